@@ -15,13 +15,13 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from common.version import VERSION
-from deploy.audit.page.audit_page import audit_page
-from deploy.audit.report import AuditReport
-from deploy.audit.report_json import as_json
-from deploy.audit.report_table import show_alarms, show_report
-from deploy.audit.runner import audit, scenarios_named, self_test
+from deploy.audit.report.audit_page import audit_page
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.report_json import as_json
+from deploy.audit.report.report_table import show_alarms, show_report
+from deploy.audit.runner import Progress, audit, scenarios_named, self_test
+from deploy.audit.scenario import FULL, QUICK, SMALL, AuditSubject
 from deploy.audit.scenarios import SCENARIOS
-from deploy.audit.subject import FULL, LITTLE, QUICK, AuditSubject
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import demo_draft
@@ -62,7 +62,7 @@ def run(options: AuditOptions, console: Console) -> bool:
         scenarios=scenarios_named(options.scenarios),
         processes=options.processes,
         command=shlex.join(["shuffledp", *sys.argv[1:]]),
-        progress=_Lines(),
+        progress=_progress(),
     )
     write(options.output, dumps(as_json(report)))
     write(options.html, audit_page(report))
@@ -92,11 +92,11 @@ def run_self_test(options: AuditOptions, console: Console) -> bool:
     if options.full:
         raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
     alarms = self_test(
-        dataclasses.replace(_subject(options), sizes=LITTLE),
+        dataclasses.replace(_subject(options), sizes=SMALL),
         seed=options.seed,
         scenarios=scenarios_named(options.scenarios),
         processes=options.processes,
-        progress=_Lines(),
+        progress=_progress(),
     )
     if options.json:
         fields = [
@@ -116,24 +116,24 @@ def run_self_test(options: AuditOptions, console: Console) -> bool:
 
 
 def show_names(console: Console) -> None:
-    """List the scenarios, and the weakness that the self-test gives each."""
+    """List the scenarios, and the weakness of each in the self-test."""
     for scenario in SCENARIOS:
         console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
         console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)
     console.print(f"shuffledp {VERSION}", highlight=False)
 
 
-class _Lines:
-    """Progress as plain lines on standard error, terminal or not."""
+def _progress() -> Progress:
+    """Print progress as plain lines on standard error, terminal or not."""
+    started = time.monotonic()
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def __call__(self, under_way: str, done: int, total: int) -> None:
-        seconds = time.monotonic() - self._started
-        now = f": {under_way}" if under_way else ""
-        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{now}\n")
+    def show(title: str, done: int, total: int) -> None:
+        seconds = time.monotonic() - started
+        ended = f": {title}" if title else ""
+        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{ended}\n")
         sys.stderr.flush()
+
+    return show
 
 
 def _subject(options: AuditOptions) -> AuditSubject:
@@ -153,20 +153,12 @@ def _subject(options: AuditOptions) -> AuditSubject:
 
 
 def _read(path: Path) -> Task:
-    """
-    Read a task as it was published.
-
-    Raises:
-        SettingsError: The file cannot be read.
-        TaskError: It holds no task.
-    """
+    """Read a task as it was published."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_TASK_BYTES + 1)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > MAX_TASK_BYTES:
-        raise TaskError(f"{path} is longer than a task may be, {MAX_TASK_BYTES} bytes")
     try:
         return Task.from_bytes(content)
     except TaskError as error:

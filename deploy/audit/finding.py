@@ -1,8 +1,11 @@
 """One finding of an audit: the claim, the measurement, and the verdict."""
 
+import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 """
@@ -96,13 +99,6 @@ class Finding:
     """Measured points of (false, true) positive rates."""
 
     def __post_init__(self) -> None:
-        for name, figure in (
-            ("claim_epsilon", self.claim_epsilon),
-            ("exact_epsilon", self.exact_epsilon),
-            ("empirical_epsilon_lower", self.empirical_epsilon_lower),
-        ):
-            if figure is not None and not figure >= 0:
-                raise ValueError(f"{name} of {self.scenario} is {figure}; it must be at least 0")
         known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
         if self.claim_epsilon is not None and not all(known):
             raise ValueError(
@@ -141,11 +137,90 @@ class Curve:
     points: tuple[CurvePoint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Findings:
     """The result of one scenario."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
     curves: tuple[Curve, ...] = ()
-    seconds: float = 0.0
-    """Duration of the scenario."""
+
+
+class Checks:
+    """Several tests and facts that make one finding."""
+
+    def __init__(self) -> None:
+        self._tests: dict[str, float] = {}
+        self._n_tests = 0
+        self._facts: dict[str, bool] = {}
+
+    def test(self, name: str, p_value: float | None) -> None:
+        """
+        Add a test; of one name the smallest p counts.
+
+        None stands for a test with too few draws, and is not counted. NaN fails.
+        """
+        if p_value is None:
+            return
+        self._n_tests += 1
+        level = 0.0 if math.isnan(p_value) else p_value
+        self._tests[name] = min(level, self._tests.get(name, 1.0))
+
+    def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
+        """Add a fact that must be true, whatever was drawn."""
+        self._facts[name] = holds and self._facts.get(name, True)
+
+    @property
+    def broken(self) -> list[str]:
+        """Names of the tests and facts that failed."""
+        return [
+            *(name for name, holds in self._facts.items() if not holds),
+            *(name for name, p_value in self._tests.items() if p_value < TEST_LEVEL),
+        ]
+
+    def finding(
+        self,
+        *,
+        scenario: str,
+        title: str,
+        heading: Heading,
+        sentence: str,
+        known_limit: bool = False,
+        **fields: Any,  # noqa: ANN401  # as a Finding takes them
+    ) -> Finding:
+        """
+        Make the finding.
+
+        Args:
+            scenario: Name of the scenario.
+            title: Title of the finding.
+            heading: Heading in the report.
+            sentence: Its meaning if everything holds.
+            known_limit: Whether nothing prevents the attack even if everything holds.
+            **fields: Other fields of the finding; `advice` is used if something failed.
+        """
+        broken, advice = self.broken, fields.pop("advice", "")
+        passing: Verdict = "known limit" if known_limit else "holds"
+        return Finding(
+            scenario=scenario,
+            title=title,
+            heading=heading,
+            coalition=fields.pop("coalition", "nobody"),
+            verdict="broken" if broken else passing,
+            sentence=f"Failed: {'; '.join(broken)}." if broken else sentence,
+            advice=advice if broken else "",
+            statistic="; ".join([*fields.pop("notes", ()), *self._statistic()]),
+            confidence=CONFIDENCE if self._n_tests else None,
+            tests=self._n_tests,
+            **fields,
+        )
+
+    def _statistic(self) -> list[str]:
+        parts = []
+        if self._tests:
+            name = min(self._tests, key=lambda test: self._tests[test])
+            among = f"least p of {self._n_tests} tests" if self._n_tests > 1 else "p of one test"
+            parts.append(f"{among} {self._tests[name]:.2g}, of: {name}")
+        if self._facts:
+            facts = "facts" if len(self._facts) > 1 else "fact"
+            parts.append(f"{len(self._facts)} {facts} checked")
+        return parts

@@ -1,15 +1,13 @@
 """Runs scenarios, each in a process of its own, from one seed, and gathers the report."""
 
-import dataclasses
 import hashlib
 import multiprocessing
 import os
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -21,24 +19,12 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.report import Alarm, AuditReport
-from deploy.audit.scenario import Scenario
+from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.scenario import FULL, AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
-from deploy.audit.subject import FULL, AuditSubject
 
 Progress = Callable[[str, int, int], None]
-"""Called with the scenarios under way, how many are done, and how many there are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioJob:
-    """One scenario to run."""
-
-    scenario: Scenario
-    subject: AuditSubject
-    seed: int
-    broken: bool = False
-    """Whether to run it with its weakness."""
+"""Called with the title of a scenario that ended, how many have, and how many there are."""
 
 
 def silent(*_: object) -> None:
@@ -79,12 +65,12 @@ def audit(
         scenarios: Which; those for other kinds of value are named in the report, not run.
         processes: How many run at once; 0 for one a core; 1 for this process alone.
         command: The command that repeats the run.
-        progress: Called as scenarios start and end.
+        progress: Called at the start, and as each scenario ends.
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
-    jobs = [ScenarioJob(scenario=scenario, subject=subject, seed=seed) for scenario in fitting]
-    outcomes = run_all(jobs, processes, progress)
+    jobs = [(scenario, False) for scenario in fitting]
+    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
     return AuditReport(
         task=subject.task,
         task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
@@ -115,12 +101,8 @@ def self_test(
 ) -> tuple[Alarm, ...]:
     """Run each scenario as it is, which must pass, and with its weakness, which must fail."""
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
-    jobs = [
-        ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken)
-        for broken in (False, True)
-        for scenario in fitting
-    ]
-    outcomes = run_all(jobs, processes, progress)
+    jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
+    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
     return tuple(
         Alarm(
             scenario=scenario,
@@ -134,76 +116,76 @@ def self_test(
     )
 
 
-def run(job: ScenarioJob) -> Findings:
+def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
     """Run one scenario in this process; code that raises is a finding too."""
-    scenario, started = job.scenario, time.perf_counter()
-    rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
+    rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        outcome = (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
+        return (scenario.run_broken if broken else scenario.run)(subject, rng)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
-        outcome = Findings(findings=(_not_run(scenario, error),))
-    return dataclasses.replace(outcome, seconds=time.perf_counter() - started)
+        return Findings((_not_run(scenario, error),))
 
 
-def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Findings:  # noqa: FBT001
+def _run_named(name: str, subject: AuditSubject, seed: int, *, broken: bool) -> Findings:
     [scenario] = scenarios_named([name])
-    return run(ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken))
+    return run(scenario, subject, seed, broken=broken)
 
 
 def _not_run(scenario: Scenario, error: Exception) -> Finding:
+    """Name an error's class and place only; its message might repeat a value."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
     return Finding(
         scenario=scenario.name,
         title=scenario.title,
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"The scenario could not be run: {_place(error)}.",
+        sentence=f"The scenario could not be run: {place}.",
         advice="See why this version of the program fails.",
     )
 
 
-def _place(error: BaseException) -> str:
-    """Return an error's class and place; its message might repeat a value."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+def run_all(
+    jobs: Sequence[tuple[Scenario, bool]],
+    subject: AuditSubject,
+    seed: int,
+    *,
+    processes: int,
+    progress: Progress = silent,
+) -> list[Findings]:
+    """
+    Run scenarios, the longest first.
 
+    Args:
+        jobs: Scenarios, and whether to run each with its weakness.
+        subject: The task, how many users, and the sample sizes.
+        seed: See `audit`.
+        processes: See `audit`.
+        progress: See `audit`.
 
-def run_all(jobs: Sequence[ScenarioJob], processes: int, progress: Progress) -> list[Findings]:
-    """Run jobs, the longest first, and return their outcomes in the order of `jobs`."""
-    order = sorted(range(len(jobs)), key=lambda place: -jobs[place].scenario.seconds)
-    processes = processes or os.cpu_count() or 1
-    found = dict(
-        _in_turn(jobs, order, progress)
-        if processes == 1
-        else _at_once(jobs, order, processes, progress)
-    )
-    progress("", len(jobs), len(jobs))
-    return [found[place] for place in range(len(jobs))]
+    Returns:
+        Their outcomes, in the order of `jobs`.
+    """
+    order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0].seconds)
+    processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
 
+    def ended(place: int, outcome: Findings) -> None:
+        found[place] = outcome
+        progress(jobs[place][0].title, len(found), len(jobs))
 
-def _in_turn(
-    jobs: Sequence[ScenarioJob], order: Sequence[int], progress: Progress
-) -> Iterator[tuple[int, Findings]]:
-    for done, place in enumerate(order):
-        progress(jobs[place].scenario.title, done, len(jobs))
-        yield place, run(jobs[place])
-
-
-def _at_once(
-    jobs: Sequence[ScenarioJob], order: Sequence[int], processes: int, progress: Progress
-) -> Iterator[tuple[int, Findings]]:
-    """Keep so many spawned processes busy. Scenarios go by name: not all of them pickle."""
-    left, going = list(order), dict[Future[Findings], int]()
+    progress("", 0, len(jobs))
+    if processes == 1:
+        for place in order:
+            scenario, broken = jobs[place]
+            ended(place, run(scenario, subject, seed, broken=broken))
+        return [found[place] for place in range(len(jobs))]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
-        while left or going:
-            while left and len(going) < processes:
-                place = left.pop(0)
-                job = jobs[place]
-                sent = pool.submit(_run_named, job.scenario.name, job.subject, job.seed, job.broken)
-                going[sent] = place
-            titles = ", ".join(jobs[place].scenario.title for place in going.values())
-            progress(titles, len(jobs) - len(left) - len(going), len(jobs))
-            ended, _ = wait(going, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield going.pop(future), future.result()
+        sent = {}
+        for place in order:  # by name: not all scenarios pickle
+            scenario, broken = jobs[place]
+            future = pool.submit(_run_named, scenario.name, subject, seed, broken=broken)
+            sent[future] = place
+        for future in as_completed(sent):
+            ended(sent[future], future.result())
+    return [found[place] for place in range(len(jobs))]

@@ -1,17 +1,70 @@
-"""One scenario of an audit."""
+"""One scenario of an audit, and its subject: a task, and how many users answer it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Final, get_args
 
 import numpy as np
 
+from common.accounting.guarantees import PrivacyParameters
+from common.mechanisms.base import Mechanism
+from common.mechanisms.registry import mechanism_of
 from common.protocols import Kind
+from common.task.task import Task
 from deploy.audit.finding import Findings
-from deploy.audit.subject import AuditSubject
 
 ITEMS: Final[tuple[Kind, ...]] = ("categorical",)
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """Sample sizes. Larger samples detect smaller faults and raise the ceilings."""
+
+    games: int
+    """Trials in each world of a game on one user's messages."""
+    batches: int
+    """Messages in each world of a game on a whole batch."""
+    reports: int
+    """Reports on one value in a test of a randomizer."""
+    devices: int
+    """Reports that devices seal, one submission after the other."""
+    orders: int
+    """Reports that are permuted in tests of the order."""
+    users: int
+    """Users of a collection over the running services."""
+
+
+QUICK: Final = SampleSizes(1_000_000, 800_000, 600_000, 4_000, 300_000, 400)
+SMALL: Final = SampleSizes(200_000, 800_000, 400_000, 4_000, 200_000, 300)
+"""Enough for the weaknesses of the self-test."""
+FULL: Final = SampleSizes(40_000_000, 40_000_000, 20_000_000, 100_000, 20_000_000, 5_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSubject:
+    """A task and a number of users; cheap to send to another process."""
+
+    task_bytes: bytes
+    n_users: int
+    """Users for whom the guarantees are stated."""
+    sizes: SampleSizes = QUICK
+
+    @cached_property
+    def task(self) -> Task:
+        """The task."""
+        return Task.from_bytes(self.task_bytes)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Its mechanism."""
+        return mechanism_of(self.task)
+
+    @cached_property
+    def terms(self) -> PrivacyParameters:
+        """The terms of its guarantees."""
+        return PrivacyParameters.of(self.task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +75,23 @@ class Scenario:
     """Lower-case letters, hyphens and `+`; `--scenario` takes it, and its rows carry it."""
     title: str
     """The title in a list of scenarios."""
-    run: Callable[[AuditSubject, np.random.Generator], Findings]
-    """A module-level function. It draws from the generator only (services and key generation use
-    the system's randomness), so that one seed gives the same figures again."""
+    run: Callable[..., Findings]
+    """
+    Takes the subject, a generator, and the options of the weakness. It draws from the generator
+    only (services and key generation use the system's randomness), so that one seed gives the same
+    figures again.
+    """
     weakness: str
     """What `--self-test` breaks, in one sentence."""
-    run_broken: Callable[[AuditSubject, np.random.Generator], Findings]
-    """The same scenario with that weakness: a finding must fail. No findings where the task has
-    nothing to break."""
+    broken: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `run` that break it: a finding must fail. No findings where the task has nothing
+    to break."""
     seconds: float = 1.0
     """Approximate duration of a quick run; the longest start first."""
     kinds: tuple[Kind, ...] = ITEMS
     """Kinds of value for which it runs."""
+
+    @property
+    def run_broken(self) -> Callable[[AuditSubject, np.random.Generator], Findings]:
+        """The same scenario with its weakness."""
+        return partial(self.run, **self.broken)

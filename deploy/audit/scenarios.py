@@ -1,32 +1,32 @@
 """Every scenario, in the order of a report."""
 
-from functools import partial
 from typing import Final
 
-from deploy.audit.attacks.attack_scenarios import ATTACKS
-from deploy.audit.coalitions.alone import permute_and_lose, run_n_minus_one, run_skippers
-from deploy.audit.coalitions.colluders import run_colluders
-from deploy.audit.coalitions.linking import run_linking
-from deploy.audit.coalitions.other_designs import run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.partition import run_partition, without_n_min
-from deploy.audit.coalitions.pooled import run_pooled
-from deploy.audit.coalitions.printed import run_printed
-from deploy.audit.coalitions.rounds import run_rounds
-from deploy.audit.observation.observation_scenarios import OBSERVATION
-from deploy.audit.report_draws import draw_for_others
-from deploy.audit.sampling.devices import run_devices, seeded_alike
-from deploy.audit.sampling.dummies import SAVING, run_draws
+from deploy.audit.attacks import poisoning, shuffler_runs
+from deploy.audit.attacks.detection_rates import keeping_the_order
+from deploy.audit.coalitions.linkage import run_linking, run_partition, without_n_min
+from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
+from deploy.audit.coalitions.single_user import permute_and_lose, run_n_minus_one, run_pooled
+from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
+from deploy.audit.distributions.value_reports import draw_for_others
+from deploy.audit.harness.dishonest_shuffler import drops
+from deploy.audit.observation.party_views import observe_services
+from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
 from deploy.audit.sampling.orders import CUT, run_orders
 from deploy.audit.sampling.randomizer import run_randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario
 
-_COALITIONS: Final = (
+_TWICE: Final = "The analyzer counts every report of a fake user twice."
+_INATTENTIVE: Final = "No device checks for its answer, and the analyzer knows no sentinel."
+_NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
+
+COALITIONS: Final = (
     Scenario(
         name="shuffler+analyzer",
         title="Shuffler and analyzer pool what they saw",
         run=run_pooled,
         weakness="The task states a quarter of its local epsilon, 5 at most.",
-        run_broken=partial(run_pooled, understate=True),
+        broken={"understate": True},
         seconds=4,
         kinds=EVERY_KIND,
     ),
@@ -35,7 +35,7 @@ _COALITIONS: Final = (
         title="The analyzer, alone and with colluding users",
         run=run_colluders,
         weakness="The claims count colluding users as honest.",
-        run_broken=partial(run_colluders, trusting=True),
+        broken={"trusting": True},
         seconds=10,
     ),
     Scenario(
@@ -43,7 +43,7 @@ _COALITIONS: Final = (
         title="Users do not add their dummies",
         run=run_skippers,
         weakness="The claims count dummies that users skip, and users who collude.",
-        run_broken=partial(run_skippers, believed=True),
+        broken={"believed": True},
         seconds=5,
     ),
     Scenario(
@@ -51,15 +51,14 @@ _COALITIONS: Final = (
         title="The shuffler replaces all reports but one user's",
         run=run_n_minus_one,
         weakness="The shuffler loses a report of each batch.",
-        run_broken=partial(run_n_minus_one, permuted=permute_and_lose),
-        seconds=1.5,
+        broken={"permuted": permute_and_lose},
     ),
     Scenario(
         name="rounds",
         title="The same users are asked again",
         run=run_rounds,
         weakness="The claims count one round, however many there were.",
-        run_broken=partial(run_rounds, forgetful=True),
+        broken={"forgetful": True},
         seconds=4,
     ),
     Scenario(
@@ -67,8 +66,7 @@ _COALITIONS: Final = (
         title="The analyzer splits its users into groups",
         run=run_partition,
         weakness="The task's digest leaves n_min out.",
-        run_broken=partial(run_partition, encode=without_n_min),
-        seconds=2,
+        broken={"encode": without_n_min},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -76,15 +74,14 @@ _COALITIONS: Final = (
         title="Messages are linked by their seeds",
         run=run_linking,
         weakness="Devices keep their seed for the second round.",
-        run_broken=partial(run_linking, kept=True),
+        broken={"kept": True},
     ),
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as OD-HP is printed",
         run=run_printed,
         weakness="The dummies have fresh seeds, so that the printed theorem is not refuted.",
-        run_broken=partial(run_printed, fresh=True),
-        seconds=3,
+        broken={"fresh": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -92,8 +89,7 @@ _COALITIONS: Final = (
         title="pureDUMP against shuffler and analyzer together",
         run=run_pure_dump,
         weakness="Reports carry noise, so that the attack does not read them.",
-        run_broken=partial(run_pure_dump, noisy=True),
-        seconds=1.5,
+        broken={"noisy": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -101,18 +97,17 @@ _COALITIONS: Final = (
         title="The shuffler knows the dummies that it made",
         run=run_shuffler_dummies,
         weakness="Users add more noise than the design says, so that the attack gains less.",
-        run_broken=partial(run_shuffler_dummies, noisy=True),
-        seconds=1.5,
+        broken={"noisy": True},
         kinds=EVERY_KIND,
     ),
 )
-_SAMPLING: Final = (
+SAMPLING: Final = (
     Scenario(
         name="orders",
         title="Every order of a batch is equally likely",
         run=run_orders,
         weakness="The shuffler cuts the batch once instead of shuffling it.",
-        run_broken=partial(run_orders, orderings=CUT),
+        broken={"orderings": CUT},
         seconds=5,
         kinds=EVERY_KIND,
     ),
@@ -121,8 +116,7 @@ _SAMPLING: Final = (
         title="The task's randomizer has its distribution",
         run=run_randomizer,
         weakness="One device in five answers with another value than its user's.",
-        run_broken=partial(run_randomizer, draw=draw_for_others),
-        seconds=2,
+        broken={"draw": draw_for_others},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -130,8 +124,7 @@ _SAMPLING: Final = (
         title="Numbers of dummies have their distributions",
         run=run_draws,
         weakness="Devices and the shuffler leave out one of the dummies that they drew.",
-        run_broken=partial(run_draws, draws=SAVING),
-        seconds=2,
+        broken={"left_out": 1},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -139,9 +132,110 @@ _SAMPLING: Final = (
         title="Submissions as devices seal them",
         run=run_devices,
         weakness="Devices start their generator from the same seed each time.",
-        run_broken=partial(run_devices, source=seeded_alike),
+        broken={"source": seeded_alike},
         seconds=5,
     ),
 )
+OBSERVATION: Final = Scenario(
+    name="services",
+    title="The three services as they run: what each party received, kept and logged",
+    run=observe_services,
+    weakness="The shuffler delivers reports in the order of arrival.",
+    broken={"by_arrival": True},
+    seconds=8,
+)
+ATTACKS: Final = (
+    Scenario(
+        name="input-manipulation",
+        title="Fake users who answer honestly for values they do not hold",
+        run=poisoning.input_manipulation,
+        weakness=_TWICE,
+        broken={"counted_twice": True},
+    ),
+    Scenario(
+        name="random-reports",
+        title="Fake users who send random reports",
+        run=poisoning.random_reports,
+        weakness=_TWICE,
+        broken={"counted_twice": True},
+    ),
+    Scenario(
+        name="maximal-gain",
+        title="Fake users who craft their own reports",
+        run=poisoning.maximal_gain,
+        weakness="The formula understates the weight of a crafted report by a tenth.",
+        broken={"factor": 0.9},
+    ),
+    Scenario(
+        name="dummy-abuse",
+        title="Fake users who craft their dummies too",
+        run=poisoning.dummy_abuse,
+        weakness="The formula leaves out one report of each submission.",
+        broken={"uncounted": 1},
+    ),
+    Scenario(
+        name="message-flood",
+        title="Fake users who send many more reports than the task allows",
+        run=poisoning.message_flood,
+        weakness="The shuffler does not count the reports of a submission.",
+        broken={"parse": poisoning.unchecked_parse},
+    ),
+    Scenario(
+        name="honest-shuffler",
+        title="An honest shuffler, which nobody accuses",
+        run=shuffler_runs.honest,
+        weakness="The shuffler drops one submission.",
+        broken={"tampering": drops(0)},
+    ),
+    Scenario(
+        name="shuffler-drops",
+        title="A shuffler that drops submissions",
+        run=shuffler_runs.dropping,
+        weakness=_INATTENTIVE,
+        broken={"attentive": False},
+    ),
+    Scenario(
+        name="shuffler-replaces",
+        title="A shuffler that puts its own reports in their place",
+        run=shuffler_runs.replacing,
+        weakness=_INATTENTIVE,
+        broken={"attentive": False},
+    ),
+    Scenario(
+        name="shuffler-duplicates",
+        title="A shuffler that delivers submissions twice",
+        run=shuffler_runs.duplicating,
+        weakness="The analyzer tolerates copies, and does not report them.",
+        broken={"tolerant": True},
+    ),
+    Scenario(
+        name="shuffler-keeps-order",
+        title="A shuffler that does not shuffle",
+        run=keeping_the_order,
+        weakness="The analyzer knows no sentinel.",
+        broken={"planted": False},
+    ),
+    Scenario(
+        name="shuffler-replays",
+        title="A shuffler that delivers a batch again",
+        run=shuffler_runs.replaying,
+        weakness=_NO_ERRORS,
+        broken={"delivering": shuffler_runs.deliver_without_errors},
+    ),
+    Scenario(
+        name="shuffler-injects",
+        title="A shuffler that makes users up",
+        run=shuffler_runs.injecting,
+        weakness=_NO_ERRORS,
+        broken={"delivering": shuffler_runs.deliver_without_errors},
+    ),
+    Scenario(
+        name="shuffler-closes-early",
+        title="A shuffler that closes a batch too early",
+        run=shuffler_runs.closing_early,
+        weakness=_NO_ERRORS,
+        broken={"delivering": shuffler_runs.deliver_without_errors},
+    ),
+)
 
-SCENARIOS: Final[tuple[Scenario, ...]] = (*_COALITIONS, *_SAMPLING, *OBSERVATION, *ATTACKS)
+SCENARIOS: Final[tuple[Scenario, ...]] = (*COALITIONS, *SAMPLING, OBSERVATION, *ATTACKS)

@@ -2,7 +2,7 @@
 The statistics of an audit: its significance level, confidence bounds, and p-values.
 
 A run raises a false alarm with probability FAMILY_LEVEL at most: each decision errs with TEST_LEVEL
-at most and a run makes no more than MOST_TESTS, so the union bound holds however they depend on
+at most and a run makes no more than MAX_TESTS, so the union bound holds however they depend on
 each other.
 
 Each p-value is at least the probability, under the stated distribution, of a result as extreme. An
@@ -12,15 +12,15 @@ None where there are too few draws for the test to fail.
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 FAMILY_LEVEL: Final = 1e-4
-MOST_TESTS: Final = 2000
-TEST_LEVEL: Final = FAMILY_LEVEL / MOST_TESTS
+MAX_TESTS: Final = 2000
+TEST_LEVEL: Final = FAMILY_LEVEL / MAX_TESTS
 CONFIDENCE: Final = 1 - TEST_LEVEL
 """Of every bound that is measured."""
 
@@ -51,10 +51,10 @@ def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
 
 
-_LEAST_EXPECTED: Final = 100.0
+_MIN_EXPECTED: Final = 100.0
 """Draws that a cell must expect: neighbours of fewer are put together."""
 _MANY: Final = 20
-"""Cells from which χ² is tested beside each cell's own exact law."""
+"""Cells from which χ² is tested beside each cell's own exact test."""
 _TOO_SURE: Final = 2.0
 """By what χ² is multiplied so far out: of 20 cells of 100 expected draws each, the exact chance of
 passing its 5e-8 quantile is 1.8 times that, of 800 of 50 each 1.2 times."""
@@ -75,10 +75,10 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
         len(seen) * min(p_binomial(int(one), trials, chance) for one in seen),
     ]
     variance = trials * chance * (1 - chance)
-    if variance >= _LEAST_EXPECTED and len(seen) >= _MANY:
+    if variance >= _MIN_EXPECTED and len(seen) >= _MANY:
         statistic = float(((seen - trials * chance) ** 2).sum() / variance)
-        law = stats.chi2(len(seen))
-        levels.append(_TOO_SURE * 2 * float(min(law.sf(statistic), law.cdf(statistic))))
+        chi2 = stats.chi2(len(seen))
+        levels.append(_TOO_SURE * 2 * float(min(chi2.sf(statistic), chi2.cdf(statistic))))
     return _any_of(levels)
 
 
@@ -107,60 +107,29 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     if observed[chances == 0].any():
         return 0.0
     total = int(observed.sum())
-    seen, law = _pooled(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
-    if len(law) < 2:  # noqa: PLR2004  # one cell holds everything, whatever the law
+    seen, shares = _pooled(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
+    if len(shares) < 2:  # noqa: PLR2004  # one cell holds everything, whatever the shares
         return None
-    low, high = stats.binom.cdf(seen, total, law), stats.binom.sf(seen - 1, total, law)
-    levels = [len(law) * 2 * float(np.minimum(low, high).min())]
-    if len(law) >= _MANY:
-        levels.append(_TOO_SURE * float(stats.chisquare(seen, law * total).pvalue))
+    low, high = stats.binom.cdf(seen, total, shares), stats.binom.sf(seen - 1, total, shares)
+    levels = [len(shares) * 2 * float(np.minimum(low, high).min())]
+    if len(shares) >= _MANY:
+        levels.append(_TOO_SURE * float(stats.chisquare(seen, shares * total).pvalue))
     return _any_of(levels)
 
 
 def _pooled(
-    seen: NDArray[np.int64], law: NDArray[np.float64], total: int
+    seen: NDArray[np.int64], shares: NDArray[np.float64], total: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Merge neighbouring cells until each expects enough draws."""
     ends, held = list[int](), 0.0
-    for place, chance in enumerate(law.tolist(), start=1):
+    for place, chance in enumerate(shares.tolist(), start=1):
         held += chance * total
-        if held >= _LEAST_EXPECTED:
+        if held >= _MIN_EXPECTED:
             ends.append(place)
             held = 0.0
     starts = [0, *ends[:-1]] if ends else [0]  # what is left over goes to the last
-    parts = np.add.reduceat(law, starts)
+    parts = np.add.reduceat(shares, starts)
     return np.add.reduceat(seen, starts), parts / parts.sum()
-
-
-def p_position_table(counts: NDArray[np.int64]) -> float:
-    """
-    Test a table of positions of uniform orders.
-
-    Args:
-        counts: Shape (n, n): how often a report moved from one place to another, in m orders.
-
-    Entries have a binomial's variance m(1/n)(1-1/n). Rows and columns of a permutation matrix add
-    up to 1, which leaves (n-1)² dimensions with, by symmetry, equal variance: the trace m(n-1) is
-    spread evenly, m/(n-1) in each. So Σ(entry - m/n)²·(n-1)/m is χ² with (n-1)² degrees of freedom.
-    """
-    n = len(counts)
-    expected = counts.sum() / n**2
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic * (n - 1) / n, (n - 1) ** 2)))
-
-
-def _block_table(counts: NDArray[np.int64]) -> float:
-    """
-    Test how blocks of arrival fall into blocks of delivery, by χ²; all sums are fixed.
-
-    Args:
-        counts: Shape (b, b), of n reports in all. Entries are hypergeometric; their variance is
-            (1 - 1/b)²·n/(n-1) times their mean. There are (b-1)² degrees of freedom.
-    """
-    blocks, n = len(counts), int(counts.sum())
-    expected = n / blocks**2
-    statistic = float(((counts - expected) ** 2 / expected).sum()) * (n - 1) / n
-    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic, (blocks - 1) ** 2)))
 
 
 def p_normal(value: float, mean: float, deviation: float) -> float:
@@ -172,7 +141,7 @@ Places = NDArray[np.int64]
 
 _CELL: Final = 50
 """Reports expected in a cell of the table of blocks, at least."""
-_MOST_BLOCKS: Final = 10
+_MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
@@ -205,12 +174,15 @@ def p_neighbours(owners: Places) -> float:
     return p_poisson(same, mean) if mean else float(same == 0)
 
 
-def p_blocks(before: Places, most: int = _MOST_BLOCKS) -> float | None:
+def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test the table of arrival blocks by delivery blocks: `most` of each, or fewer where N is small.
+    Test by χ² how blocks of arrival fall into blocks of delivery: `most`, or fewer of few reports.
+
+    Entries of the table are hypergeometric, since all sums are fixed; their variance is
+    (1 - 1/b)²·N/(N-1) times their mean. There are (b-1)² degrees of freedom.
 
     Returns:
-        None where N is too small for two.
+        None where N is too small for two blocks.
     """
     n = len(before)
     blocks = min(most, int(np.sqrt(n / _CELL)))
@@ -218,16 +190,9 @@ def p_blocks(before: Places, most: int = _MOST_BLOCKS) -> float | None:
         return None
     table = np.zeros((blocks, blocks), dtype=np.int64)
     np.add.at(table, (_ranks(before) * blocks // n, np.arange(n) * blocks // n), 1)
-    return _block_table(table)
-
-
-def p_ascents(reports: Sequence[bytes]) -> float:
-    """Test whether ciphertexts are sorted, by the number of ascents of a uniform order."""
-    heads = np.array([int.from_bytes(one[:7]) for one in reports], dtype=np.int64)
-    n = len(heads)
-    if n < _CELL:
-        return 1.0
-    return p_normal(int((np.diff(heads) > 0).sum()), (n - 1) / 2, float(np.sqrt((n + 1) / 12)))
+    expected = n / blocks**2
+    statistic = float(((table - expected) ** 2 / expected).sum()) * (n - 1) / n
+    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic, (blocks - 1) ** 2)))
 
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:
@@ -241,11 +206,6 @@ def p_rank_sum(marked: NDArray[np.bool_]) -> float:
     )
 
 
-def _ranks(places: Places) -> Places:
-    ranks: Places = np.argsort(np.argsort(places, kind="stable"), kind="stable")
-    return ranks
-
-
 def p_group_order(groups: Sequence[Places]) -> float:
     """
     Test whether groups lie on the disk in the order of their arrival, or its reverse.
@@ -253,6 +213,9 @@ def p_group_order(groups: Sequence[Places]) -> float:
     Args:
         groups: Places of arrival of each group's reports, in the order on the disk.
     """
-    came = np.array([float(group.mean()) for group in groups if len(group)])
-    ranks: Places = np.argsort(np.argsort(came, kind="stable"), kind="stable").astype(np.int64)
+    ranks = _ranks(np.array([float(group.mean()) for group in groups if len(group)]))
     return min(1.0, 2 * min(p_rank(ranks), p_successions(ranks)))
+
+
+def _ranks(places: NDArray[Any]) -> Places:
+    return np.argsort(np.argsort(places, kind="stable"), kind="stable").astype(np.int64)

@@ -40,8 +40,8 @@ _AUDITED: Final = (
     "observation.party_views._plain",
     "observation.party_views.contents",
     "observation.recorder._Recorder._scrape",
-    "observation.recorder._Recorder._shuffler_key",
-    "observation.run_record.envelopes_in",
+    "observation.recorder._Recorder._collect_and_release",
+    "observation.run_record.RunRecord.envelopes",
     "observation.run_record.files_of",
     "observation.run_record.stored_groups",
 )
@@ -78,9 +78,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check.check": "a file that its own service wrote",
-    "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",
-    "deploy.audit.sampling.devices._Answers.__init__": "reports that it has just made",
-    "deploy.audit.laws.value_reports._set_bits": "a hash that it has just made",
+    "deploy.audit.sampling.devices.run_devices": "reports that it has just made",
+    "deploy.audit.distributions.value_reports._set_bits": "a hash that it has just made",
     "deploy.commands.profile._found_in": "an address that a service wrote",
     "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",

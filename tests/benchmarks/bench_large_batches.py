@@ -24,10 +24,10 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
-from deploy.audit.harness.analyzer_core import AnalyzerCore
 from shuffler.storage.group import form_group
 from shuffler.storage.submissions import Arrival
 from tests.benchmarks.conftest import Best, Line
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
 from tests.support.memory import peak_bytes
 from tests.support.pools import StrippingPool

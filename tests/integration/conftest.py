@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.audit.harness.services import Services
+from tests.support.services import Services
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from common.messages.batch import BatchId, BatchManifest
 from common.runtime.rpc import bind, open_channel
 from common.task_digest import TaskDigest
 from common.wire.tasks import draft_to_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
@@ -25,6 +23,8 @@ from tests.fuzz.fuzz import given_seed
 from tests.support.clients import envelopes
 from tests.support.mutation import mutated
 from tests.support.parsers import parsers
+from tests.support.services import Services
+from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
 from user_agent.shuffler_client import DeviceClient
 

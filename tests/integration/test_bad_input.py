@@ -13,7 +13,6 @@ from common.messages.submission import Submission, pack
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import chunk_to_wire
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
@@ -23,6 +22,7 @@ from tests.support.clients import (
     result_of,
     submit_bulk,
 )
+from tests.support.services import Services
 
 _UNKNOWN = bytes(32)
 

@@ -13,10 +13,10 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import Tls, development_files
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.clients.user_agent import send
 from tests.support.clients import contribute
+from tests.support.services import Services
 
 
 async def test_a_person_is_told_which_party_does_not_answer(

@@ -9,7 +9,6 @@ from common.errors import PeerError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchState
 from common.messages.guarantee import rounded_down
 from common.runtime.rpc import reply
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
@@ -20,6 +19,7 @@ from tests.support.clients import (
     final_state,
     submit_bulk,
 )
+from tests.support.services import Services
 
 _USERS = 50
 

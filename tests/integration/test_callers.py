@@ -15,10 +15,10 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.wire.tasks import draft_to_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.clients import DEADLINE, envelopes, refusal, result_of
+from tests.support.services import Services
+from tests.support.tasks import draft
 
 _DENIED = "PERMISSION_DENIED"
 

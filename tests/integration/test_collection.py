@@ -7,8 +7,6 @@ from common.errors import SettingsError
 from common.messages.batch import BatchState
 from common.runtime.state_directory import StateKey
 from common.task.task import Task
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
@@ -20,6 +18,8 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.services import Services
+from tests.support.tasks import draft
 
 
 async def test_a_histogram_comes_out_of_three_servers(services: Services) -> None:

@@ -11,9 +11,9 @@ from common.messages.batch import BatchId, BatchManifest
 from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.services import Services
 from shuffler import analyzer_client as client
 from shuffler.analyzer_client import AnalyzerClient
+from tests.support.services import Services
 
 _CHUNKS = 100
 _TIMES = 20

@@ -7,8 +7,8 @@ from contextlib import closing
 import grpc
 import pytest
 
-from deploy.audit.harness.services import Services
 from tests.support.clients import envelopes, submit
+from tests.support.services import Services
 
 _LONGER_THAN_SAVING = 1.5
 

@@ -11,7 +11,7 @@ import user_agent.server
 from common.errors import PeerError, SettingsError
 from common.runtime.health_check import check
 from common.runtime.settings import ServiceSettings
-from deploy.audit.harness.services import Services
+from tests.support.services import Services
 from user_agent.settings import UserAgentSettings
 
 

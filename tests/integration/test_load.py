@@ -16,7 +16,6 @@ from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
 from deploy.load.plan import Crowd, LoadPlan, Ramp
@@ -26,6 +25,7 @@ from deploy.load.target import Target, connect
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
+from tests.support.services import Services
 
 _USERS = 240
 _STORED = 228

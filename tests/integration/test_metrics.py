@@ -15,7 +15,6 @@ from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.version import VERSION
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.servicer import ShufflerServicer
 from tests.support.clients import (
@@ -29,6 +28,7 @@ from tests.support.clients import (
 )
 from tests.support.connections import shuffler_stub
 from tests.support.scrapes import Series, by_batches, scrape, value
+from tests.support.services import Services
 
 _LISTEN = "127.0.0.1:0"
 

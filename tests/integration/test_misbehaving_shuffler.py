@@ -13,12 +13,12 @@ from deploy.audit.harness.dishonest_shuffler import (
     Users,
     drops,
     duplicates,
-    keeps_the_order,
     replaces,
     shuffles,
 )
 from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.results.verification import check_fits, check_guarantees
+from tests.support.tasks import draft
 from user_agent.budget import SubmissionState
 from user_agent.evidence import InclusionState
 
@@ -30,7 +30,7 @@ _SENTINELS = 20
 async def line(tmp_path: Path) -> AsyncIterator[InProcessRun]:
     """All parties, started; nobody has answered yet."""
     started = InProcessRun(tmp_path)
-    await started.start()
+    await started.start(draft(n_min=15, target_size=100))
     yield started
     await started.stop()
 
@@ -90,6 +90,10 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     assert {"task_digest": line.digest.hex(), "state": "missing"} == vars(record)["fields"]
 
 
+def _unshuffled(_: object, users: Users) -> tuple[Users, bool]:
+    return users, False
+
+
 def _without_six_users(_: object, users: Users) -> tuple[Users, bool]:
     return users[6:], True
 
@@ -103,7 +107,7 @@ _MISSING: Final = "1 of 20 sentinels are missing"
         pytest.param(drops(_USERS + 4), 20, _MISSING, id="drops a sentinel"),
         pytest.param(replaces(_USERS + 4), 20, _MISSING, id="replaces a sentinel"),
         pytest.param(duplicates(_USERS + 4), 20, _MISSING, id="duplicates over a sentinel"),
-        pytest.param(keeps_the_order, 20, "tau with the order of sending is 1", id="no shuffle"),
+        pytest.param(_unshuffled, 20, "tau with the order of sending is 1", id="no shuffle"),
         pytest.param(_without_six_users, 20, "14 users beside 20 sentinels", id="below n_min"),
         pytest.param(
             duplicates(3, times=2), 0, "4 of the batch's 40 reports were refused", id="copies"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from deploy.audit.finding import Finding
-from deploy.audit.observation.observation_scenarios import OBSERVATION
 from deploy.audit.observation.party_views import (
     analyzer_disk,
     analyzer_view,
@@ -18,7 +17,8 @@ from deploy.audit.observation.party_views import (
 )
 from deploy.audit.observation.recorder import record_run
 from deploy.audit.observation.run_record import Moment, RunRecord
-from deploy.audit.subject import QUICK, AuditSubject
+from deploy.audit.scenario import QUICK, AuditSubject
+from deploy.audit.scenarios import OBSERVATION
 from tests.support.protocol_tasks import protocol_task
 
 _USERS = 160
@@ -65,9 +65,7 @@ def test_other_protocols_too(protocol: str) -> None:
 
 def test_a_delivery_by_arrival_is_noticed() -> None:
     """The weakness of the self-test."""
-    [scenario] = OBSERVATION
-    assert scenario.run_broken is not None
-    outcome = scenario.run_broken(_subject(), np.random.default_rng(1))
+    outcome = OBSERVATION.run_broken(_subject(), np.random.default_rng(1))
 
     [failed] = [one for one in outcome.findings if not one.passed]
     assert "analyzer" == failed.coalition
@@ -94,7 +92,9 @@ def _sent(record: RunRecord, extra: bytes) -> RunRecord:
             "no sealed report lies on its disk, over",
         ),
         (
-            lambda record: _on_disk(record, "shuffler", "delivering", record.batch_keys[0]),
+            lambda record: _on_disk(
+                record, "shuffler", "delivering", next(iter(record.batch_keys.values()))
+            ),
             shuffler_view,
             "no batch key lies on its disk, delivering",
         ),
@@ -131,7 +131,7 @@ def _sent(record: RunRecord, extra: bytes) -> RunRecord:
         ),
         (
             lambda record: dataclasses.replace(
-                record, result=dataclasses.replace(record.result, n_users=_USERS - 1)
+                record, released=dataclasses.replace(record.result, n_users=_USERS - 1)
             ),
             contents,
             "the result's numbers are right",

@@ -6,7 +6,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
@@ -19,6 +18,7 @@ from tests.support.clients import (
     submit_bulk,
 )
 from tests.support.command_line import run_command
+from tests.support.services import Services
 
 
 async def _close(services: Services, digest: bytes, party: str) -> tuple[int | None, str, str]:

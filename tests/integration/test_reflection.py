@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from common.runtime.access import CallKind, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server
-from deploy.audit.harness.services import Services
+from tests.support.services import Services
 
 _DEADLINE = 10.0
 _LIST = reflection_pb2.ServerReflectionRequest(list_services="")

@@ -15,7 +15,6 @@ from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
 from common.messages.task_summary import TaskState
 from common.task_digest import TaskDigest
-from deploy.audit.harness.services import Services
 from deploy.clients.shuffler import ShufflerClient
 from tests.support.clients import (
     DEADLINE,
@@ -28,6 +27,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.services import Services
 
 _AT_A_TERMINAL = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"

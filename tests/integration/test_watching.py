@@ -11,7 +11,6 @@ import pytest
 from common.crypto.receipt import receipt_holds
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import BatchStateError, PeerRefusalError
-from deploy.audit.harness.services import Services
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from protos.shuffledp.v1 import user_agent_pb2
@@ -25,6 +24,7 @@ from tests.support.clients import (
     submit_bulk,
 )
 from tests.support.keys import bulk_receipt_holds
+from tests.support.services import Services
 
 
 def _planting(

@@ -13,7 +13,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
 from deploy.audit.harness.tasks import FAR_FUTURE
-from deploy.audit.report import AuditReport
+from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
 from deploy.tasks.demo_task import demo_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
@@ -102,7 +102,7 @@ def report_of(
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
-        outcomes=(Findings(findings=findings, curves=curves, seconds=300.0),),
+        outcomes=(Findings(findings=findings, curves=curves),),
         guarantees=guarantees(task, n_users, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )

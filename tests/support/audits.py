@@ -7,12 +7,11 @@ import numpy as np
 
 from common.task.task import Task
 from deploy.audit.finding import Finding
-from deploy.audit.sample_task import sample_task
-from deploy.audit.scenario import Scenario
-from deploy.audit.subject import AuditSubject, SampleSizes
+from deploy.audit.harness.tasks import sample_task
+from deploy.audit.scenario import AuditSubject, SampleSizes, Scenario
 
 LITTLE: Final = SampleSizes(
-    games=200_000, crowds=200_000, reports=100_000, devices=300, orders=20_000, users=60
+    games=200_000, batches=200_000, reports=100_000, devices=300, orders=20_000, users=60
 )
 N_USERS: Final = 1000
 

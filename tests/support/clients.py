@@ -13,9 +13,9 @@ from common.messages.batch import BatchState
 from common.messages.result import Result
 from common.task.task import Task
 from common.wire.batches import status_from_wire
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 DEADLINE: Final = 20.0

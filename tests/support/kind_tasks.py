@@ -8,8 +8,8 @@ from common.messages.value import Value
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from common.task.task import Task
-from deploy.audit.harness.tasks import draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
+from tests.support.tasks import draft
 
 OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "mean", "vector", "key-value")
 OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))

@@ -10,7 +10,7 @@ from common.protocols import protocol_named, protocols_of
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import Task
-from deploy.audit.harness.tasks import draft
+from tests.support.tasks import draft
 
 ANALYZER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x01" * 32)
 SHUFFLER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x02" * 32)

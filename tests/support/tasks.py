@@ -7,8 +7,25 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
+from common.task.draft import TaskDraft
 from common.task.task import Task
-from deploy.audit.harness.tasks import draft
+from deploy.audit.harness.tasks import FAR_FUTURE
+
+
+def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:
+    """Return a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
+    fields: dict[str, Any] = {
+        "domain_size": 100,
+        "buckets": 13,
+        "dummies_per_user": 1,
+        "local_epsilon": 2.0,
+        "delta": 1e-6,
+        "n_min": 10,
+        "target_size": 20,
+        "deadline": FAR_FUTURE,
+        "shuffler_key": shuffler_key,
+    }
+    return TaskDraft(**fields | changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

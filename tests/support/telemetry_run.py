@@ -41,6 +41,17 @@ with the peer's address, `secure_endpoint` the bytes within TLS; `all` is all of
 """
 
 
+def relayed(relay: Relay) -> bytes:
+    """Return all that callers sent, headers included."""
+    parts = list[bytes]()
+    for call in relay.calls:
+        for key, value in call.headers:
+            raw = value if isinstance(value, bytes) else value.encode()
+            parts.append(key.encode() + b": " + raw)
+        parts.append(call.path.encode() + b" " + b" ".join(call.requests))
+    return b"\n".join(parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What was planted, and what was written and sent."""
@@ -68,14 +79,14 @@ class Evidence:
     def everything(self) -> bytes:
         """Give all that was written or sent, by the shuffler or by the analyzer."""
         parts = (*self.collecting.values(), *self.files.values(), *self.logs.values())
-        return b"\n".join((*parts, *self.metrics.values(), self.relay.everything()))
+        return b"\n".join((*parts, *self.metrics.values(), relayed(self.relay)))
 
     def without_ciphertexts(self) -> bytes:
         """
         Give what short patterns can be searched for in: logs, metrics, and what was sent but
         reports.
         """
-        sent = self.relay.everything()
+        sent = relayed(self.relay)
         for report in self.delivered():
             sent = sent.replace(report, b"")
         return b"\n".join((*self.logs.values(), *self.metrics.values(), sent))

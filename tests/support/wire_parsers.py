@@ -22,7 +22,6 @@ from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import batches, evidence, fields, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.tasks import draft
 from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
@@ -35,7 +34,7 @@ from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
-from tests.support.tasks import published
+from tests.support.tasks import draft, published
 from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
 

@@ -30,7 +30,6 @@ from common.messages.ledger_entry import LedgerEntry
 from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.tasks import draft
 from tests.support.faults import Crash, Life
 from tests.support.parties import (
     AnalyzerParty,
@@ -39,6 +38,7 @@ from tests.support.parties import (
     Surroundings,
     chunks_of,
 )
+from tests.support.tasks import draft
 from user_agent.budget import SavedSubmission, SubmissionState
 from user_agent.evidence import InclusionState
 

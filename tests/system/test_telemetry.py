@@ -37,7 +37,7 @@ from tests.support.markers import (
 )
 from tests.support.order import neighbours, rank_correlation
 from tests.support.recording import sealed_reports
-from tests.support.telemetry_run import LOUD, USERS, Evidence, run
+from tests.support.telemetry_run import LOUD, USERS, Evidence, relayed, run
 
 _BESIDE = rb"(?<=[ -\-/:-@G-`g-~])"
 _AFTER = rb"(?=[ -/:-@G-`g-~])"
@@ -235,7 +235,7 @@ def test_an_operators_token_is_in_its_own_file_alone(evidence: Evidence) -> None
     """The analyzer's and the shuffler's: neither logged nor sent."""
     tokens = {raw for name, raw in evidence.files.items() if name.endswith("/operator.token")}
     elsewhere = {n: raw for n, raw in evidence.files.items() if not n.endswith("/operator.token")}
-    places = (*elsewhere.values(), *evidence.logs.values(), evidence.relay.everything())
+    places = (*elsewhere.values(), *evidence.logs.values(), relayed(evidence.relay))
 
     assert 2 == len(tokens)
     assert [] == _found(list(tokens), b"\n".join(places))

@@ -15,11 +15,9 @@ from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
 from common.task.shuffler_spec import KEEP_SUM
 from common.task.task import Task
-from deploy.audit.attacks.poisoning import known_limit
-from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_poisson
-from deploy.audit.subject import AuditSubject
 
 Reports = list[bytes]
 
@@ -137,6 +135,7 @@ def keeping_the_order(
     unnoticed.must("few sentinels in the order of sending pass", not rejects(few, few, task))
     limit = unnoticed.finding(
         scenario=scenario,
+        known_limit=True,
         title=f"A batch that was not shuffled, {_TOO_FEW} sentinels; an order that is passed on",
         heading="server disruption",
         coalition="shuffler",
@@ -144,7 +143,7 @@ def keeping_the_order(
         f"that does not shuffle where there are {_TOO_FEW} sentinels or fewer; against it only "
         "the local epsilon holds. Plant sixteen sentinels or more in every batch.",
     )
-    return Findings(findings=(finding, known_limit(limit)))
+    return Findings((finding, limit))
 
 
 def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:

@@ -1,5 +1,6 @@
 """
-The leverage of one report on the estimate of some items, the targets, together.
+Valid reports that an attacker chooses for the items that they support [CJG21], and the leverage of
+one report on the estimate of some items, the targets, together.
 
 Every estimator here is linear in the counts by cell: a report adds a fixed weight to the sum of the
 targets' debiased shares, times n·(p-q). Where reports support items, the weight is the number of
@@ -15,11 +16,14 @@ sum by λ·(1 - f_T), whatever the mechanism.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_toeplitz
 
 from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.square_wave import SquareWave
@@ -27,7 +31,11 @@ from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import plain_reports
 from common.task.task import Task
-from deploy.audit.attacks.crafted_reports import Items, blunt, crafted, supported
+
+Items = NDArray[np.int64]
+
+_TRIED: Final = 2**18
+"""Reports of a string hash that an attacker tries: a minute on a telephone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,41 +70,27 @@ class Leverage:
         """Mean weight of the report of a user who holds a target."""
         return self.own_floor + self.signal
 
-    @property
-    def worth(self) -> float:
-        """Number of honest answers for targets that the crafted report counts for."""
-        return (self.weight - self.own_floor) / self.signal
-
     def weigh(self, mechanism: Mechanism, reports: Reports) -> float:
         """Return the total weight of reports. Cost: a pass per target."""
         if self.places is not None:
             return float(self.places[reports["item"]].sum())
         return float(supported(mechanism, reports, self.targets).sum())
 
-    def together(self, reports_per_user: int) -> float:
-        """Return how many honest answers a submission of crafted reports counts for."""
-        own = self.weight - self.own_floor
-        further = (reports_per_user - 1) * (self.weight - self.dummy_floor)
-        return (own + further) / self.signal
-
-    def most(self, reports_per_user: int) -> float:
-        """Return the most honest answers that any submission counts for."""
-        own = self.high - self.own_floor
-        return (own + (reports_per_user - 1) * (self.high - self.dummy_floor)) / self.signal
-
-    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
+    def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
         """
-        Return the mean rise of the targets' shares together; see the formula above.
+        Return how many honest answers for targets a user counts for.
 
         Args:
-            share: λ, the share of fake users.
-            own: Weight of each fake user's first report.
-            further: Further reports of each that are counted.
+            own: Weight of the user's first report.
+            further: Further reports that are counted.
             each: Weight of each further report.
-            held: f_T.
         """
         moved = own - self.own_floor + further * (each - self.dummy_floor)
-        return share * (moved / self.signal - held)
+        return moved / self.signal
+
+    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
+        """Return the mean rise of the targets' shares: the formula above, `held` for f_T."""
+        return share * (self.answers(own, further=further, each=each) - held)
 
 
 def leverage(
@@ -119,7 +113,7 @@ def leverage(
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
-    worst, all_items, r = crafted(mechanism, targets, rng), blunt(mechanism), len(targets)
+    worst, r = crafted(mechanism, targets, rng), len(targets)
     weight = float(supported(mechanism, worst, targets)[0])
     # Where the shuffler adds dummies, the estimator subtracts those, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.idle else 0.0
@@ -133,7 +127,7 @@ def leverage(
         uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
         weight=weight,
-        blunt=all_items if weight < r else None,
+        blunt=blunt(mechanism) if weight < r else None,
         searched_in_part=isinstance(mechanism, StringHashing) and weight < r,
     )
 
@@ -164,3 +158,87 @@ def _of_square_wave(mechanism: SquareWave, targets: Items) -> Leverage:
         blunt=None,
         places=weights,
     )
+
+
+def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> Reports:
+    """
+    Return the report that lifts the targets most above all items; shape (1,).
+
+    Args:
+        mechanism: A mechanism whose reports support items.
+        targets: Different items, shape (r,), at least one.
+        rng: Draws the reports to try where a hash family is too large to search.
+
+    Raises:
+        TypeError: There is no attack for this mechanism.
+
+    Cost: a transform over the finite field, or r passes over the tried reports.
+    """
+    if isinstance(mechanism, Grr):
+        return plain_reports(targets[:1])
+    if isinstance(mechanism, UnaryEncoding):
+        bits = np.zeros((1, mechanism.domain_size), dtype=np.uint8)
+        bits[0, targets] = 1
+        return _packed(mechanism, bits)
+    if isinstance(mechanism, LocalHashing):
+        return _of_family(mechanism, targets)
+    if isinstance(mechanism, StringHashing):
+        tried = mechanism.dummies(_TRIED, rng)  # uniform seeds and buckets
+        best = int(supported(mechanism, tried, targets).argmax())
+        return tried[best : best + 1]
+    raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
+
+
+def blunt(mechanism: Mechanism) -> Reports | None:
+    """Return a report that supports every item, if there is one: seed 0 hashes all to 0."""
+    if not isinstance(mechanism, LocalHashing):
+        return None
+    return np.zeros(1, dtype=mechanism.report_dtype)
+
+
+def uniform(mechanism: Mechanism, count: int, rng: np.random.Generator) -> Reports:
+    """
+    Draw valid reports uniformly [CJG21]; shape (count,).
+
+    Dummies are uniform already, except those of unary encodings, which set few bits.
+    """
+    if not isinstance(mechanism, UnaryEncoding):
+        return mechanism.dummies(count, rng)
+    bits = rng.integers(0, 2, size=(count, mechanism.domain_size), dtype=np.uint8)
+    return _packed(mechanism, bits)
+
+
+def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
+    """Count the targets that each report supports; shape (n,). Cost: a pass per target."""
+    held = np.zeros(len(reports))
+    for target in targets.tolist():
+        held += mechanism.supports(reports, target)
+    return held
+
+
+def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
+    reports = np.zeros(len(bits), dtype=mechanism.report_dtype)
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    reports["bits"][:, : packed.shape[1]] = packed
+    return reports
+
+
+def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
+    """
+    Search the whole family for the report that lifts the targets most above the mean of all items.
+
+    One transform gives the lift of every cell. Seed 0 is left out: it lifts all items alike. Rows
+    follow the canonical seeds, whose leading nonzero digit is 1.
+    """
+    wanted = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
+    wanted[targets] += 1.0
+    family = mechanism.family
+    lifted = mechanism.channel(1.0).incidence.forward(wanted).reshape(family.rows, family.q)
+    row, bucket = divmod(int(lifted[1:].argmax()), family.q)
+    digit = 0
+    while row >= family.q**digit:
+        row -= family.q**digit
+        digit += 1
+    report = np.zeros(1, dtype=mechanism.report_dtype)
+    report["seed"], report["bucket"] = family.q**digit + row, bucket
+    return report

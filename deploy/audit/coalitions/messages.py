@@ -1,5 +1,6 @@
 """
-The messages of users in many trials, and how strongly they speak for one of two values.
+The messages of users in many trials, how strongly they speak for one of two values, and the
+analyzer's attack on a whole batch.
 
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
 probability γ and otherwise uniform among those that support v, so it is
@@ -15,14 +16,26 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.guarantees import PrivacyParameters
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
-from common.task.dummy_spec import DummySpec
 from common.task.task import Task
+from deploy.audit.game import GameResult, run_game
+from deploy.audit.scenario import AuditSubject
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
+FEW_USERS: Final = 100
+"""Users up to which the attack is computed for random numbers of dummies; with more it takes
+minutes."""
+STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
 _CERTAIN: Final = 1e100
 """Score of a view that is impossible under the other value; finite, so that scores subtract."""
+_MIN_TRIALS: Final = 1000
+_SLOW_MESSAGES: Final = 50_000
+"""Messages, or trials with one user, where dummies are drawn one user at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +85,26 @@ def own_dummies(
     return Sent(reports=reports, trial=trial, trials=trials)
 
 
-def slow_to_draw(dummies: DummySpec) -> bool:
-    """Return whether dummies are drawn one user at a time."""
-    return not dummies.uniform
+def user_messages(subject: AuditSubject, item: int, trials: int, rng: np.random.Generator) -> Sent:
+    """Draw all messages of one user who holds an item, for each trial."""
+    sent = own_reports(subject.mechanism, item, trials, rng)
+    if subject.task.dummies.maximum:
+        sent = sent.joined(own_dummies(subject.task, subject.mechanism, trials, rng))
+    return sent
+
+
+def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) -> list[Vector]:
+    """
+    Draw the scores of all messages of one user who holds the first item, then the last.
+
+    Where dummies are drawn one user at a time, there are fewer trials.
+    """
+    trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
+    items = (0, subject.task.domain_size - 1)
+    return [
+        scores(subject.mechanism, user_messages(subject, item, trials, rng), items)
+        for item in items
+    ]
 
 
 def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
@@ -107,7 +137,7 @@ def scores(mechanism: Mechanism, sent: Sent, items: tuple[int, int]) -> Vector:
     return score
 
 
-def count_scores(
+def _count_scores(
     task: Task, mechanism: Mechanism, sent: Sent, items: tuple[int, int], rng: np.random.Generator
 ) -> Vector:
     """
@@ -121,5 +151,70 @@ def count_scores(
         + draw_item_dummies(task.shuffler, sent.trials, rng)
         for item in items
     ]
-    difference: Vector = (counts[0] - counts[1]).astype(np.float64)
-    return difference
+    return np.asarray(counts[0] - counts[1], dtype=np.float64)
+
+
+def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
+    """
+    Compute the accountant's own attack on the analyzer's view of a batch.
+
+    Returns:
+        A lower bound of ε at the terms' δ; None where the attack does not know the noise, takes
+        minutes, or proves nothing.
+    """
+    release = terms.release(population)
+    if not isinstance(release, AmplifiedRelease):
+        return None
+    if release.crowd.random_dummies is not None and population.users > FEW_USERS:
+        return None
+    return epsilon_lower(release.reduction, release.crowd, terms.delta) or None
+
+
+def run_batch_game(
+    subject: AuditSubject, honest: int, adding: int, rng: np.random.Generator, rounds: int = 1
+) -> GameResult:
+    """
+    Run the attack of an analyzer that knows the messages of all users but some honest ones.
+
+    All honest users but the victim hold one third value. Reports that support it are dropped, and
+    the attack asks how often the others support each of the victim's two values. Computed, it
+    proves nearly all that can be claimed; measured, it has power where few users are honest.
+
+    Args:
+        subject: The task and the sample sizes.
+        honest: Users whose messages it does not know, the victim among them.
+        adding: How many of these add their dummies.
+        rng: Source of all draws.
+        rounds: Tasks that the same users answer; the evidence adds up.
+    """
+    task = subject.task
+    messages = rounds * (honest + adding * task.dummies.expected_per_user)
+    trials = max(_MIN_TRIALS, int(subject.sizes.batches / messages))
+    if not task.dummies.uniform:
+        trials = min(trials, max(_MIN_TRIALS, _SLOW_MESSAGES // (rounds * honest)))
+
+    def world(item: int) -> Vector:
+        by_round = [
+            _batch_scores(subject, item, (honest, adding, trials), rng) for _ in range(rounds)
+        ]
+        return np.asarray(np.sum(by_round, axis=0))
+
+    return run_game(world(0), world(task.domain_size - 1), delta=task.delta)
+
+
+def _batch_scores(
+    subject: AuditSubject, item: int, sizes: tuple[int, int, int], rng: np.random.Generator
+) -> Vector:
+    task, mechanism = subject.task, subject.mechanism
+    honest, adding, trials = sizes
+    first, second = 0, task.domain_size - 1
+    third = task.domain_size // 2 if task.domain_size > 2 else second  # noqa: PLR2004
+    sent = own_reports(mechanism, item, trials, rng)
+    sent = sent.joined(own_reports(mechanism, third, trials, rng, each=honest - 1))
+    if task.dummies.maximum:
+        sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=adding))
+    if third != second and honest > 1:
+        sent = sent.without(mechanism.supports(sent.reports, third))
+    if task.shuffler.idle:
+        return scores(mechanism, sent, (first, second))
+    return _count_scores(task, mechanism, sent, (first, second), rng)

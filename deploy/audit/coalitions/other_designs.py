@@ -1,18 +1,30 @@
-"""Other designs, run by the same code, on which an attack must succeed."""
+"""
+Other designs, run by the same code, on which an attack must succeed: pureDUMP, dummies made by the
+shuffler, and OD-HP as its paper prints it.
+"""
 
 import dataclasses
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.assumptions import HONEST_SHUFFLER
+from common.accounting.published import od_hp_theorem_1
+from common.mechanisms.base import Vector
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.weights import ResponseWeights
+from common.messages.guarantee import REPLACE_ONE
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
-from deploy.audit.coalitions.alone import run_n_minus_one
-from deploy.audit.coalitions.pooled import run_pooled
+from deploy.audit.coalitions.messages import weights
+from deploy.audit.coalitions.single_user import run_n_minus_one, run_pooled
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.game_rows import not_reached
-from deploy.audit.sample_task import sample_task
-from deploy.audit.subject import AuditSubject
+from deploy.audit.game import not_reached, run_game
+from deploy.audit.harness.tasks import sample_task
+from deploy.audit.scenario import AuditSubject
+from deploy.audit.statistics import CONFIDENCE
 
 _ITEMS: Final = 26
 _USERS: Final = 10_000
@@ -26,79 +38,80 @@ _SHUFFLER_MADE: Final = (
 _ALL: Final = 0.9
 """Share of the local ε that an attack gets where nothing else protects a user."""
 
+_X, _OTHER_X, _Z = 0, 1, 2
+_PRINTED_ITEMS: Final = ("x", "x'", "z")
+_PRINTED_USERS: Final = 350
+_BUCKETS: Final = 16
+_DUMMIES: Final = 10
+_LOCAL_EPSILON: Final = 12.0
+_DELTA: Final = 1e-6
+_MIN_TRIALS: Final = 1000
+_MESSAGES_EACH: Final = 1500
+"""Messages of the sample size for each trial."""
+_MESSAGES: Final = 10**6
+"""Messages drawn together."""
+
 
 def run_pure_dump(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    noisy: bool = False,  # noqa: FBT001, FBT002
+    subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
 ) -> Findings:
     """
     Run pureDUMP, which has dummies and no noise, against shuffler and analyzer together.
 
-    Args:
-        subject: Gives the sample sizes.
-        rng: Source of all draws.
-        noisy: Whether reports carry local noise after all.
+    `noisy`: reports carry local noise after all.
     """
-    task = sample_task(
+    other = _other_design(
+        subject,
         protocol="mixdump" if noisy else "puredump",
-        domain_size=_ITEMS,
         local_epsilon=1.0 if noisy else math.inf,
         dummies_per_user=2.0,
         n_min=_USERS,
         target_size=_USERS,
     )
-    other = AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
-    rows = [
+    one_report, *with_dummies = (
         dataclasses.replace(
             row, scenario="puredump", subject=f"pureDUMP over {_ITEMS} values", advice=""
         )
         for row in run_pooled(other, rng).findings
-    ]
-    one_report = _must_reach(rows[0], math.inf)
-    return Findings(
-        findings=(
-            one_report,
-            *(row if row.verdict == "reached" else not_reached(row) for row in rows[1:]),
-        )
     )
+    reached = (row if row.verdict == "reached" else not_reached(row) for row in with_dummies)
+    return Findings((_must_reach(one_report, math.inf), *reached))
 
 
 def run_shuffler_dummies(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    noisy: bool = False,  # noqa: FBT001, FBT002
+    subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
 ) -> Findings:
     """
     Run the n-1 attack of a shuffler that made the dummies, reads the result and knows other users.
 
-    Args:
-        subject: Gives the sample sizes.
-        rng: Source of all draws.
-        noisy: Whether users add more noise than the design says.
+    `noisy`: users add more noise than the design says.
     """
     rows: list[Finding] = []
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
-        task = sample_task(
-            domain_size=_ITEMS,
+        other = _other_design(
+            subject,
             shuffler=_GEOMETRIC,
             protocol="hybrid" if noisy else protocol,
             local_epsilon=1.0 if noisy else local_epsilon,
         )
-        other = AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
-        for row in run_n_minus_one(other, rng).findings:
-            told = dataclasses.replace(
-                row,
-                scenario="shuffler-dummies",
-                subject=design,
-                coalition="shuffler+users",
-                title="The shuffler subtracts its own dummies from the result",
-                sentence="A shuffler that made the dummies subtracts them from the published "
-                "counts; the victim is left with their own noise, or none.",
-                advice="",
-            )
-            rows.append(_must_reach(told, local_epsilon))
-    return Findings(findings=tuple(rows))
+        [row] = run_n_minus_one(other, rng).findings
+        row = dataclasses.replace(
+            row,
+            scenario="shuffler-dummies",
+            subject=design,
+            title="The shuffler subtracts its own dummies from the result",
+            sentence="A shuffler that made the dummies subtracts them from the published "
+            "counts; the victim is left with their own noise, or none.",
+            advice="",
+        )
+        rows.append(_must_reach(row, local_epsilon))
+    return Findings(tuple(rows))
+
+
+def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # of a draft
+    """Return another task with the audit's sample sizes."""
+    task = sample_task(domain_size=_ITEMS, **fields)
+    return AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
 
 
 def _must_reach(row: Finding, local_epsilon: float) -> Finding:
@@ -106,3 +119,77 @@ def _must_reach(row: Finding, local_epsilon: float) -> Finding:
     most = min(local_epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)
+
+
+def run_printed(
+    subject: AuditSubject, rng: np.random.Generator, *, fresh: bool = False
+) -> Findings:
+    """
+    Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
+
+    The reader of a batch can then group each user's messages by their seed. The printed algorithm
+    runs with the deployed reports and dummies, the dummies' seeds overwritten, and refutes
+    Theorem 1 [CC24]: all users but the victim hold one value z, and the odds of a group are
+    compared with z's. The audited task plays no part. `fresh`: dummies have fresh seeds.
+    """
+    printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
+    mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
+    population = AnonymitySet(users=_PRINTED_USERS, dummies=_PRINTED_USERS * _DUMMIES)
+    claim = od_hp_theorem_1(mechanism.reduction, population, _DELTA)
+    trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_EACH)
+    together = max(1, _MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
+
+    def world(item: int) -> Vector:
+        parts = [min(together, trials - start) for start in range(0, trials, together)]
+        drawn = [_printed_scores(mechanism, item, part, rng, fresh=fresh) for part in parts]
+        return np.concatenate(drawn)
+
+    result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
+    row = Finding(
+        verdict="refuted" if result.epsilon_lower > claim else "not refuted",
+        claim_epsilon=claim,
+        empirical_epsilon_lower=result.epsilon_lower,
+        ceiling=result.ceiling,
+        confidence=CONFIDENCE,
+        trials=result.trials,
+        advantage=result.advantage,
+        statistic="likelihood ratio of messages grouped by their seed",
+        tests=1,
+        roc=result.roc,
+        scenario="reused-seeds",
+        subject="OD-HP as printed",
+        title=f"The printed dummies, {_PRINTED_USERS} users",
+        heading="anonymity",
+        coalition="analyzer",
+        delta=_DELTA,
+        theorem="OD-HP, Theorem 1, as printed: dummies reuse their user's seed [CC24]",
+        neighbouring=REPLACE_ONE,
+        assumptions=(HONEST_SHUFFLER, "all users randomize and add dummies as printed"),
+        sentence="Printed as it is, the algorithm lets the analyzer put each user's messages "
+        "together again, and its theorem promises more than it keeps.",
+        advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "
+        "deploy the algorithm as it is printed.",
+    )
+    return Findings((row,))
+
+
+def _printed_scores(
+    mechanism: StringHashing, item: int, batches: int, rng: np.random.Generator, *, fresh: bool
+) -> Vector:
+    """Draw batches whose first user holds an item, and return their log odds of x against x'."""
+    held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
+    held[:, 0] = item
+    own = mechanism.randomize(held.ravel(), rng)
+    dummies = mechanism.dummies(held.size * _DUMMIES, rng)
+    if not fresh:
+        dummies["seed"] = np.repeat(own["seed"], _DUMMIES)
+    messages = np.concatenate([own, dummies])
+    _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
+    users: NDArray[np.int64] = np.arange(held.size)
+    batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
+    of_x, of_other, of_z = (
+        np.bincount(group, weights=weights(mechanism, messages, value))
+        for value in range(len(_PRINTED_ITEMS))
+    )
+    odds = [np.bincount(batch, weights=of / of_z) for of in (of_x, of_other)]
+    return np.asarray(np.log(odds[0]) - np.log(odds[1]))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,20 +14,15 @@ from analyzer.registry import AnalyzerKeys, Registry, SentinelRegistry
 from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
-from common.crypto.hpke import report_context
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
-from deploy.audit.harness.tasks import draft
 
-BATCH: Final = BatchId(b"b" * 16)
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 _PATIENCE: Final = 60.0
 """Seconds."""
@@ -81,42 +76,11 @@ class AnalyzerCore:
         )
         self.sentinels = SentinelRegistry(self.store, self.registry)
 
-    async def publish(
-        self,
-        wanted: TaskDraft | None = None,
-        /,
-        **changes: Any,  # noqa: ANN401  # fields of a draft
-    ) -> SignedTask:
-        """Publish a draft, or a small one with some fields changed."""
-        fields = {"n_min": 3, "target_size": 3} | changes
-        self.signed = await self.registry.publish(wanted or draft(**fields))
+    async def publish(self, wanted: TaskDraft) -> SignedTask:
+        """Publish a draft."""
+        self.signed = await self.registry.publish(wanted)
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
-
-    def sealed(self, users: int, signed: SignedTask | None = None) -> list[bytes]:
-        """Seal reports of users who all hold item 0, and a dummy for each."""
-        signed = signed or self.signed
-        task = Task.from_bytes(signed.task_bytes)
-        mechanism, rng = mechanism_of(task), np.random.default_rng(2)
-        own = mechanism.randomize(np.zeros(users, np.int64), rng)
-        reports = np.concatenate([own, mechanism.dummies(users, rng)])
-        seal = self.keys.reports.public_key(task.suite).sealer(report_context(signed.digest()))
-        return [seal(report.tobytes()) for report in reports]
-
-    def manifest(
-        self, users: int, *, batch: BatchId = BATCH, signed: SignedTask | None = None
-    ) -> BatchManifest:
-        """Return the manifest of a batch with two reports a user."""
-        digest = (signed or self.signed).digest()
-        return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
-
-    async def release(self, users: int, signed: SignedTask, *, spoiled: int = 0) -> None:
-        """Deliver a batch under its own id, some reports unreadable, and wait for the release."""
-        sealed = self.sealed(users, signed)
-        sealed[:spoiled] = [number.to_bytes(4) * 15 for number in range(spoiled)]
-        manifest = self.manifest(users, batch=BatchId(signed.digest()[:16]), signed=signed)
-        await self.releases.deliver(manifest, chunks_of(sealed))
-        await self.settle()
 
     async def settle(self) -> None:
         """Wait until no release is under way."""

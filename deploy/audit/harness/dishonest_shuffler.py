@@ -149,11 +149,6 @@ def shuffles(_: DishonestShuffler, users: Users) -> tuple[Users, bool]:
     return users, True
 
 
-def keeps_the_order(_: DishonestShuffler, users: Users) -> tuple[Users, bool]:
-    """Deliver submissions in the order of arrival."""
-    return users, False
-
-
 def drops(*numbers: int) -> Tampering:
     """Drop users, and count them out of the manifest."""
     return lambda _, users: ([user for n, user in enumerate(users) if n not in numbers], True)

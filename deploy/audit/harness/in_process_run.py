@@ -14,7 +14,6 @@ from common.task.draft import TaskDraft
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.dishonest_shuffler import DishonestShuffler
-from deploy.audit.harness.tasks import draft
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor
@@ -43,12 +42,11 @@ class InProcessRun:
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
 
-    async def start(self, wanted: TaskDraft | None = None) -> None:
-        """Publish a draft under a new shuffler key, or a small task, and start the parties."""
-        fields = wanted or draft(n_min=15, target_size=100)
+    async def start(self, wanted: TaskDraft) -> None:
+        """Publish a draft under a new shuffler key, and start the parties."""
         await self.analyzer.start()
-        self.shuffler_key = HpkePrivateKey.generate(fields.suite)
-        await self.publish(fields)
+        self.shuffler_key = HpkePrivateKey.generate(wanted.suite)
+        await self.publish(wanted)
         self.digest = self.analyzer.signed.digest()
         self.shuffler = DishonestShuffler(
             self.path / "inclusion",

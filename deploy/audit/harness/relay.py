@@ -126,13 +126,3 @@ class Relay(grpc.GenericRpcHandler):
         for request in rewrite(relayed, held) if rewrite is not None else ():
             relayed.requests.append(request)
             yield request
-
-    def everything(self) -> bytes:
-        """Return all that callers sent, headers included."""
-        parts = list[bytes]()
-        for call in self.calls:
-            for key, value in call.headers:
-                raw = value if isinstance(value, bytes) else value.encode()
-                parts.append(key.encode() + b": " + raw)
-            parts.append(call.path.encode() + b" " + b" ".join(call.requests))
-        return b"\n".join(parts)

@@ -1,4 +1,4 @@
-"""Small task drafts: a fixed one, and a reduced copy of an audited task."""
+"""Tasks that no service publishes, and reduced drafts of an audited task."""
 
 import dataclasses
 import math
@@ -14,30 +14,41 @@ from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
 
 FAR_FUTURE: Final = 4_000_000_000
+_UNUSED_KEY: Final = bytes(31) + b"\x09"
+"""A public key whose private key is thrown away."""
+_SAMPLE_USERS: Final = 100_000
+_SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
 """A batch of a few dozen users keeps no useful guarantee; it only needs a finite one."""
-_MOST_EPSILON: Final = 100.0
-_MOST_SEEDS: Final = 10_000
+_MAX_EPSILON: Final = 100.0
+_MAX_SEEDS: Final = 10_000
 """Refining takes minutes for a hash family with more seeds."""
 _FEW_ITEMS: Final = 32
 _FEW_BUCKETS: Final = 7
 _FEW_DUMMIES: Final = 8
 
 
-def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:  # noqa: ANN401  # fields of a draft
-    """Return a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
-    fields: dict[str, Any] = {
-        "domain_size": 100,
-        "buckets": 13,
-        "dummies_per_user": 1,
-        "local_epsilon": 2.0,
-        "delta": 1e-6,
-        "n_min": 10,
-        "target_size": 20,
+def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
+    """
+    Make a task.
+
+    Args:
+        **fields: Of a TaskDraft; protocol, domain_size and local_epsilon at least. Items are named,
+            for protocols that need it, unless `labels` names others.
+
+    Raises:
+        TaskError: They break a rule.
+    """
+    size = fields["domain_size"]
+    plain: dict[str, Any] = {
+        "labels": tuple(f"item {item}" for item in range(size)),
+        "delta": _SAMPLE_DELTA,
+        "n_min": _SAMPLE_USERS,
+        "target_size": _SAMPLE_USERS,
         "deadline": FAR_FUTURE,
-        "shuffler_key": shuffler_key,
     }
-    return TaskDraft(**fields | changes)
+    draft = TaskDraft(shuffler_key=_UNUSED_KEY, **plain | fields)
+    return complete(draft, analyzer_key=_UNUSED_KEY, nonce=bytes(range(NONCE_BYTES)))
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +58,7 @@ def reduced_draft(
     """
     Reduce a task to one that a few users can complete in seconds.
 
-    Protocol, noise and laws of the dummies stay; items, buckets and at last dummies become fewer
+    Protocol, noise and distributions of dummies stay; items, buckets and at last dummies are cut
     where the batch would be too large. Which party notices which attack depends on none of them.
 
     Args:
@@ -94,7 +105,7 @@ def _draft_of(task: Task, key: bytes) -> TaskDraft:
         target_size=task.target_size,
         deadline=FAR_FUTURE,
         shuffler_key=key,
-        budget_epsilon=_MOST_EPSILON,
+        budget_epsilon=_MAX_EPSILON,
         budget_delta=_DELTA,
         suite=task.suite,
     )
@@ -102,7 +113,7 @@ def _draft_of(task: Task, key: bytes) -> TaskDraft:
 
 def _fits(task: Task, most_reports: int) -> bool:
     spec = task.mechanism
-    if spec.name == "local-hashing" and spec.buckets**spec.digits > _MOST_SEEDS:
+    if spec.name == "local-hashing" and spec.buckets**spec.digits > _MAX_SEEDS:
         return False
     return task.n_min * task.reports_per_user + task.expected_shuffler_dummies <= most_reports
 

@@ -37,15 +37,14 @@ def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set
 
 
 def _words_found(starts: np.ndarray, haystack: bytes) -> set[int]:
+    """Return which of some words occur, at whatever offset."""
     likely = np.zeros(_SIEVE + 1, dtype=np.bool_)
     likely[starts & _SIEVE] = True
     seen: set[int] = set()
     for offset in range(min(_WORD, len(haystack)) if len(starts) else 0):
         count = (len(haystack) - offset) // _WORD
         words = np.frombuffer(haystack, dtype="<u8", count=count, offset=offset)
-        words = words[likely[words & _SIEVE]]
-        places = np.minimum(np.searchsorted(starts, words), len(starts) - 1)
-        seen.update(words[starts[places] == words].tolist())
+        seen.update(np.intersect1d(words[likely[words & _SIEVE]], starts).tolist())
     return seen
 
 

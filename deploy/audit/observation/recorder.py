@@ -10,9 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signing import SignedTask
 from common.crypto.suites import DEFAULT_SUITE
-from common.messages.result import Result
 from common.runtime.key_store import KeyStore
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
@@ -30,11 +28,9 @@ from deploy.audit.observation.run_record import (
     batch_keys,
     delivery_in,
     files_of,
-    reports_in,
     stored_groups,
-    submissions_in,
 )
-from deploy.audit.subject import AuditSubject
+from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1 import (
     analyzer_pb2,
@@ -47,14 +43,14 @@ from user_agent.contribution import Contributor
 
 _REPORTS_EACH: Final = 11
 """Reports of each user: where a user sends more, fewer users take part."""
-_FEWEST_USERS: Final = 40
+_MIN_USERS: Final = 40
 _PERSONS: Final = 20
 """Users who answer through the user agent."""
 _ALONE: Final = 50
 """Users without an agent who each make a call; the others come in bulk."""
 _TOGETHER: Final = 96
 """Submissions in one bulk call."""
-_MOST_LABELS: Final = 1000
+_MAX_LABELS: Final = 1000
 _PATIENCE: Final = 120.0
 """Seconds, and one more for each user."""
 _SYLLABLES: Final = ("qua", "zor", "mbe", "xyl", "ptu", "kvi", "gno", "whe", "jyr", "dzi", "fru")
@@ -94,43 +90,29 @@ def record_run(
     if wanted is None:
         raise ValueError("no small batch of this task has a finite guarantee")
     each = subject.task.reports_per_user
-    n_users = max(wanted.n_min, min(users, max(_FEWEST_USERS, users * _REPORTS_EACH // each)))
+    n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, captured_logs() as logs:
-        recorder = _Recorder(Path(folder), wanted, n_users, rng, by_arrival=by_arrival)
-        return dataclasses.replace(asyncio.run(recorder.run()), logs=logs.getvalue())
+        recorder = _Recorder(Services(Path(folder)), n_users, rng)
+        asyncio.run(recorder.run(wanted, by_arrival=by_arrival))
+        recorder.record.logs = logs.getvalue()
+        return recorder.record
 
 
 class _Recorder:
-    def __init__(
-        self,
-        directory: Path,
-        wanted: TaskDraft,
-        n_users: int,
-        rng: np.random.Generator,
-        *,
-        by_arrival: bool,
-    ) -> None:
-        self._services, self._rng = Services(directory), rng
-        self._values: list[int] = rng.integers(0, wanted.domain_size, n_users).tolist()
-        self._names = [_word(rng) for _ in range(min(_PERSONS, n_users // 4))]
-        self._label, self._header = _word(rng), _word(rng)
-        labels = tuple(f"{self._label} {item}" for item in range(wanted.domain_size))
-        named = labels if len(labels) < _MOST_LABELS else ()
-        self._wanted = dataclasses.replace(wanted, labels=named)
+    record: RunRecord
+
+    def __init__(self, services: Services, n_users: int, rng: np.random.Generator) -> None:
+        self._services, self._n_users, self._rng = services, n_users, rng
         self._before_shuffler = Relay(party="shuffler")
         self._before_analyzer = Relay(
-            party="analyzer",
-            rewrite=self._sorted_by_arrival if by_arrival else None,
-            on_delivery=lambda: self._look("delivering"),
+            party="analyzer", on_delivery=lambda: self._look("delivering")
         )
-        self._disks: dict[tuple[str, Moment], dict[str, bytes]] = {}
-        self._keys: dict[str, bytes] = {}
-        self._groups: tuple[bytes, ...] = ()
-        self._metrics: dict[str, str] = {}
 
-    async def run(self) -> RunRecord:
+    async def run(self, wanted: TaskDraft, *, by_arrival: bool) -> None:
         """Start, collect, release, stop."""
         services, tls = self._services, self._services.directory / "tls"
+        if by_arrival:
+            self._before_analyzer.rewrite = self._sorted_by_arrival
         await services.start_analyzer(**_METRICS)
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
@@ -139,67 +121,70 @@ class _Recorder:
             shuffler=self._before_shuffler.address, **_METRICS, **_NO_CAPS
         )
         try:
-            async with asyncio.timeout(_PATIENCE + len(self._values)):
-                result = await self._collect_and_release()
+            async with asyncio.timeout(_PATIENCE + self._n_users):
+                await self._collect_and_release(wanted)
         finally:
             await services.stop()
             await self._before_shuffler.stop()
             await self._before_analyzer.stop()
-        return RunRecord(
-            signed=self._signed,
-            analyzer_key=self._private_key("analyzer"),
-            shuffler_key=self._private_key("shuffler"),
-            to_shuffler=tuple(self._before_shuffler.calls),
-            to_analyzer=tuple(self._before_analyzer.calls),
-            groups=self._groups,
-            result=result,
-            names=(*self._names, self._header),
-            label=self._label,
-            disks=self._disks,
-            batch_keys=tuple(self._keys.values()),
-            logs="",
-            metrics=self._metrics,
-        )
 
-    async def _collect_and_release(self) -> Result:
-        directory, shuffler = self._services.directory, self._services.shuffler
+    async def _collect_and_release(self, wanted: TaskDraft) -> None:
+        rng, shuffler = self._rng, self._services.shuffler
+        values: list[int] = rng.integers(0, wanted.domain_size, self._n_users).tolist()
+        names = [_word(rng) for _ in range(min(_PERSONS, self._n_users // 4))]
+        label, header = _word(rng), _word(rng)
+        labels = tuple(f"{label} {item}" for item in range(wanted.domain_size))
+        named = labels if len(labels) < _MAX_LABELS else ()
+        own = "envelope.pub"
+        if wanted.suite != DEFAULT_SUITE:
+            own = f"envelope-{wanted.suite}.pub"
+        key = bytes.fromhex((self._state("shuffler") / own).read_text(encoding="ascii"))
         token = self._state("shuffler") / "operator.token"
-        authority = directory / "tls" / "authority.pem"
+        authority = self._services.directory / "tls" / "authority.pem"
         async with (
             self._services.operator() as analyzer_operator,
             ShufflerClient.connect(shuffler.address, authority, token) as shuffler_operator,
         ):
-            key = self._shuffler_key(self._wanted.suite)
-            draft = dataclasses.replace(self._wanted, shuffler_key=key)
-            self._signed: SignedTask = await analyzer_operator.create_task(draft)
-            digest = self._signed.digest()
-            await self._contribute()
+            signed = await analyzer_operator.create_task(
+                dataclasses.replace(wanted, labels=named, shuffler_key=key)
+            )
+            task = Task.from_bytes(signed.task_bytes)
+            self.record = record = RunRecord(
+                signed=signed,
+                analyzer_key=self._private_key("analyzer", task.suite, task.analyzer_key),
+                shuffler_key=self._private_key("shuffler", task.suite, task.shuffler_key),
+                names=(*names, header),
+                label=label,
+                to_shuffler=self._before_shuffler.calls,
+                to_analyzer=self._before_analyzer.calls,
+            )
+            await self._contribute(names, values, header)
             await self._scrape("collecting")
             self._look("collecting")
-            self._groups = stored_groups(self._state("shuffler"), digest)
-            await shuffler_operator.close_batch(digest)
-            result = await analyzer_operator.wait_for_result(digest, pause=0.1)
+            record.groups = stored_groups(self._state("shuffler"), signed.digest())
+            await shuffler_operator.close_batch(signed.digest())
+            record.released = await analyzer_operator.wait_for_result(signed.digest(), pause=0.1)
             while batch_keys(self._state("shuffler")):  # noqa: ASYNC110  # nothing announces it
                 await asyncio.sleep(0.05)
             await self._scrape("over")
             self._look("over")
-            return result
 
-    async def _contribute(self) -> None:
+    async def _contribute(self, names: Sequence[str], values: Sequence[int], header: str) -> None:
         """Let persons answer through the user agent; others alone or in bulk."""
-        digest, metadata = self._signed.digest(), (("x-request-id", self._header),)
+        digest, metadata = self.record.signed.digest(), (("x-request-id", header),)
+        contributor = Contributor(self.record.task, digest)
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,
         ):
             person = user_agent_pb2_grpc.UserAgentStub(agent)
-            for name, value in zip(self._names, self._values, strict=False):
+            for name, value in zip(names, values, strict=False):
                 request = user_agent_pb2.ContributeRequest(
                     task_digest=digest, value=value, person=name
                 )
-                told = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(told, "the user agent")
-            envelopes = self._sealed(self._values[len(self._names) :])
+                asked = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
+                await reply(asked, "the user agent")
+            envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
             for envelope in envelopes[:_ALONE]:
                 single = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
@@ -212,18 +197,11 @@ class _Recorder:
                 answer = devices.SubmitBulk(bulk, timeout=LONG_DEADLINE, metadata=metadata)
                 await reply(answer, "the shuffler")
 
-    def _sealed(self, values: Sequence[int]) -> list[bytes]:
-        task = Task.from_bytes(self._signed.task_bytes)
-        contributor = Contributor(task, self._signed.digest())
-        return [contributor.prepare(value, self._rng) for value in values]
-
     def _sorted_by_arrival(self, relayed: RelayedCall, rest: list[bytes]) -> list[bytes]:
         """Sort the reports of a delivery by their arrival at the shuffler."""
-        size = Task.from_bytes(self._signed.task_bytes).sealed_report_bytes
-        key = self._private_key("shuffler")
-        sent = submissions_in(self._before_shuffler.calls, self._signed, key)
-        came = reports_in(b"".join(one.sealed_reports for one in sent), size)
-        places = {report: place for place, report in enumerate(came)}
+        record = self.record
+        places = {report: place for place, report in enumerate(record.sent)}
+        size = record.task.sealed_report_bytes
         _, reports = delivery_in([relayed.requests[0], *rest], size)
         reports.sort(key=lambda report: places.get(report, len(places)))
         return [
@@ -238,9 +216,9 @@ class _Recorder:
 
     def _look(self, moment: Moment) -> None:
         """Copy the files of all parties, and open the batch's key."""
-        self._keys |= batch_keys(self._state("shuffler"))
+        self.record.batch_keys |= batch_keys(self._state("shuffler"))
         for party in PARTIES:
-            self._disks.setdefault((party, moment), files_of(self._state(party)))
+            self.record.disks.setdefault((party, moment), files_of(self._state(party)))
 
     async def _scrape(self, moment: Moment) -> None:
         for party in PARTIES:
@@ -248,18 +226,12 @@ class _Recorder:
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            self._metrics[f"{party} {moment}"] = (await reader.read()).decode()
+            self.record.metrics[f"{party} {moment}"] = (await reader.read()).decode()
             writer.close()
 
-    def _shuffler_key(self, suite: str) -> bytes:
-        name = "envelope.pub" if suite == DEFAULT_SUITE else f"envelope-{suite}.pub"
-        return bytes.fromhex((self._state("shuffler") / name).read_text(encoding="ascii"))
-
-    def _private_key(self, party: str) -> HpkePrivateKey:
-        task = Task.from_bytes(self._signed.task_bytes)
-        raw = {"analyzer": task.analyzer_key, "shuffler": task.shuffler_key}[party]
+    def _private_key(self, party: str, suite: str, public: bytes) -> HpkePrivateKey:
         store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE)
-        return store.private_key(task.suite, raw, whose=f"{party}_key")
+        return store.private_key(suite, public, whose=f"{party}_key")
 
 
 def _word(rng: np.random.Generator) -> str:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
@@ -29,31 +29,38 @@ MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")
 PARTIES: Final = ("user_agent", "shuffler", "analyzer")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class RunRecord:
     """One run: messages, files, logs, metrics, and the private keys of services that are gone."""
 
     signed: SignedTask
     analyzer_key: HpkePrivateKey
     shuffler_key: HpkePrivateKey
-    to_shuffler: tuple[RelayedCall, ...]
-    """Calls of devices, in order of arrival."""
-    to_analyzer: tuple[RelayedCall, ...]
-    """Calls of the shuffler."""
-    groups: tuple[bytes, ...]
-    """Sealed reports on the shuffler's disk while it collected, opened with the batch's key."""
-    result: Result
     names: tuple[str, ...]
     """Planted: persons' names, and a header of their calls."""
     label: str
     """Planted: a word in every item's label, which the task contains."""
-    disks: dict[tuple[str, Moment], dict[str, bytes]]
+    to_shuffler: Sequence[RelayedCall]
+    """Calls of devices, in order of arrival."""
+    to_analyzer: Sequence[RelayedCall]
+    """Calls of the shuffler."""
+    groups: tuple[bytes, ...] = ()
+    """Sealed reports on the shuffler's disk while it collected, opened with the batch's key."""
+    disks: dict[tuple[str, Moment], dict[str, bytes]] = field(default_factory=dict)
     """Files by party and moment, by path."""
-    batch_keys: tuple[bytes, ...]
-    """Opened while they existed."""
-    logs: str
-    metrics: dict[str, str]
+    batch_keys: dict[str, bytes] = field(default_factory=dict)
+    """Opened while they existed, by file name."""
+    metrics: dict[str, str] = field(default_factory=dict)
     """Pages by party and moment."""
+    released: Result | None = None
+    logs: str = ""
+
+    @property
+    def result(self) -> Result:
+        """The released result."""
+        if self.released is None:
+            raise ValueError("the run was recorded without its result")
+        return self.released
 
     @cached_property
     def task(self) -> Task:
@@ -63,12 +70,19 @@ class RunRecord:
     @cached_property
     def envelopes(self) -> list[bytes]:
         """Envelopes that the shuffler received, in order of arrival."""
-        return envelopes_in(self.to_shuffler)
+        found = list[bytes]()
+        for call in self.to_shuffler:
+            if call.method == "Submit":
+                found.append(shuffler_pb2.SubmitRequest.FromString(call.requests[0]).envelope)
+            elif call.method == "SubmitBulk":
+                found += shuffler_pb2.SubmitBulkRequest.FromString(call.requests[0]).envelopes
+        return found
 
     @cached_property
     def submissions(self) -> list[Submission]:
         """The opened envelopes."""
-        return submissions_in(self.to_shuffler, self.signed, self.shuffler_key)
+        key, context = self.shuffler_key, envelope_context(self.signed.digest())
+        return [unpack(key.open(envelope, context), self.task) for envelope in self.envelopes]
 
     @cached_property
     def sent(self) -> list[bytes]:
@@ -102,25 +116,6 @@ class RunRecord:
 def reports_in(together: bytes, size: int) -> list[bytes]:
     """Split sealed reports that stand one after the other."""
     return [together[start : start + size] for start in range(0, len(together), size)]
-
-
-def envelopes_in(calls: Sequence[RelayedCall]) -> list[bytes]:
-    """Return the envelopes of submissions, in order of arrival."""
-    found = list[bytes]()
-    for call in calls:
-        if call.method == "Submit":
-            found.append(shuffler_pb2.SubmitRequest.FromString(call.requests[0]).envelope)
-        elif call.method == "SubmitBulk":
-            found += shuffler_pb2.SubmitBulkRequest.FromString(call.requests[0]).envelopes
-    return found
-
-
-def submissions_in(
-    calls: Sequence[RelayedCall], signed: SignedTask, key: HpkePrivateKey
-) -> list[Submission]:
-    """Open the envelopes of submissions with the shuffler's key."""
-    task, context = Task.from_bytes(signed.task_bytes), envelope_context(signed.digest())
-    return [unpack(key.open(envelope, context), task) for envelope in envelopes_in(calls)]
 
 
 def delivery_in(requests: Sequence[bytes], size: int) -> tuple[BatchManifest, list[bytes]]:

@@ -7,7 +7,6 @@ their exact distributions, cell by cell.
 """
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -18,23 +17,22 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.value import Value
 from common.task.task import Task
-from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Findings
-from deploy.audit.laws.kind_values import usual_values, worst_values
-from deploy.audit.laws.support_law import SupportLaw, support_law
-from deploy.audit.laws.value_reports import report_parts
-from deploy.audit.report_draws import Draw, draw_reports, reports_each
-from deploy.audit.sampling.orders import bits_taken
+from deploy.audit.distributions.support import SupportDistribution, support_distribution
+from deploy.audit.distributions.value_reports import (
+    Draw,
+    draw_reports,
+    report_parts,
+    reports_each,
+    usual_value,
+    worst_values,
+)
+from deploy.audit.finding import Checks, Findings
+from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
-from deploy.audit.subject import AuditSubject
 
-_MOST_BYTES: Final = 50_000_000
+_MAX_BYTES: Final = 50_000_000
 """Bytes of the reports of one value that are drawn."""
-_MOST_VALUES: Final = 500
-_SAMPLE: Final = 1000
-"""Reports from which the use of the generator is measured."""
-_LEAST_BITS: Final = 8
-"""Random bits that a report takes, at least."""
+_MAX_VALUES: Final = 500
 _FEW: Final = 12
 """Items up to which every one is tested."""
 _SEEDS_EACH: Final = 200
@@ -48,10 +46,10 @@ _NAMING: Final = frozenset({"grr", "warner", "square-wave"})
 
 
 def run_randomizer(
-    subject: AuditSubject, rng: np.random.Generator, draw: Draw = draw_reports
+    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
 ) -> Findings:
     """Test the audited task's own reports and dummies."""
-    checks, task = Checks(), subject.task
+    checks, task, found = Checks(), subject.task, ""
     if task.kind == "categorical":
         seen = _check_items(checks, subject, draw, rng)
         found = (
@@ -59,54 +57,49 @@ def run_randomizer(
             "be found."
         )
     else:
-        found = ""
-        for value in (*worst_values(task)[0], usual_values(task)[0]):
+        for value in (*worst_values(task)[0], usual_value(task)):
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
-    return Findings(findings=(_finding(checks, subject.sizes.reports, found),))
-
-
-def _finding(checks: Checks, trials: int, found: str) -> Finding:
-    return checks.finding(
+    row = checks.finding(
         scenario="randomizer",
         title="This task's reports and dummies have their distributions",
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities that all "
         f"guarantees are computed from.{found}",
-        trials=trials,
+        trials=subject.sizes.reports,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
+    return Findings((row,))
 
 
 def _check_items(
     checks: Checks, subject: AuditSubject, draw: Draw, rng: np.random.Generator
 ) -> float:
     """Test reports on items; return the relative error of a report's own support that shows."""
-    task, mechanism, law = subject.task, subject.mechanism, support_law(subject.task)
-    number = min(subject.sizes.reports, _MOST_BYTES // mechanism.report_dtype.itemsize)
+    task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
+    number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value alike", subject.sizes.reports, rng),
         ("every value alike, by production's generator", number // _PRODUCTION, secure_generator()),
     ):
-        values = np.unique(np.linspace(0, task.domain_size - 1, _MOST_VALUES).astype(np.int64))
+        values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))
         own = [
             int(mechanism.supports(draw(task, value, each, source), value).sum())
             for value in values.tolist()
         ]
-        checks.test(f"a report: {name}", p_shares(own, each, law.own))
-    for value in (0, task.domain_size - 1):
-        reports = draw(task, value, number, rng)
-        _check_support(checks, "a report", mechanism, reports, value, law)
-        _check_seeds(checks, "a report", mechanism, reports)
-        _check_places(checks, "a report", task, mechanism, reports, (value, law.own))
-    if task.composition.dummy_laws:
-        dummies = mechanism.dummies(number, rng)
-        _check_support(checks, "a dummy", mechanism, dummies, None, law)
-        _check_seeds(checks, "a dummy", mechanism, dummies)
-        _check_places(checks, "a dummy", task, mechanism, dummies, None)
-    _check_source(checks, mechanism)
-    return _SURELY * math.sqrt((1 - law.own) / law.own / subject.sizes.reports)
+        checks.test(f"a report: {name}", p_shares(own, each, support.own))
+    for value in (0, task.domain_size - 1, None):
+        if value is None and not task.composition.dummy_laws:
+            continue
+        what = "a dummy" if value is None else "a report"
+        reports = (
+            mechanism.dummies(number, rng) if value is None else draw(task, value, number, rng)
+        )
+        _check_support(checks, what, mechanism, reports, value, support)
+        _check_seeds(checks, what, mechanism, reports)
+        _check_places(checks, what, task, mechanism, reports, value, support.own)
+    return _SURELY * math.sqrt((1 - support.own) / support.own / subject.sizes.reports)
 
 
 def _check_support(  # noqa: PLR0917  # a test's subject
@@ -115,7 +108,7 @@ def _check_support(  # noqa: PLR0917  # a test's subject
     mechanism: Mechanism,
     reports: Reports,
     value: int | None,
-    law: SupportLaw,
+    support: SupportDistribution,
 ) -> None:
     """Test how often reports on a value, or dummies, support each item, and two at once."""
     checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
@@ -123,18 +116,18 @@ def _check_support(  # noqa: PLR0917  # a test's subject
     items = range(last + 1) if last < _FEW else np.linspace(0, last, _FEW).astype(int)
     for item in map(int, items):
         if value is None:
-            kind, chance = "supports an item", law.dummy
+            kind, chance = "supports an item", support.dummy
         elif item == value:
-            kind, chance = "supports its own item", law.own
-        elif law.far_only and item != last - value:
+            kind, chance = "supports its own item", support.own
+        elif support.far_only and item != last - value:
             continue
         else:
-            kind, chance = "supports another item", law.other
+            kind, chance = "supports another item", support.other
         supporting = int(mechanism.supports(reports, item).sum())
         checks.test(f"{what}: {kind}", p_binomial(supporting, len(reports), chance))
-    if value is not None and not law.far_only:
+    if value is not None and not support.far_only:
         both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
-        chance = law.own * law.other if law.independent else 0.0
+        chance = support.own * support.other if support.independent else 0.0
         p_value = p_binomial(int(both.sum()), len(reports), chance)
         checks.test(f"{what}: supports both of two items", p_value)
 
@@ -169,23 +162,22 @@ def _check_places(  # noqa: PLR0917  # a test's subject
     task: Task,
     mechanism: Mechanism,
     reports: Reports,
-    held: tuple[int, float] | None,
+    value: int | None,
+    own: float,
 ) -> None:
     """Test which bucket or place reports name: that of the value, or any other equally often."""
     if isinstance(mechanism, LocalHashing | StringHashing):
         places = round(1 / mechanism.q_dummy)
         named = reports["bucket"].astype(np.int64)
         chances = np.ones(places)
-        if held is not None:
-            value, own = held
+        if value is not None:
             named = (named - mechanism.hashed(reports, value)) % places
             chances[:] = (1 - own) / (places - 1)
             chances[0] = own
     elif task.mechanism.name in _NAMING:
         places = max(task.domain_size, task.item_mechanism.buckets)
         named, chances = reports["item"].astype(np.int64), np.ones(places)
-        if held is not None:
-            value, own = held
+        if value is not None:
             width = places - task.domain_size + 1
             chances[:] = (1 - own) / (task.domain_size - 1)
             chances[value : value + width] = own / width
@@ -193,25 +185,6 @@ def _check_places(  # noqa: PLR0917  # a test's subject
         return
     p_value = p_cells(np.bincount(named, minlength=places), chances)
     checks.test(f"{what}: buckets and places", p_value)
-
-
-def _check_source(checks: Checks, mechanism: Mechanism) -> None:
-    """Check that reports and dummies follow from their generator, and take bits of it each."""
-    values = np.arange(_SAMPLE, dtype=np.int64) % mechanism.domain_size
-    kinds: dict[str, Callable[[np.random.Generator], Reports]] = {
-        "reports": lambda rng: mechanism.randomize(values, rng),
-        "dummies": lambda rng: mechanism.dummies(_SAMPLE, rng),
-    }
-    for kind, make in kinds.items():
-        first, again = (make(np.random.default_rng(7)).tobytes() for _ in range(2))
-        checks.must(f"{kind} follow from their generator", first == again)
-        certain = kind == "reports" and "item" in (mechanism.report_dtype.names or ())
-        if certain and math.isinf(mechanism.local_epsilon):
-            continue  # such a report draws nothing
-        counted = np.random.Philox(key=3)
-        make(np.random.Generator(counted))
-        enough = bits_taken(counted) >= _LEAST_BITS * _SAMPLE
-        checks.must(f"{kind} take fresh bits each", enough)
 
 
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:

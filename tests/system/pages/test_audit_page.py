@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ViewportSize
 
-from deploy.audit.page.audit_page import audit_page
-from deploy.audit.report import AuditReport
+from deploy.audit.report.audit_page import audit_page
+from deploy.audit.report.audit_report import AuditReport
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
 from tests.support.browser import FAINT_TEXT, PHONE, SCREENS, Scheme, show
 from tests.support.protocol_tasks import protocol_task

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.audit.harness.analyzer_core import AnalyzerCore
+from tests.support.analyzer_core import AnalyzerCore
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from common.errors import BudgetError, TaskError, UnusableBatchError
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import AnalyzerCore
 
 _USERS = 50
 _CLAIM = 0.694

@@ -17,8 +17,9 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.submission import plain_reports
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.simulate.collection import count
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.tasks import PublishedTask, published
 
 _PLAIN: Final[dict[str, Any]] = {

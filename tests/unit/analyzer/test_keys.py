@@ -10,7 +10,8 @@ from common.crypto.signing import SignedTask
 from common.crypto.suites import SUITES
 from common.errors import UnusableBatchError
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import BATCH, AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
 
 _MANY = 50

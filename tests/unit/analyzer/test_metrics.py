@@ -10,8 +10,9 @@ from common.crypto.signing import SignedTask
 from common.errors import BudgetError, StorageError
 from common.messages.batch import BatchId, BatchManifest
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.pools import InlinePool
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
 from tests.support.scrapes import series_of, value
 

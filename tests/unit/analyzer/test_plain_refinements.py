@@ -9,7 +9,7 @@ from analyzer.estimation.histogram import gather, refine
 from analyzer.finalize import mixture_of
 from common.mechanisms.registry import mechanism_of
 from common.protocols import Refinement
-from deploy.audit.sample_task import sample_task
+from deploy.audit.harness.tasks import sample_task
 from deploy.simulate.collection import count
 from tests.support.plain_refinements import is_right
 

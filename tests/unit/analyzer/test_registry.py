@@ -21,9 +21,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.tasks import draft
 from tests.support.keys import SCHEDULE, key_files
-from tests.support.tasks import published
+from tests.support.tasks import draft, published
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:

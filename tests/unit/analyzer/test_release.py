@@ -16,8 +16,9 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchManifest
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import BATCH, AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
 from protos.shuffledp.v1 import inclusion_pb2
+from tests.support.analyzer_core import BATCH, AnalyzerCore
 
 
 async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: AnalyzerCore) -> None:

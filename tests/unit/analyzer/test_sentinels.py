@@ -8,7 +8,8 @@ from common.crypto.merkle import leaves_of
 from common.errors import BatchStateError, UnknownTaskError, WireError
 from common.messages.inclusion_proof import BatchCommitment
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import commitment_over, some_leaves
 
 

@@ -8,8 +8,8 @@ import grpc
 from analyzer.servicer import AnalyzerServicer
 from analyzer.task_listing import TaskListing
 from common.wire.batches import chunk_to_wire, manifest_to_wire
-from deploy.audit.harness.analyzer_core import AnalyzerCore
 from protos.shuffledp.v1 import analyzer_pb2
+from tests.support.analyzer_core import AnalyzerCore
 
 
 class _Call:

@@ -8,7 +8,8 @@ import pytest
 
 from analyzer.release import Releases
 from common.errors import ConflictError, UnusableBatchError
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import AnalyzerCore
 
 _USERS = 50
 

@@ -11,8 +11,8 @@ from common.protocols import protocol_named
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.specs import NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
-from deploy.audit.harness.tasks import draft
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
+from tests.support.tasks import draft
 
 
 def _complete(wanted: TaskDraft) -> Task:

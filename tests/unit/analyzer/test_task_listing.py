@@ -10,7 +10,7 @@ from analyzer.task_listing import TaskListing
 from common.errors import TaskError
 from common.messages.task_summary import TaskState
 from common.wire.tasks import MAX_LISTED_TASKS
-from deploy.audit.harness.analyzer_core import AnalyzerCore
+from tests.support.analyzer_core import AnalyzerCore
 
 
 def _change(analyzer: AnalyzerCore, statement: str) -> None:

@@ -8,7 +8,7 @@ import analyzer.server
 from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError
 from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, verify
-from deploy.audit.harness.analyzer_core import AnalyzerCore
+from tests.support.analyzer_core import AnalyzerCore
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
-from deploy.audit.harness.tasks import draft
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
+from tests.support.tasks import draft
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"

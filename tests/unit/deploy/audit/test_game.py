@@ -1,4 +1,4 @@
-"""The distinguishing game, on laws whose ε is known. Fixed seeds; a bound errs with TEST_LEVEL."""
+"""The distinguishing game, where ε is known. Fixed seeds; a bound errs with TEST_LEVEL."""
 
 import math
 
@@ -26,23 +26,19 @@ def test_randomized_response_is_measured_from_below_and_closely(
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     exact = math.log((p - delta) / (1 - p))
 
-    result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta)
+    result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta=delta)
 
     assert 0.9 * exact < result.epsilon_lower <= exact
     assert result.advantage == pytest.approx(2 * p - 1, abs=0.01)
 
 
-def test_scores_that_say_nothing_show_nothing() -> None:
-    """Both worlds alike."""
+def test_scores_without_information_show_nothing() -> None:
+    """Both worlds alike, or one score for everything."""
     rng = np.random.default_rng(2)
     result = run_game(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
 
     assert result.epsilon_lower < 0.05
     assert abs(result.advantage) < 0.01
-
-
-def test_one_score_for_everything_shows_nothing() -> None:
-    """As where nothing was seen at all."""
     assert run_game(np.zeros(100), np.zeros(100)).epsilon_lower == 0
 
 
@@ -54,7 +50,7 @@ def test_the_second_world_may_be_the_one_that_is_certain() -> None:
     assert run_game(first, second).epsilon_lower > 6
 
 
-def test_whoever_is_never_wrong_reaches_the_ceiling() -> None:
+def test_a_perfect_attack_reaches_the_ceiling() -> None:
     """And no more than it."""
     result = run_game(np.full(1000, 1e100), np.full(1000, -1e100))
 

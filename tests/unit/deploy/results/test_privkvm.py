@@ -17,7 +17,6 @@ from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
-from deploy.audit.harness.tasks import draft
 from deploy.cli import app
 from deploy.results.export import as_json
 from deploy.results.privkvm import Iterated, budgets, iteration, next_draft, read_iterated
@@ -26,6 +25,7 @@ from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
+from tests.support.tasks import draft
 
 _KEY: Final = bytes(31) + b"\x09"
 _ITERATIONS: Final = 3

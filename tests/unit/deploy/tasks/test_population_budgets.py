@@ -17,9 +17,9 @@ from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
 from deploy.terminal.json_output import dumps
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.budgets import population_budgets
 from tests.support.scrapes import series_of
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from common.task.task import Task
-from deploy.audit.attacks.attack_scenarios import ATTACKS
 from deploy.audit.finding import Finding
-from deploy.audit.scenario import Scenario
-from deploy.audit.statistics import MOST_TESTS
-from deploy.audit.subject import AuditSubject
+from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenarios import ATTACKS
+from deploy.audit.statistics import MAX_TESTS
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _NAMES = [scenario.name for scenario in ATTACKS]
@@ -36,14 +35,13 @@ def test_honest_code_passes(protocol: str) -> None:
     assert [] == [one for one in found if not one.passed]
     assert {"holds", "known limit"} == {one.verdict for one in found}
     assert _NAMES == list(dict.fromkeys(one.scenario for one in found))
-    assert sum(one.tests for one in found) < MOST_TESTS / 20
+    assert sum(one.tests for one in found) < MAX_TESTS / 20
 
 
 @pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
-@pytest.mark.parametrize("n_users", [3, 20_000])
-def test_poisoning_gains_what_is_calculated(protocol: str, n_users: int) -> None:
-    """For a handful of users too."""
-    found = _findings(protocol_task(protocol), n_users, _POISONING)
+def test_poisoning_a_handful_of_users_gains_what_is_calculated(protocol: str) -> None:
+    """The long suite runs it among thousands."""
+    found = _findings(protocol_task(protocol), 3, _POISONING)
 
     assert [] == [one for one in found if not one.passed]
 
@@ -55,24 +53,14 @@ def test_a_seed_gives_the_same_findings_again() -> None:
     assert _findings(task, names=names) == _findings(task, names=names)
 
 
-@pytest.mark.parametrize("scenario", ATTACKS, ids=_NAMES)
-def test_every_weakness_fails_a_finding(scenario: Scenario) -> None:
-    """Otherwise the scenario could not fail."""
-    subject = AuditSubject(task_bytes=protocol_task("mixdump").to_bytes(), n_users=20_000)
-    assert scenario.run_broken is not None
-    outcome = scenario.run_broken(subject, np.random.default_rng(3))
-
-    assert "broken" in {one.verdict for one in outcome.findings}
-    assert scenario.weakness
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw", "ldp-olh-strings", "murs"])
+@pytest.mark.parametrize(
+    "protocol", ["mixdump", "sbin", "sageo", "ldp-sw", "ldp-olh-strings", "murs"]
+)
 def test_weaknesses_are_noticed_whatever_the_protocol(protocol: str) -> None:
     """With a shuffler that samples, one that adds dummies, without dummies, by strings."""
     subject = AuditSubject(task_bytes=protocol_task(protocol).to_bytes(), n_users=20_000)
     for scenario in ATTACKS:
-        assert scenario.run_broken is not None
         outcome = scenario.run_broken(subject, np.random.default_rng(3))
         assert [one for one in outcome.findings if not one.passed], scenario.name
 

@@ -7,22 +7,13 @@ import pytest
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import composed_epsilon
-from common.accounting.reference.attack import epsilon_lower
-from common.accounting.releases import AmplifiedRelease
-from common.accounting.rounds_attack import epsilon_of_rounds
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.registry import mechanism_of
-from deploy.audit.coalitions.alone import run_n_minus_one, run_skippers
-from deploy.audit.coalitions.colluders import run_colluders
-from deploy.audit.coalitions.linking import run_linking
-from deploy.audit.coalitions.other_designs import run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.partition import run_partition
-from deploy.audit.coalitions.pooled import TESTED_DELTA, run_pooled
-from deploy.audit.coalitions.printed import run_printed
-from deploy.audit.coalitions.rounds import run_rounds
+from deploy.audit.coalitions.linkage import run_linking, run_partition
+from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
+from deploy.audit.coalitions.single_user import TESTED_DELTA, run_n_minus_one, run_pooled
+from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
 from deploy.audit.finding import Finding
-from deploy.audit.sample_task import sample_task
+from deploy.audit.harness.tasks import sample_task
 from tests.support.audits import audited
 from tests.support.kind_tasks import kind_task
 
@@ -42,9 +33,10 @@ def _never_above(rows: tuple[Finding, ...]) -> None:
             assert gained is None or gained <= row.claim_epsilon, row.title
 
 
-@pytest.mark.parametrize("local_epsilon", [2.0, 4.0])
-@pytest.mark.parametrize("dummies", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize("protocol", ["od-hp", "mixdump"])
+@pytest.mark.parametrize(
+    ("protocol", "dummies", "local_epsilon"),
+    [("od-hp", 1.0, 2.0), ("od-hp", 3.0, 4.0), ("mixdump", 0.0, 2.0), ("mixdump", 1.0, 4.0)],
+)
 def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
     protocol: str, dummies: float, local_epsilon: float
 ) -> None:
@@ -86,7 +78,7 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
 
 def test_colluders_take_away_what_the_curve_says() -> None:
     """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
-    outcome = run_colluders(audited(crowds=1_000_000), _rng())
+    outcome = run_colluders(audited(batches=1_000_000), _rng())
     [curve] = outcome.curves
     claims = [point.claim for point in curve.points]
 
@@ -101,8 +93,8 @@ def test_colluders_take_away_what_the_curve_says() -> None:
     assert alone.empirical_epsilon_lower > 0.8 * alone.exact_epsilon
 
 
-def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
-    """Of equal weights in another order the sums differ in their last digit: not seen."""
+def test_the_order_in_which_scores_are_summed_reveals_nothing() -> None:
+    """Sums of equal weights in another order differ in their last digit alone."""
     task = sample_task(protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0)
     _, row = run_pooled(audited(task, games=1_500_000), _rng()).findings
 
@@ -112,56 +104,12 @@ def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
 
 def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
     """Measured among few users."""
-    [reused] = run_printed(audited(crowds=4_000_000), _rng()).findings
-    [fresh] = run_printed(audited(crowds=4_000_000), _rng(), fresh=True).findings
+    [reused] = run_printed(audited(batches=4_000_000), _rng()).findings
+    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True).findings
 
     assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
     assert reused.claim_epsilon is not None
     assert (reused.empirical_epsilon_lower or 0.0) > reused.claim_epsilon
-
-
-@pytest.mark.parametrize("hashed", [True, False])
-@pytest.mark.parametrize("crowd", [AnonymitySet(users=1000), AnonymitySet(users=200, dummies=300)])
-def test_rounds_prove_no_more_than_is_claimed_and_nearly_as_much(
-    *, hashed: bool, crowd: AnonymitySet
-) -> None:
-    """One round as the accountant's own attack, ten as the composed claim."""
-    reduction = MatchCountReduction.for_epsilon(answers=7, local_epsilon=2.0, hashed=hashed)
-    one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
-    ten = epsilon_of_rounds(reduction, crowd, 10, 1e-6)
-    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
-
-    assert (
-        0.9 * epsilon_lower(reduction, crowd, 1e-6) < one <= epsilon_upper(reduction, crowd, 1e-6)
-    )
-    assert 0.85 * claim < ten <= claim
-
-
-@pytest.mark.parametrize("answers", [3, 4, 5])
-def test_rounds_over_few_values_are_computed_too(answers: int) -> None:
-    """A dummy's characteristic function is negative there. One round: as the accountant's own."""
-    reduction = MatchCountReduction.for_epsilon(answers=answers, local_epsilon=2.0, hashed=False)
-    for crowd in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
-        one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
-        claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
-
-        assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
-        assert one <= epsilon_upper(reduction, crowd, 1e-6)
-        assert 0.8 * claim < epsilon_of_rounds(reduction, crowd, 10, 1e-6) <= claim
-
-
-@pytest.mark.parametrize("rounds", [2, 10, 100])
-def test_rounds_without_local_noise_are_computed_too(rounds: int) -> None:
-    """However many: where nothing bounds the ratio of two chances, it is not raised to them."""
-    task = sample_task(
-        protocol="puredump", domain_size=20, local_epsilon=math.inf, dummies_per_user=3.0
-    )
-    reduction = mechanism_of(task).reduction
-    assert reduction is not None
-    crowd = AnonymitySet(users=150, dummies=450)
-    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
-
-    assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
 
 
 @pytest.mark.parametrize("n_min", [1, 2])
@@ -173,13 +121,6 @@ def test_a_task_of_one_user_has_a_name_of_its_own(n_min: int) -> None:
     _, names = run_partition(audited(task, n_users=n_min), _rng()).findings
 
     assert names.verdict == "holds", names.sentence
-
-
-def test_without_a_third_value_rounds_are_not_computed() -> None:
-    """Two values are all there are: nothing can be dropped."""
-    reduction = MatchCountReduction.for_epsilon(answers=2, local_epsilon=2.0, hashed=False)
-    with pytest.raises(ValueError, match="a third value"):
-        epsilon_of_rounds(reduction, AnonymitySet(users=1000), 2, 1e-6)
 
 
 def test_rounds_of_one_person_add_up() -> None:
@@ -223,8 +164,6 @@ def test_skipped_dummies_are_missed() -> None:
 
     _never_above((among_many, among_few))
     assert (among_many.claim_epsilon or 0.0) < (among_few.claim_epsilon or 0.0)
-    no_dummies = sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)
-    assert run_skippers(audited(no_dummies), _rng()).findings == ()
 
 
 def test_the_smallest_group_is_the_one_that_the_task_claims_for() -> None:
@@ -237,16 +176,12 @@ def test_the_smallest_group_is_the_one_that_the_task_claims_for() -> None:
 
 
 def test_seeds_link_nothing_where_there_are_any() -> None:
-    """Reports of plain items have none."""
+    """Reports of plain items have none, and dummies cannot be skipped where there are none."""
     [row] = run_linking(audited(), _rng()).findings
+    plain = audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0))
 
     assert row.verdict == "holds"
-    assert (
-        run_linking(
-            audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)), _rng()
-        ).findings
-        == ()
-    )
+    assert () == run_linking(plain, _rng()).findings == run_skippers(plain, _rng()).findings
 
 
 @pytest.mark.parametrize("protocol", ["duchi", "rappor", "priv-kv"])

@@ -13,7 +13,7 @@ from deploy.audit.observation.byte_search import (
 )
 
 
-@pytest.mark.parametrize("offset", range(9))
+@pytest.mark.parametrize("offset", [0, 3, 8])
 @pytest.mark.parametrize("length", [3, 8, 13, 40])
 def test_a_pattern_is_found_at_every_offset(offset: int, length: int) -> None:
     """Long ones by their first eight bytes, short ones by themselves."""

@@ -1,0 +1,425 @@
+"""Runs with a dishonest shuffler: what devices, sentinels and the analyzer notice."""
+
+import asyncio
+import logging
+import math
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from common.errors import (
+    BatchStateError,
+    ConflictError,
+    ShuffleDpError,
+    UnusableBatchError,
+    WireError,
+)
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.result import Result
+from common.task.draft import TaskDraft
+from deploy.audit.attacks.detection_rates import IN_ORDER, sentinel_rate
+from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.harness.analyzer_core import chunks_of
+from deploy.audit.harness.dishonest_shuffler import (
+    Tampering,
+    drops,
+    duplicates,
+    makes_up,
+    replaces,
+    shuffles,
+)
+from deploy.audit.harness.in_process_run import InProcessRun
+from deploy.audit.harness.tasks import reduced_draft
+from deploy.audit.scenario import AuditSubject
+from deploy.results.verification import check_guarantees
+from user_agent.evidence import InclusionState
+
+Rows = tuple[Finding, ...]
+Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
+
+_MAX_REPORTS: Final = 2500
+"""Sealed reports of one batch: half a second of sealing and opening."""
+_SIZES: Final = (16, 64, 256)
+_MORE: Final = 6
+"""People beyond n_min, so that some can be dropped."""
+_VICTIM: Final = 3
+_MADE_UP: Final = 5
+_CHECKING: Final = 0.05
+_REFUSED_SHARE: Final = 0.05
+"""The analyzer's default limit on refused reports."""
+_SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """The end of one collection."""
+
+    result: Result | None
+    """None where the analyzer rejects the batch."""
+    seen: Counter[InclusionState]
+    """Conclusions of the people's devices."""
+    delivered: list[bytes]
+
+    @property
+    def n_users(self) -> int:
+        """Users in the result; 0 without one."""
+        return 0 if self.result is None else self.result.n_users
+
+    @property
+    def unsuspicious(self) -> bool:
+        """Whether the batch was released without any refused report."""
+        return self.result is not None and not any(self.result.refused.values())
+
+    @classmethod
+    async def of(cls, parties: InProcessRun) -> "_Outcome":
+        """Wait for the result and for what every device concludes."""
+        try:
+            result = await parties.result()
+        except UnusableBatchError:
+            result = None
+        n_people = len(parties.shuffler.users) - parties.n_sentinels
+        seen = Counter(await parties.inclusions(n_people))
+        return cls(result=result, seen=seen, delivered=parties.shuffler.delivered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attack:
+    """An attack on collections of one task: facts that must be noticed, and unnoticed ones."""
+
+    scenario: str
+    wanted: TaskDraft
+    rng: np.random.Generator
+    checks: Checks = field(default_factory=Checks)
+    unseen: Checks = field(default_factory=Checks)
+
+    @property
+    def n_people(self) -> int:
+        """People who submit to each collection."""
+        return self.wanted.n_min + _MORE
+
+    @property
+    def samples(self) -> bool:
+        """Whether the task lets the shuffler drop reports."""
+        return self.wanted.shuffler.kept < 1
+
+    @asynccontextmanager
+    async def collection(
+        self, *, sentinels: int = 0, most_refused_share: float = _REFUSED_SHARE
+    ) -> AsyncIterator[InProcessRun]:
+        """Start the parties, let people submit, and plant sentinels."""
+        with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+            parties = InProcessRun(Path(folder), seed=int(self.rng.integers(2**63)))
+            parties.analyzer.most_refused_share = most_refused_share
+            await parties.start(self.wanted)
+            try:
+                values = self.rng.integers(0, self.wanted.domain_size, self.n_people)
+                await parties.contribute(values.tolist())
+                if sentinels:
+                    await parties.plant(sentinels)
+                yield parties
+            finally:
+                await parties.stop()
+
+    async def run(self, tampering: Tampering, **options: Any) -> _Outcome:  # noqa: ANN401  # of `collection`
+        """Run one collection with a tampering."""
+        async with self.collection(**options) as parties:
+            await parties.shuffler.deliver(tampering)
+            return await _Outcome.of(parties)
+
+    def released(self, outcome: _Outcome) -> None:
+        """Note that an attack goes unnoticed."""
+        self.unseen.must("the batch is released and no figure gives it away", outcome.unsuspicious)
+
+    async def refuses(
+        self, what: str, call: Awaitable[object], cause: type[ShuffleDpError]
+    ) -> None:
+        """Check that a call is refused for this cause."""
+        refused = False
+        try:
+            await call
+        except ShuffleDpError as error:
+            refused = isinstance(error, cause)
+        self.checks.must(what, refused)
+
+    def noticed(self, title: str, sentence: str) -> Finding:
+        """Return the finding of an attack that a defence notices."""
+        return self._finding(self.checks, title=title, sentence=sentence)
+
+    def unnoticed(self, title: str, sentence: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+        """Return the finding of an attack that nothing notices."""
+        return self._finding(
+            self.unseen, title=title, sentence=sentence, known_limit=True, **fields
+        )
+
+    def _finding(self, checks: Checks, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+        return checks.finding(
+            scenario=self.scenario, heading="server disruption", coalition="shuffler", **fields
+        )
+
+
+def _on_reduced_task(
+    scenario: str,
+) -> Callable[[Callable[..., Coroutine[Any, Any, Rows]]], Callable[..., Findings]]:
+    """Run an attack on a reduced task; without findings if no small batch has a finite claim."""
+
+    def decorated(attack: Callable[..., Coroutine[Any, Any, Rows]]) -> Callable[..., Findings]:
+        @wraps(attack)
+        def run(subject: AuditSubject, rng: np.random.Generator, **options: object) -> Findings:
+            wanted = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
+            if wanted is None:
+                return Findings()
+            logger = logging.getLogger("shuffledp")
+            before, logger.disabled = logger.disabled, True  # off the operator's screen
+            try:
+                started = attack(_Attack(scenario=scenario, wanted=wanted, rng=rng), **options)
+                return Findings(asyncio.run(started))
+            finally:
+                logger.disabled = before
+
+        return run
+
+    return decorated
+
+
+@_on_reduced_task("honest-shuffler")
+async def honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
+    """Run an honest shuffler: everybody is counted and nobody raises an alarm."""
+    checks, n, sampled = attack.checks, attack.n_people, attack.samples
+    outcome = await attack.run(tampering, sentinels=IN_ORDER)
+    checks.must("the batch is released and no report is refused", outcome.unsuspicious)
+    if outcome.result is not None:
+        checks.must("sentinels do not count as users", outcome.n_users == n)
+        checks.must("the analyzer knows every sentinel", outcome.result.n_sentinels == IN_ORDER)
+        checks.must("none is missing", sampled or outcome.result.n_sentinels_missing == 0)
+    expected = InclusionState.SAMPLED if sampled else InclusionState.COUNTED
+    checks.must("no device raises an alarm", outcome.seen == {expected: n})
+    finding = checks.finding(
+        scenario=attack.scenario,
+        title=f"An honest shuffler, {n} people, {IN_ORDER} sentinels",
+        heading="correctness",
+        sentence="Where the shuffler is honest everybody is counted and nobody raises an alarm.",
+    )
+    return (finding,)
+
+
+def _losing(scenario: str, word: str, lose: Callable[[int], Tampering]) -> Callable[..., Findings]:
+    lost = _on_reduced_task(scenario)(partial(_lost, word=word, lose=lose))
+
+    def losing(
+        subject: AuditSubject, rng: np.random.Generator, *, attentive: bool = True
+    ) -> Findings:
+        """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
+        findings = lost(subject, rng, attentive=attentive).findings
+        rate = sentinel_rate(scenario, subject, rng, planted=attentive)
+        return Findings((*findings, rate))
+
+    return losing
+
+
+async def _lost(
+    attack: _Attack, *, word: str, lose: Callable[[int], Tampering], attentive: bool
+) -> Rows:
+    n, nothing = attack.n_people, Counter[InclusionState]()
+    async with attack.collection() as parties:
+        await parties.shuffler.deliver(lose(_VICTIM))
+        parties.shuffler.forges = True
+        forged = (await _Outcome.of(parties)).seen if attentive else nothing
+        parties.shuffler.forges = False
+        outcome = await _Outcome.of(parties)
+    seen = outcome.seen if attentive else nothing
+    attack.released(outcome)
+    if attack.samples:
+        return (
+            attack.unnoticed(
+                f"One person {word}; the task lets the shuffler drop reports",
+                "Where the task lets the shuffler drop reports, no device can tell that its own "
+                "was lost on purpose.",
+            ),
+        )
+    attack.checks.must(
+        "no device accepts a proof that the shuffler signed",
+        forged == {InclusionState.UNCHECKED: n},
+    )
+    attack.checks.must(
+        "the device concerned has proof, and all others are counted",
+        seen == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1},
+    )
+    held_back = (await attack.run(lose(n + _VICTIM), sentinels=IN_ORDER)).result is None
+    attack.checks.must("a batch that lacks a sentinel is not released", held_back)
+    rate = -math.expm1(20 * math.log1p(-_CHECKING))
+    return (
+        attack.noticed(
+            f"One person {word}, whose device checks; one sentinel {word}",
+            "The person's own device has signed proof of the loss, and the analyzer does not "
+            f"release a batch that lacks a sentinel. Where {_CHECKING:.0%} of the devices check, "
+            f"the loss of 20 people is noticed with probability {rate:.0%}.",
+        ),
+        attack.unnoticed(
+            f"One person {word}, whose device does not check, and no sentinels",
+            "Where no device checks and no sentinel is planted, the loss goes unnoticed.",
+        ),
+    )
+
+
+dropping: Final = _losing("shuffler-drops", "dropped", drops)
+replacing: Final = _losing("shuffler-replaces", "replaced", replaces)
+
+
+@_on_reduced_task("shuffler-duplicates")
+async def duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
+    """Put copies of a person's reports in others' places. `tolerant`: the analyzer ignores them."""
+    checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
+    for times in (1, attack.n_people - 1):
+        outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
+        copies = len(outcome.delivered) - len(set(outcome.delivered))
+        if copies > _REFUSED_SHARE * len(outcome.delivered):
+            checks.must("a batch of many copies is not released", outcome.result is None)
+            continue
+        counted = {} if outcome.result is None or tolerant else dict(outcome.result.refused)
+        reported = counted == {"repeated": copies, "unreadable": 0, "malformed": 0}
+        checks.must("copies are dropped and reported with the result", reported)
+        proven = attack.samples or outcome.seen[InclusionState.MISSING] == times
+        checks.must("the devices that were displaced have proof", proven)
+    return (
+        attack.noticed(
+            "One person's submission in the place of another's, and of everybody's",
+            "A report counts once however often it comes, its copies are reported with the "
+            "result, and a batch of many copies is not released.",
+        ),
+    )
+
+
+async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
+    """Deliver a batch to the analyzer, and wait until it has judged it."""
+    taken = await run.analyzer.releases.deliver(manifest, chunks_of(reports, 100))
+    await run.analyzer.settle()
+    return taken
+
+
+async def deliver_without_errors(
+    run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
+) -> object:
+    """Deliver to an analyzer that reports no refusal."""
+    with suppress(WireError, ConflictError):
+        return await deliver(run, manifest, reports)
+    return None
+
+
+@_on_reduced_task("shuffler-replays")
+async def replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+    """Deliver a batch again: for its own task, as another batch, and for another task."""
+    checks, n = attack.checks, attack.n_people
+    async with attack.collection() as parties:
+        shuffler, store = parties.shuffler, parties.analyzer.store
+        await shuffler.deliver(shuffles)
+        first, reports = await store.result(parties.digest), shuffler.delivered
+        await delivering(parties, shuffler.manifest(n, len(reports)), reports)
+        same = first is not None and first == await store.result(parties.digest)
+        checks.must("the same batch again changes nothing", same)
+        _, most = parties.analyzer.task.batch_reports(n + 1)
+        for what, manifest in (
+            ("the same batch under another manifest", shuffler.manifest(n + 1, most)),
+            ("a second batch of a task", shuffler.manifest(n, len(reports), _SECOND)),
+        ):
+            call = delivering(parties, manifest, reports)
+            await attack.refuses(f"{what} is refused", call, ConflictError)
+        await parties.publish(attack.wanted)
+        await delivering(parties, shuffler.manifest(n, len(reports), _OTHER), reports)
+        other = await store.result(parties.analyzer.signed.digest())
+        checks.must("no other task counts its reports", other is None)
+        checks.must("the ledger is charged once", len(await store.ledger(0)) == 1)
+    return (
+        attack.noticed(
+            "A batch again, as another batch, and for another task",
+            "A batch counts once, and for its own task only, however often it is delivered.",
+        ),
+    )
+
+
+@_on_reduced_task("shuffler-injects")
+async def injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+    """Announce wrong numbers, and make users up."""
+    n = attack.n_people
+    async with attack.collection() as parties:
+        shuffler = parties.shuffler
+        least, most = parties.analyzer.task.batch_reports(n)
+        _, reports = shuffler.batch(shuffles)
+        crowded = reports + reports[:1] * (most + 1 - len(reports))
+        for what, announced, sent in (
+            ("more reports than belong to the users", most + 1, crowded),
+            ("more reports than announced", most, crowded),
+            ("fewer reports than belong to the users", least - 1, reports[: least - 1]),
+            ("fewer reports than announced", least, reports[: least - 1]),
+        ):
+            call = delivering(parties, shuffler.manifest(n, announced), sent)
+            await attack.refuses(f"{what} are refused", call, WireError)
+        attack.checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
+    outcome = await attack.run(makes_up(_MADE_UP))
+    attack.released(outcome)
+    attack.unseen.must("made-up users count", outcome.n_users == n + _MADE_UP)
+    return (
+        attack.noticed(
+            "More or fewer reports than belong to the users",
+            "The analyzer takes exactly as many reports as were announced and belong to the users.",
+        ),
+        attack.unnoticed(
+            f"{_MADE_UP} users made up beside {n} people",
+            "Users whom the shuffler makes up go unnoticed, and the guarantee against the "
+            "analyzer takes them for honest ones.",
+            expected=float(n + _MADE_UP),
+            measured=float(outcome.n_users),
+        ),
+    )
+
+
+@_on_reduced_task("shuffler-closes-early")
+async def closing_early(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+    """Close a batch below n_min; then at n_min, though more people have submitted."""
+    checks, n_min = attack.checks, attack.wanted.n_min
+    async with attack.collection() as parties:
+        shuffler, task = parties.shuffler, parties.analyzer.task
+        manifest, reports = shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
+        call = delivering(parties, manifest, reports)
+        await attack.refuses("a batch of one user fewer than n_min is refused", call, WireError)
+        if len(reports) < task.batch_reports(n_min)[0]:
+            call = delivering(parties, shuffler.manifest(n_min, len(reports)), reports)
+            claim = "so is one that claims n_min users without their reports"
+            await attack.refuses(claim, call, WireError)
+        checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
+        counted = InclusionState.COUNTED in await parties.inclusions(attack.n_people)
+    checks.must("no device concludes that it was counted", not counted)
+    async with attack.collection() as parties:
+        await parties.shuffler.deliver(drops(*range(n_min, attack.n_people)))
+        parties.shuffler.closed = True
+        late = parties.agent.contribute(parties.digest, 0, "a late person")
+        await attack.refuses("a late device is told so", late, BatchStateError)
+        outcome = await _Outcome.of(parties)
+    cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
+    proven = attack.samples or cut_off
+    checks.must("devices that were cut off after their receipt have proof", proven)
+    attack.released(outcome)
+    attack.unseen.must("the result counts the users that came", outcome.n_users == n_min)
+    if outcome.result is not None:
+        check_guarantees(outcome.result, task)
+    return (
+        attack.noticed(
+            f"Closed with {n_min - 1} users where n_min is {n_min}; closed on people who had "
+            "submitted",
+            "The analyzer refuses a batch below n_min and charges nothing; devices that were cut "
+            "off after their receipt have proof.",
+        ),
+        attack.unnoticed(
+            f"Closed at n_min, {n_min} users, where more would have come",
+            "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
+            "are those of the users that came.",
+            expected=float(n_min),
+            measured=float(outcome.n_users),
+        ),
+    )

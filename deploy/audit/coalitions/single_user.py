@@ -1,0 +1,251 @@
+"""
+The messages of one user alone: shuffler and analyzer together, which link every opened report to
+its sender, and the n-1 attack.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from common.accounting.assumptions import ENCRYPTED
+from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
+from common.mechanisms.base import Reports
+from common.messages.guarantee import Coalition, Guarantee
+from common.task.shuffler_spec import PERMUTES
+from deploy.audit.coalitions.messages import (
+    own_reports,
+    proven_epsilon,
+    scores,
+    user_messages,
+    user_worlds,
+)
+from deploy.audit.distributions.support import support_distribution
+from deploy.audit.distributions.value_reports import (
+    draw_reports,
+    log_likelihood,
+    reports_each,
+    worst_values,
+)
+from deploy.audit.finding import Finding, Findings
+from deploy.audit.game import GameResult, game_row, run_game, understated
+from deploy.audit.scenario import AuditSubject
+from shuffler.permutation import permute
+
+Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+TESTED_DELTA: Final = 0.01
+"""δ of the game with a user's own dummies: large enough to be measured."""
+_MAX_MESSAGES: Final = 3
+"""Messages for each trial of the sample size, at most."""
+_MAX_TRIALS: Final = 4
+"""Factor by which a game of one report may have more trials, where support is rare."""
+_LOST: Final = 0.07
+"""Share of the local ε that the bounds on two rare probabilities may cost."""
+_SIGMAS: Final = 5.5
+"""Standard deviations between an estimate and its bound."""
+_COALITION: Final[Coalition] = "shuffler+analyzer"
+_LOWER: Final = (
+    "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
+    "people who do not work together. Dummies do not help here: they buy accuracy by letting "
+    "local_epsilon grow."
+)
+_FORGED: Final = 200
+_BATCHES: Final = 50
+_LEFT_ALONE: Final = (
+    "your own device randomizes as the task says, and adds its dummies",
+    "the analyzer shows the shuffler the counts that it publishes, and nothing else",
+    ENCRYPTED,
+)
+"""The assumptions that the n-1 attack leaves."""
+
+
+def run_pooled(
+    subject: AuditSubject, rng: np.random.Generator, *, understate: bool = False
+) -> Findings:
+    """
+    Run the game on one recognised report, and on all messages of one user.
+
+    `understate`: the claims are understated; see `game.understated`.
+    """
+
+    def stated(claimed: Guarantee) -> Guarantee:
+        return understated(claimed) if understate else claimed
+
+    claimed = stated(local_guarantee(_COALITION, subject.terms))
+    if subject.task.kind != "categorical":
+        return Findings((_one_value(subject, rng, claimed),))
+    rows = [_one_item(subject, rng, claimed)]
+    if subject.task.dummies.maximum:
+        rows.append(_with_dummies(subject, rng, stated))
+    return Findings(tuple(rows))
+
+
+def _one_item(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
+    items, (needed, most) = (0, subject.task.domain_size - 1), _trials(subject)
+    worlds = [
+        scores(
+            subject.mechanism, own_reports(subject.mechanism, item, min(needed, most), rng), items
+        )
+        for item in items
+    ]
+    noisy = math.isfinite(subject.task.local_epsilon)
+    return _one_report(
+        claimed,
+        run_game(*worlds),
+        noisy=noisy,
+        exact=subject.mechanism.local_epsilon,
+        must_reach=not noisy or needed <= most,
+        advice=_LOWER
+        if noisy
+        else "Choose a protocol with local noise: here nothing holds against these two together.",
+    )
+
+
+def _one_value(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
+    """Run the game on texts, numbers or pairs, for the values that are most easily told apart."""
+    task, results = subject.task, []
+    for first, second in worst_values(task):
+        worlds = []
+        for value in (first, second):
+            reports = draw_reports(task, value, reports_each(subject), rng)
+            odds = log_likelihood(task, first, reports) - log_likelihood(task, second, reports)
+            worlds.append(np.nan_to_num(odds))
+        results.append(run_game(*worlds))
+    return _one_report(
+        claimed,
+        max(results, key=lambda result: result.epsilon_lower),
+        noisy=True,
+        exact=None,
+        tests=len(results),
+        advice="Add more noise to reports: nothing else holds against these two together.",
+    )
+
+
+def _one_report(claimed: Guarantee, result: GameResult, *, noisy: bool, **fields: Any) -> Finding:  # noqa: ANN401  # of `game_row`
+    return game_row(
+        result=result,
+        claimed=claimed,
+        scenario=_COALITION,
+        title="Your own report, recognised",
+        statistic="likelihood ratio of the one report",
+        sentence=(
+            "If shuffler and analyzer pool what they saw, they know which report is yours; only "
+            "the noise that your own device put into it still protects you."
+            if noisy
+            else "If shuffler and analyzer pool what they saw, they read your value: reports "
+            "carry no noise of their own."
+        ),
+        **fields,
+    )
+
+
+def _with_dummies(
+    subject: AuditSubject, rng: np.random.Generator, stated: Callable[[Guarantee], Guarantee]
+) -> Finding:
+    """Measure the effect of the user's own dummies, at a δ where it shows."""
+    task, terms = subject.task, dataclasses.replace(subject.terms, delta=TESTED_DELTA)
+    promised = guarantees_under(terms, subject.n_users)
+    claimed = min(
+        (guarantee for guarantee in promised if guarantee.coalition == _COALITION),
+        key=lambda guarantee: guarantee.epsilon,
+    )
+    messages = 1 + task.dummies.expected_per_user
+    trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
+    terms = dataclasses.replace(terms, reduction=subject.mechanism.reduction, shuffler=PERMUTES)
+    alone = terms.crowd_of(subject.n_users, 1, 1, 0)
+    return game_row(
+        result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
+        claimed=stated(claimed),
+        exact=proven_epsilon(terms, alone) if claimed.delta > 0 else None,
+        scenario=_COALITION,
+        title="Your report among your own dummies",
+        statistic=f"likelihood ratio of all {1 + task.dummies.per_user} messages or more of one "
+        "user",
+        sentence="Your own dummies make it a little less certain which of your messages is the "
+        "true one; they never mend what a lucky draw gives away.",
+        advice=_LOWER,
+    )
+
+
+def _trials(subject: AuditSubject) -> tuple[int, int]:
+    """
+    Return the trials that show nine tenths of the local ε, and the most that are allowed.
+
+    The bounds on the probabilities p and q of support cost about z/√(np) and z/√(nq) of ε.
+    """
+    own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
+    least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
+    if math.isinf(epsilon):
+        return least, most
+    spread = 1 / math.sqrt(own) + 1 / math.sqrt(own * math.exp(-epsilon))
+    return max(least, int((_SIGMAS * spread / (_LOST * epsilon)) ** 2)), most
+
+
+def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Permute a batch and lose its last report."""
+    return permute(reports, rng)[:-1]
+
+
+def run_n_minus_one(
+    subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
+) -> Findings:
+    """
+    Let the shuffler replace all reports but the victim's by its own.
+
+    It subtracts its own from the published result. The rest is how often the victim's messages
+    support each item, and the likelihood ratio depends on nothing else. The shuffler also knows,
+    and subtracts, the dummies that it adds itself.
+    """
+    terms, task = subject.terms, subject.task
+    if terms.reduction is None:
+        return Findings()
+    trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
+    worlds = user_worlds(subject, trials, rng)
+    found = sum(_recovered(subject, rng, permuted) for _ in range(_BATCHES))
+    if task.shuffler.idle:
+        claimed = analyzer_guarantee(terms, subject.n_users, honest=1)
+        claimed = dataclasses.replace(claimed, assumptions=_LEFT_ALONE)
+        exact = proven_epsilon(terms, terms.crowd_of(subject.n_users, 1, 1, 0))
+    else:
+        claimed, exact = local_guarantee("analyzer", terms), subject.mechanism.local_epsilon
+    row = game_row(
+        result=run_game(*worlds, delta=claimed.delta),
+        claimed=claimed,
+        exact=exact,
+        scenario="n-1",
+        title="All reports but one user's replaced",
+        coalition="shuffler+users",
+        statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "
+        "batches came down to the victim's messages",
+        sentence="A shuffler that replaces everybody else's reports by its own finds yours in the "
+        "published result; only your own noise and dummies are left.",
+        advice="Ask for tokens and send sentinels, and let devices check that they were counted: "
+        "they notice that reports went missing.",
+    )
+    if found < _BATCHES:
+        row = dataclasses.replace(
+            row,
+            verdict="broken",
+            sentence=f"Only {found} of {_BATCHES} forged batches came apart into the forged "
+            "reports and the victim's messages.",
+        )
+    return Findings((row,))
+
+
+def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
+    """Forge a batch around one user, let the deployed code permute it, and take it apart."""
+    sent = user_messages(subject, 0, 1, rng).reports
+    forged = subject.mechanism.dummies(_FORGED, rng)
+    left = sorted(map(bytes, permuted(_rows(np.concatenate([sent, forged])), rng)))
+    for report in map(bytes, _rows(forged)):
+        if report not in left:
+            return False
+        left.remove(report)
+    return left == sorted(map(bytes, _rows(sent)))
+
+
+def _rows(reports: Reports) -> np.ndarray:
+    return np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)

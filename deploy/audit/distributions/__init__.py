@@ -1,0 +1,1 @@
+"""Distributions written from the papers, apart from the code that is judged by them."""

@@ -1,0 +1,100 @@
+"""
+How likely a report supports its own value and another, from ε alone; and numbers of dummies.
+
+Written from the papers' formulas, apart from the mechanisms' integers, so that a randomizer and
+its weights cannot be wrong together unnoticed.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from common.mechanisms.base import Vector
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportDistribution:
+    """Probabilities that a report supports a value."""
+
+    own: float
+    other: float
+    dummy: float
+    independent: bool = False
+    """Whether two values are supported independently; otherwise never both, if not far_only."""
+    far_only: bool = False
+    """Whether `other` is the chance of the last item under the first, and the other way round."""
+
+
+def support_distribution(task: Task) -> SupportDistribution:
+    """Return the probabilities: GRR [KBR16], unary and hashing [WBLJ17], square wave [LWLWLS20]."""
+    power = math.exp(task.local_epsilon)
+    name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
+    if name in {"grr", "warner"}:
+        return _response(power, size, other=None)
+    if name in {"local-hashing", "string-hashing"}:
+        return _response(power, buckets, other=1 / buckets)
+    if name == "symmetric-unary":
+        root = math.sqrt(power)
+        return SupportDistribution(
+            own=root / (root + 1), other=1 / (root + 1), dummy=1 / (root + 1), independent=True
+        )
+    if name == "optimized-unary":
+        return SupportDistribution(
+            own=0.5, other=1 / (power + 1), dummy=1 / (power + 1), independent=True
+        )
+    places = max(size, buckets)
+    return _square_wave(power, size, places)
+
+
+def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
+    own = 1.0 if math.isinf(power) else power / (power + answers - 1)
+    wrong = (1 - own) / (answers - 1) if math.isinf(power) else 1 / (power + answers - 1)
+    return SupportDistribution(
+        own=own,
+        other=wrong if other is None else other,
+        dummy=1 / answers,
+        independent=other is not None,
+    )
+
+
+def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
+    """Weight `places` places: the `width` around the value are e^ε times as likely as others."""
+    width = places - size + 1
+    total = width * power + size - 1
+    shared = max(0, 2 * width - places)
+    far = (shared * power + (width - shared)) / total
+    return SupportDistribution(
+        own=width * power / total, other=far, dummy=width / places, far_only=True
+    )
+
+
+def extra_dummies(spec: DummySpec) -> Vector:
+    """Return the probabilities of 0, 1, … dummies of a user beyond `per_user`, up to the most."""
+    if spec.law == "fixed":
+        return np.ones(1)
+    chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
+    places = np.arange(most + 1)
+    if spec.law == "negative-binomial":
+        numbers = stats.nbinom.pmf(places, spec.trials, 1 - chance)
+    else:
+        numbers = stats.binom.pmf(places, spec.trials, chance)
+    kept = (numbers * (places <= spec.most))[: spec.most + 1]
+    return np.asarray(kept / kept.sum())
+
+
+def added_dummies(spec: ShufflerSpec) -> Vector:
+    """Return the probabilities of 0, 1, …, `most` dummies of one item by the shuffler."""
+    places = np.arange(spec.most + 1)
+    if spec.law == "none":
+        return np.ones(1)
+    if spec.law == "binomial":
+        return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
+    steps = places - spec.peak
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
+    return np.asarray(weights / weights.sum())

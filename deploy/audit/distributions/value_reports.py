@@ -1,0 +1,325 @@
+"""
+Reports on numbers, texts and pairs: values to test with, draws by the deployed code, and exact
+distributions.
+
+The distributions are written from the papers [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14],
+[YHMZ19] and a task's integers, apart from the mechanisms.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import md5
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.base import Reports, Vector
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.numeric.multi_rphm import projection
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import randomizer_of
+from common.messages.value import Value
+from common.task.specs import (
+    INSTANT_SUM,
+    MIX_SUM,
+    PERMANENT_SUM,
+    KeyValueSpec,
+    NumberSpec,
+    RapporSpec,
+    spec_as,
+)
+from common.task.task import Task
+from deploy.audit.scenario import AuditSubject
+from user_agent.encoding import encoder_for
+
+Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
+"""Draws the reports of so many users who all hold one value."""
+
+_USUAL: Final = (-0.73, 0.31)
+_CANDIDATES: Final = 24
+"""Texts of which two are chosen that share the fewest bits."""
+_SECRET_BYTES: Final = 32
+_AT_ONCE: Final = 2_000_000
+"""Numbers, keys or items of users whose reports are drawn together."""
+_ONE_IN: Final = 5
+"""Share of the devices that answer with another value, in the self-test."""
+_GAMES_EACH: Final = 30
+"""Trials of a cheap game for each report that is drawn here."""
+_MIN_REPORTS: Final = 80_000
+_GAMES_EACH_TEXT: Final = 1000
+_MIN_TEXTS: Final = 24_000
+"""Permanent responses take ten microseconds each."""
+_CUT: Final = 64
+"""Scales beyond the ends at which Laplace noise is cut."""
+_FEW_CORNERS: Final = 8
+"""Numbers of a vector up to which all corners of the cube are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReportPart:
+    """One part of each report, with its distribution; parts are independent."""
+
+    name: str
+    cells: NDArray[np.int64]
+    """Cell of each report, shape (n,)."""
+    chances: Vector
+    """Probability of each cell under each of some distributions; shape (distributions, cells)."""
+    which: NDArray[np.int64] | None = None
+    """Distribution of each report, shape (n,); None for the first of all."""
+
+
+def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
+    """Yield the parts of reports on one value, whose probabilities multiply to the report's."""
+    if task.kind == "string":
+        yield from _text_parts(task, str(value), reports)
+    elif task.kind == "key-value":
+        spec = spec_as(task.mechanism, KeyValueSpec)
+        owned = cast("dict[int, float]", value)
+        cells = reports["key"].astype(np.int64) * 3 + reports["said"]
+        chances = _pair_distribution(spec, task.domain_size, owned)
+        yield ReportPart(name="keys and answers", cells=cells, chances=chances[np.newaxis])
+    else:
+        yield from _number_parts(task, value, reports)
+
+
+def log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
+    """Return the log probability of each report under a value, up to a common term; shape (n,)."""
+    total = np.zeros(len(reports))
+    for part in report_parts(task, value, reports):
+        with np.errstate(divide="ignore"):
+            logs = np.log(part.chances)
+        total += logs[0 if part.which is None else part.which, part.cells]
+    return total
+
+
+def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
+    spec = spec_as(task.mechanism, NumberSpec)
+    held = value if isinstance(value, tuple) else (cast("float", value),)
+    numbers = np.array([to_unit(number, spec.low, spec.high) for number in held])
+    if spec.projected:
+        numbers = np.clip(numbers @ projection(task.nonce, task.domain_size, spec.projected), -1, 1)
+    names = reports.dtype.names or ()
+    if "bits" in names:
+        if len(numbers) <= _FEW_CORNERS:
+            cells = reports["bits"][:, 0].astype(np.int64)
+            chances = _corner_distribution(spec, numbers.tolist())
+            yield ReportPart(name="corners", cells=cells, chances=chances[np.newaxis])
+        return
+    answers = np.stack([_answer_distribution(spec, number) for number in numbers.tolist()])
+    if "coordinates" not in names:
+        cells = reports[names[0]].astype(np.int64)
+        yield ReportPart(name="answers", cells=cells, chances=answers)
+        return
+    for place in range(spec.sampled):
+        coordinates = reports["coordinates"][:, place].astype(np.int64)
+        cells = reports["codes"][:, place].astype(np.int64)
+        yield ReportPart(name="answers", cells=cells, chances=answers, which=coordinates)
+
+
+def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
+    """Return the distribution of the answer's code for one number in -1 .. 1."""
+    if spec.name == "laplace":
+        return _rounded(spec, number, lambda point: _laplace(spec, point))
+    true, other = spec.true_weight, spec.other_weight
+    odd = (true - other) / (true + other)
+    bit = np.array([(1 - number * odd) / 2, (1 + number * odd) / 2])
+    if spec.steps == 0:
+        return bit
+    place = _rounded(spec, number, lambda point: _band(spec, point))
+    if spec.name == "piecewise":
+        return place
+    often = spec.piecewise_weight / MIX_SUM
+    return np.concatenate([(1 - often) * bit, often * place])
+
+
+def _rounded(spec: NumberSpec, number: float, distribution: Callable[[int], Vector]) -> Vector:
+    """Round to the two neighbours on the grid, so that the mean stays."""
+    place = (number + 1) * spec.steps / 2
+    down = min(math.floor(place), spec.steps - 1)
+    up = place - down
+    return (1 - up) * distribution(down) + up * distribution(down + 1)
+
+
+def _band(spec: NumberSpec, point: int) -> Vector:
+    weights = np.full(spec.steps + 1 + 2 * spec.reach, float(spec.other_weight))
+    weights[point : point + 2 * spec.reach + 1] = spec.true_weight
+    return np.asarray(weights / weights.sum())
+
+
+def _laplace(spec: NumberSpec, point: int) -> Vector:
+    """P(x) = (1-a)/(1+a)·a^|x|, with all beyond the cut on the cut."""
+    a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
+    off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
+    chances: Vector = (1 - a) / (1 + a) * a**off
+    chances[[0, last]] = a ** off[[0, last]] / (1 + a)
+    return chances
+
+
+def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
+    """Return the distribution of mean-est's corner; bit j of its number is coordinate j."""
+    corners = list(itertools.product((-1, 1), repeat=len(numbers)))
+    table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
+    toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
+    toward /= toward.sum(axis=1, keepdims=True)
+    rounded = np.prod((1 + table * np.asarray(numbers)) / 2, axis=1)
+    return np.asarray(rounded @ toward)
+
+
+def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
+    """Return the distribution of a key and absent, - or +; shape (3·keys,)."""
+    truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
+    signal = (spec.value_true_weight - spec.value_other_weight) / (
+        spec.value_true_weight + spec.value_other_weight
+    )
+    chances = np.empty((keys, 3))
+    for key in range(keys):
+        there = truthful if key in owned else 1 - truthful
+        fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
+        number = to_unit(owned.get(key, fake), spec.low, spec.high)
+        chances[key] = (
+            1 - there,
+            there * (1 - signal * number) / 2,
+            there * (1 + signal * number) / 2,
+        )
+    return chances.ravel() / keys
+
+
+def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
+    """Yield the cohort, and each bit by whether the text sets it in the report's cohort [EPK14]."""
+    spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
+    even = np.full((1, spec.cohorts), 1 / spec.cohorts)
+    yield ReportPart(name="cohorts", cells=cohort, chances=even)
+    f, p, q = (
+        spec.permanent_weight / PERMANENT_SUM,
+        spec.unset_weight / INSTANT_SUM,
+        spec.set_weight / INSTANT_SUM,
+    )
+    shown = np.array([(1 - f) * p + f * (p + q) / 2, (1 - f) * q + f * (p + q) / 2])
+    chances = np.stack([1 - shown, shown], axis=1)
+    bits = np.unpackbits(reports["bits"], axis=1, count=spec.bits, bitorder="little")
+    own = set_bits(spec, task.labels, text)[cohort].astype(np.int64)
+    for bit in range(spec.bits):
+        cells = bits[:, bit].astype(np.int64)
+        yield ReportPart(name="bits", cells=cells, chances=chances, which=own[:, bit])
+
+
+def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.bool_]:
+    """Return which bits a text sets in each cohort; shape (cohorts, bits)."""
+    bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
+    for cohort in range(spec.cohorts):
+        bits[cohort, list(_set_bits(spec, labels, text, cohort))] = True
+    return bits
+
+
+def _set_bits(spec: RapporSpec, labels: Sequence[str], text: str, cohort: int) -> set[int]:
+    """Name bits by the bytes of MD5(cohort, big-endian, and text), as the public client does."""
+    if spec.encoding == "labels":
+        return {labels.index(text)}
+    message = cohort.to_bytes(4, "big") + text.encode()
+    digest = md5(message, usedforsecurity=False).digest()
+    width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # what one byte names
+    return {
+        int.from_bytes(digest[start : start + width], "little") % spec.bits
+        for start in range(0, width * spec.hashes, width)
+    }
+
+
+def to_unit(value: float, low: float, high: float) -> float:
+    """Map low .. high to -1 .. 1."""
+    return 2 * (value - low) / (high - low) - 1
+
+
+def usual_value(task: Task) -> Value:
+    """Return a valid value of numbers that lie on no grid, unlike the ends and the middle."""
+    if task.kind == "string":
+        return worst_values(task)[0][0]
+    low, high = _range(task)
+    numbers = [low + (number + 1) / 2 * (high - low) for number in _USUAL]
+    if task.kind == "key-value":
+        return {0: numbers[1], task.domain_size - 1: numbers[0]}
+    vector = tuple(numbers[place % 2] for place in range(task.domain_size))
+    return vector[0] if task.kind == "mean" else vector
+
+
+def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
+    """Return pairs of values that no other pair is more easily told apart than."""
+    if task.kind == "categorical":
+        return ((0, task.domain_size - 1),)
+    if task.kind == "string":
+        return (_far_texts(task),)
+    low, high = _range(task)
+    if task.kind == "mean":
+        return ((high, low),)
+    if task.kind == "key-value":
+        keys = range(task.domain_size)
+        everything, least = dict.fromkeys(keys, high), dict.fromkeys(keys, low)
+        return ((everything, {}), (everything, least), (least, {}))
+    up = np.ones(task.domain_size, dtype=bool)
+    spec = spec_as(task.mechanism, NumberSpec)
+    if spec.projected:
+        up = projection(task.nonce, task.domain_size, spec.projected)[:, 0] > 0
+    return ((tuple(np.where(up, high, low).tolist()), tuple(np.where(up, low, high).tolist())),)
+
+
+def _range(task: Task) -> tuple[float, float]:
+    if task.kind == "key-value":
+        pairs = spec_as(task.mechanism, KeyValueSpec)
+        return pairs.low, pairs.high
+    numbers = spec_as(task.mechanism, NumberSpec)
+    return numbers.low, numbers.high
+
+
+def _far_texts(task: Task) -> tuple[str, str]:
+    """Choose two texts, labels or made up, that share the fewest bits in all cohorts."""
+    spec = spec_as(task.mechanism, RapporSpec)
+    texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
+    bits = {text: set_bits(spec, task.labels, text) for text in texts}
+    pairs = itertools.combinations(texts, 2)
+    return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))
+
+
+def reports_each(subject: AuditSubject) -> int:
+    """Return how many reports on each value are drawn, for texts, numbers and pairs."""
+    if subject.task.kind != "string":
+        return max(_MIN_REPORTS, subject.sizes.games // _GAMES_EACH)
+    hashes = spec_as(subject.task.mechanism, RapporSpec).hashes
+    return max(_MIN_TEXTS, subject.sizes.games // _GAMES_EACH_TEXT) // hashes
+
+
+def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+    """Draw reports as devices do."""
+    randomizer = randomizer_of(task)
+    if task.kind == "string":
+        # Each user has a secret and so a permanent response of their own.
+        secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
+        responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
+        return randomizer.randomize(responses, rng)
+    laid_out = encoder_for(task, None)(value, rng)
+    # Reports on one item are longer than their layout: a bit for each item of the task.
+    together = max(1, _AT_ONCE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
+    parts = [min(together, count - start) for start in range(0, count, together)]
+    return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
+
+
+def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+    """Draw reports of devices of which one in five answers with another value than its user's."""
+    other = next(one for pair in worst_values(task) for one in pair if one != value)
+    wrong = count // _ONE_IN
+    return rng.permutation(
+        np.concatenate(
+            [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
+        )
+    )
+
+
+def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # as the mechanism takes it
+    if not isinstance(laid_out, Pairs):
+        return np.repeat(laid_out, count, axis=0)
+    return Pairs(
+        offsets=np.arange(count + 1, dtype=np.int64) * len(laid_out.keys),
+        keys=np.tile(laid_out.keys, count),
+        values=np.tile(laid_out.values, count),
+    )

@@ -1,1 +1,0 @@
-"""Laws written from the papers, apart from the code that is judged by them."""

@@ -1,0 +1,287 @@
+"""The page of an audit: the weakest point, what to change, and every row that was checked."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from common.messages.guarantee import claimed
+from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
+from deploy.audit.report.audit_charts import (
+    HEIGHT,
+    WIDTH,
+    allowed_rate,
+    claim_line,
+    curve_chart,
+    roc_description,
+)
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.recommendations import (
+    WeakestPoint,
+    best_promises,
+    changes,
+    weakest_point,
+)
+from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
+from deploy.pages import figures
+from deploy.pages.guarantee_sentences import coalition_name as who
+from deploy.pages.guarantee_sentences import guarantee_sentences as promises
+from deploy.pages.page import render
+
+NOT_TRIED: Final = "not tried"
+
+_HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
+    {
+        "anonymity": ("Anonymity", "What a coalition learns of one person."),
+        "correctness": (
+            "Correctness",
+            "Whether the code draws, counts and promises what it says.",
+        ),
+        "sender disruption": ("Sender disruption", "What dishonest users do to the result."),
+        "server disruption": (
+            "Server disruption",
+            "What a dishonest shuffler or analyzer does to the result.",
+        ),
+    }
+)
+_MODES: Final = MappingProxyType(
+    {
+        "quick": "quick: fewer draws, so that ceilings are lower and small faults may be missed",
+        "full": "full: as many draws as the audit ever makes",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A finding at its place on the page."""
+
+    id: str
+    finding: Finding
+    advice: str
+    """The finding's; empty if a row above has the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoalitionRow:
+    """One coalition: the claim against it, and its attack."""
+
+    coalition: str
+    weakest: bool
+    about: str
+    """The attack that the figures are of."""
+    claim: float | None
+    delta: float | None
+    attack: Finding | None
+    """The most important one; None where none was run."""
+    link: str
+    """Its place on the page; empty without one."""
+
+    @property
+    def verdict(self) -> str:
+        """The attack's, or `not tried`."""
+        return NOT_TRIED if self.attack is None else self.attack.verdict
+
+
+def audit_page(report: AuditReport) -> str:
+    """Make the page of an audit: one file, which shows itself without any network or script."""
+    point, headings = weakest_point(report), {name: _rows(report, name) for name in HEADINGS}
+    rows = [row for under in headings.values() for row in under]
+    sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
+    measured, coalitions = point.measured, coalition_rows(report, point, rows)
+    return render(
+        "audit.html",
+        version=report.version,
+        styles=("audit.css",),
+        title=_title(report),
+        report=report,
+        digest=report.task_digest.hex(),
+        attacked=any(
+            finding.empirical_epsilon_lower is not None or finding.exact_epsilon is not None
+            for finding in report.findings
+            if not finding.subject
+        ),
+        limits=[row for row in rows if row.finding.verdict == "known limit"],
+        failed=[
+            Row(id=f"failed-{place}", finding=finding, advice=finding.advice)
+            for place, finding in enumerate(report.failed, start=1)
+        ],
+        weakest=sentences[point.guarantee],
+        also=[who(coalition) for coalition in point.equals],
+        main=sentences[claimed(report.guarantees)],
+        measured=measured,
+        same_claim=measured is not None
+        and (measured.claim_epsilon, measured.delta or 0.0)
+        == (point.guarantee.epsilon, point.guarantee.delta),
+        measured_sentence=_measured_sentence(measured),
+        changes=changes(report, point),
+        advice=tuple(
+            dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
+        ),
+        coalitions=coalitions,
+        untried=[who(row.coalition) for row in coalitions if row.attack is None],
+        curves=[curve_chart(curve) for curve in report.curves if curve.points],
+        rocs=[(f, roc_description(f), claim_line(f)) for f in report.findings if f.roc],
+        plane=(WIDTH, HEIGHT),
+        headings=[
+            (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], under)
+            for name, under in headings.items()
+        ],
+        verdicts=VERDICTS_IN_WORDS,
+        mode=_MODES[report.mode],
+        seconds=figures.seconds(report.seconds),
+        false_alarm=_one_in(report.false_alarm),
+        family_level=_one_in(FAMILY_LEVEL),
+        test_level=_one_in(TEST_LEVEL),
+        who=who,
+        tag=_tag,
+        gained=_gained,
+        figures_of=_figures,
+        details_of=_details,
+        allowed_rate=allowed_rate,
+        rate=figures.scientific,
+    )
+
+
+def coalition_rows(
+    report: AuditReport, point: WeakestPoint, shown: Sequence[Row] = ()
+) -> tuple[CoalitionRow, ...]:
+    """
+    Return one row for each coalition, from the weakest point down.
+
+    Args:
+        report: The audit.
+        point: Its weakest point.
+        shown: The rows on the page, to link to.
+    """
+    best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
+    tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
+    rows = list[CoalitionRow]()
+    for coalition in (*best, *sorted(tried - set(best))):
+        attacks = report.attacks_by(coalition)
+        first, promise = next(iter(attacks), None), best.get(coalition)
+        claim, delta = (None, None) if promise is None else (promise.epsilon, promise.delta)
+        if first is not None and first.claim_epsilon is not None:
+            claim, delta = first.claim_epsilon, first.delta
+        rows.append(
+            CoalitionRow(
+                coalition=coalition,
+                weakest=coalition == point.coalition,
+                about=_about(attacks),
+                claim=claim,
+                delta=delta,
+                attack=first,
+                link=next((row.id for row in shown if row.finding is first), ""),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (not row.weakest, -(row.claim or 0.0))))
+
+
+def _about(attacks: tuple[Finding, ...]) -> str:
+    if not attacks:
+        return "no attack by it on a user was run"
+    more = len(attacks) - 1
+    loose = sum(attack.verdict == "not contradicted" for attack in attacks[1:])
+    mixed = loose and attacks[0].verdict == "reached"
+    apart = f", {loose} of them not contradicted" if mixed else ""
+    return attacks[0].title + (f"; {more} more below{apart}" if more else "")
+
+
+def _title(report: AuditReport) -> str:
+    if report.passed:
+        return "Audit passed"
+    if not report.findings:
+        return "Audit not passed: nothing was checked"
+    rows = "rows are not as they" if len(report.failed) > 1 else "row is not as it"
+    return f"Audit not passed: {len(report.failed):,} {rows} must be"
+
+
+def _measured_sentence(finding: Finding | None) -> str:
+    """Write the gain of an attack by the weakest coalition."""
+    if finding is None:
+        return "No attack by this coalition was run, so nothing was measured."
+    got = []
+    if finding.empirical_epsilon_lower is not None:
+        trials = f" in {finding.trials:,} trials" if finding.trials else ""
+        shown = figures.gained(finding.empirical_epsilon_lower)
+        got.append(f"An attack on the running code showed an ε of at least {shown}{trials}.")
+    if finding.exact_epsilon is not None:
+        got.append(f"By calculation it gains at least {figures.gained(finding.exact_epsilon)}.")
+    if finding.ceiling is not None:
+        got.append(f"So many trials could show {figures.gained(finding.ceiling)} at most.")
+    return " ".join(got)
+
+
+def _rows(report: AuditReport, heading: Heading) -> list[Row]:
+    """Return the rows under a heading, those that failed first; each advice once."""
+    rows, advised = list[Row](), set[str]()
+    under = [finding for finding in report.findings if finding.heading == heading]
+    for finding in sorted(under, key=lambda finding: finding.passed):
+        advice = "" if finding.advice in advised else finding.advice
+        place = f"{heading.replace(' ', '-')}-{len(rows) + 1}"
+        rows.append(Row(id=place, finding=finding, advice=advice))
+        advised.add(finding.advice)
+    return rows
+
+
+def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
+    if finding.claim_epsilon is not None:
+        yield "Claimed ε", figures.privacy(finding.claim_epsilon)
+    if finding.delta:
+        yield "At δ", figures.privacy(finding.delta)
+    for name, epsilon in (
+        ("Computed ε", finding.exact_epsilon),
+        ("Measured ε, at least", finding.empirical_epsilon_lower),
+        ("Ceiling", finding.ceiling),
+    ):
+        if epsilon is not None:
+            yield name, figures.gained(epsilon)
+    for name, figure in (("Expected", finding.expected), ("Measured", finding.measured)):
+        if figure is not None and not math.isnan(figure):
+            yield name, _plain(figure)
+
+
+def _details(finding: Finding) -> Iterable[tuple[str, str]]:
+    known = {
+        "Scenario": finding.scenario,
+        "Theorem": finding.theorem,
+        "Neighbouring": finding.neighbouring,
+        "Assumes": "; ".join(finding.assumptions),
+        "Statistic": finding.statistic,
+        "Trials": figures.count(finding.trials) if finding.trials else "",
+        "Statistical tests": figures.count(finding.tests) if finding.tests else "",
+    }
+    if finding.advantage is not None and math.isfinite(finding.advantage):
+        text = f"{finding.advantage:.4g}, by which true positives outweigh false ones"
+        known["Advantage of the best guess"] = text
+    if finding.confidence is not None:
+        known["Confidence"] = f"wrong at most once in {_one_in(1 - finding.confidence)} runs"
+    return ((name, text) for name, text in known.items() if text)
+
+
+def _one_in(chance: float) -> str:
+    """Write of how many one is a chance, rounded down; nothing for no chance."""
+    # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
+    return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
+
+
+def _plain(figure: float) -> str:
+    if math.isinf(figure):
+        return "∞" if figure > 0 else "\N{MINUS SIGN}∞"
+    text = f"{figure:,.4g}"
+    text = figures.scientific(figure) if "e" in text else text
+    return text.replace("-", "\N{MINUS SIGN}", 1)
+
+
+def _gained(epsilon: float | None) -> str:
+    return "–" if epsilon is None or math.isnan(epsilon) else figures.gained(epsilon)
+
+
+def _tag(verdict: str) -> tuple[str, str]:
+    """Return the sign before a verdict, and the kind of its tag: good, warn, bad or plain."""
+    if verdict == NOT_TRIED:
+        return "–", "plain"
+    if verdict == "known limit":
+        return "!", "warn"
+    return ("✓", "good") if verdict in PASSING else ("✗", "bad")

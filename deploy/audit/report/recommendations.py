@@ -1,0 +1,160 @@
+"""The weakest point of a task, and its remedies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from common.messages.guarantee import Coalition, Guarantee, rounded_up
+from common.task.task import Task
+from deploy.audit.finding import Finding
+from deploy.audit.report.audit_report import AuditReport
+
+_USUAL_LOCAL_EPSILON: Final = 4.0
+"""Largest local ε that devices accept by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A possible change and its effect."""
+
+    action: str
+    """An instruction in a few words; or something that does not help."""
+    why: str
+    helps: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeakestPoint:
+    """The coalition with the largest ε, and the attacks by it."""
+
+    coalition: Coalition
+    guarantee: Guarantee
+    """The smallest of the guarantees against it, which all hold at once."""
+    equals: tuple[Coalition, ...]
+    """Other coalitions with the same ε."""
+    attacks: tuple[Finding, ...]
+    """See AuditReport.attacks_by."""
+
+    @property
+    def measured(self) -> Finding | None:
+        """The most important finding that has a gain, if one has."""
+        rows = (
+            row
+            for row in self.attacks
+            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
+        )
+        return next(rows, None)
+
+
+def weakest_point(report: AuditReport) -> WeakestPoint:
+    """Return the weakest point of an audited task."""
+    best = best_promises(report.guarantees)
+    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
+    return WeakestPoint(
+        coalition=weakest,
+        guarantee=best[weakest],
+        equals=tuple(
+            coalition
+            for coalition, promise in best.items()
+            if coalition != weakest and promise.epsilon == best[weakest].epsilon
+        ),
+        attacks=report.attacks_by(weakest),
+    )
+
+
+def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
+    """Return the guarantee with the smallest ε against each coalition, in their order."""
+    best: dict[Coalition, Guarantee] = {}
+    for guarantee in guarantees:
+        before = best.get(guarantee.coalition, guarantee)
+        best[guarantee.coalition] = min(before, guarantee, key=lambda one: one.epsilon)
+    return best
+
+
+def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
+    """Return the changes that help against the weakest point, best first, and those that do not."""
+    task = report.task
+    if point.coalition == "shuffler+analyzer":
+        useless = _NO_MORE_USERS_OR_DUMMIES if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
+        return (_noise(task), _APART, useless)
+    if not task.amplified:
+        relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
+        return (_noise(task), relying, _NO_USERS)
+    relied = (
+        f" The figure counts on a share of {task.assumed_honest_fraction:g} of the users alone; "
+        "the rest may be dishonest."
+        if point.coalition != "analyzer"
+        else ""
+    )
+    more_users = Change(
+        f"Raise n_min, now {task.n_min:,}",
+        f"More people then hide each report before anything is released.{relied}",
+    )
+    dummies = (_MORE_DUMMIES,) if task.composition.dummy_laws else ()
+    return (more_users, *dummies, _noise(task))
+
+
+def _noise(task: Task) -> Change:
+    other = rounded_up(min(task.local_epsilon / 2, _USUAL_LOCAL_EPSILON))
+    plan = f"shuffledp plan with --local-cap {other} finds the parameters with the least error"
+    if math.isinf(task.local_epsilon):
+        return Change(
+            "Let every device add noise to its report",
+            f"Reports of the protocol {task.protocol} are not randomized: somebody who knows "
+            "which reports are yours may know your value. Publish the next task under a protocol "
+            "with local noise, such as mixdump or od-hp, and with local_epsilon = "
+            f"{other} or less. Shares then become less exact; {plan}.",
+        )
+    if task.kind == "string":
+        action = "Raise permanent or unset, or lower set: they decide what a report gives away"
+    elif task.kind == "categorical":
+        now = rounded_up(task.local_epsilon)
+        action = f"Lower local_epsilon, for example from {now} to {other}"
+    else:
+        action = "Lower local_epsilon"
+    return Change(
+        action,
+        "Each device then adds more noise to its report, and this noise is all that protects a "
+        "person from somebody who knows which report is theirs. The result becomes less exact; "
+        f"{plan}. A task never changes: it takes a new one.",
+    )
+
+
+_ASK_ONCE: Final = Change(
+    "Leave population out, if these people are never asked again",
+    "Permanent responses to a population are the same in every task, so that nothing is claimed "
+    "of the shuffler's help. Of a single task it can be claimed.",
+)
+_APART: Final = Change(
+    "Let different organisations operate the shuffler and the analyzer",
+    "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
+    "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
+    "organisation operates both, this figure is the one that holds.",
+)
+_NO_MORE_USERS_OR_DUMMIES: Final = Change(
+    "More users, a larger n_min or a few more dummies do not help here",
+    "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
+    "which reports are yours, so that those of nobody else hide them.",
+    helps=False,
+)
+_ONLY_OWN_DUMMIES: Final = Change(
+    "More users or a larger n_min do not help here",
+    "Shuffler and analyzer together know which reports are yours, so that only the dummies of "
+    "your own device hide your report from them. Many more of these would help a little.",
+    helps=False,
+)
+_RELY_ON_A_SHUFFLER: Final = Change(
+    "Choose a protocol that relies on a shuffler, such as od-hp",
+    "Then the analyzer does not know whose report is whose, and learns much less of one person at "
+    "the same error. What shuffler and analyzer learn together stays.",
+)
+_NO_USERS: Final = Change(
+    "More users do not help here",
+    "Every report is protected by its own noise alone. More users make shares more exact.",
+    helps=False,
+)
+_MORE_DUMMIES: Final = Change(
+    "Raise dummies_per_user",
+    "Dummies hide a report among others without anybody more taking part; they cost traffic.",
+)

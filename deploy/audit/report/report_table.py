@@ -1,0 +1,186 @@
+"""An audit as tables on a terminal: claims, measurements and failures."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from common.messages.guarantee import rounded_down, rounded_up
+from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
+from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.report.recommendations import changes, weakest_point
+from deploy.terminal.escape import escaped
+from deploy.terminal.tables import add_columns, fitting, print_whole
+
+_NONE: Final = "-"
+_ELSEWHERE: Final = " (another task)"
+"""Suffix of titles that are not about the audited task."""
+_STYLES: Final = {True: "", False: "bold red"}
+"""Style of a verdict, which words repeat."""
+
+_FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "claimed": ("claim_epsilon", rounded_up),
+    "computed": ("exact_epsilon", rounded_down),
+    "measured": ("empirical_epsilon_lower", rounded_down),
+    "ceiling": ("ceiling", rounded_down),
+    "expected": ("expected", "{:.4g}".format),
+    "found": ("measured", "{:.4g}".format),
+}
+"""Columns: the field of a finding, and how it is written."""
+_COLUMNS: Final = ("checked", "against", *_FIGURES, "verdict")
+_GIVE_WAY: Final = ("expected", "found", "ceiling")
+"""Columns left out on a narrow terminal; audit.json and the page have them."""
+_THIRD: Final = 3
+"""The part of a terminal that titles may take."""
+_WIDER: Final = "Left out for want of room: see audit.json, or a wider terminal."
+_READING: Final = (
+    "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: what a "
+    "theorem promises, what the attack gains by calculation, a lower bound of what it gained when "
+    "it was run, and the most that so many trials could show. Claims are rounded up, the others "
+    "down."
+)
+_COUNTING: Final = (
+    "Expected and found are shares, probabilities or numbers, not epsilons: a formula's value and "
+    "the measured one; audit.json has the statistic of each row. Rows of another task show that an "
+    "attack works."
+)
+
+
+def show_report(report: AuditReport, console: Console) -> None:
+    """
+    Print a table for each heading, the failures, the weakest point and the overall verdict.
+
+    No figure is truncated, however narrow the console.
+    """
+    for heading in HEADINGS:
+        rows = [finding for finding in report.findings if finding.heading == heading]
+        if rows:
+            _show_rows(heading, rows, console)
+    if any(finding.claim_epsilon is not None for finding in report.findings):
+        console.print(_READING, style="dim", highlight=False)
+    if any(finding.expected is not None or finding.subject for finding in report.findings):
+        console.print(_COUNTING, style="dim", highlight=False)
+    console.print()
+    _show_failed(report.failed, console)
+    _show_weakest(report, console)
+    if report.idle:
+        idle = ", ".join(report.idle)
+        console.print(f"Nothing to run on this task: {idle}.", highlight=False)
+    if report.other_kinds:
+        others = ", ".join(report.other_kinds)
+        console.print(f"Not run for {report.task.kind} data: {others}.", highlight=False)
+    _show_verdict(report, console)
+
+
+def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
+    """Print whether each broken scenario rang, and what it said."""
+    for alarm in alarms:
+        scenario = alarm.scenario
+        if alarm.failed_before:
+            rang = "FAILS WITHOUT THE WEAKNESS"
+        elif not alarm.applies:
+            rang = "nothing to break on this task"
+        else:
+            rang = "rang" if alarm.rang else "DID NOT RING"
+        style = _STYLES[alarm.rang or not alarm.applies]
+        console.print(f"{scenario.name}: {rang}", style=style, markup=False, highlight=False)
+        console.print(f"  broken: {scenario.weakness}", markup=False, highlight=False)
+        for row in (alarm.failed_before or alarm.failed)[:1]:
+            console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
+    silent = sum(alarm.applies and not alarm.rang for alarm in alarms)
+    verdict = f"{silent} DID NOT RING" if silent else "every alarm rang"
+    console.print(f"{len(alarms)} scenarios were broken, one at a time: {verdict}.")
+
+
+def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
+    """Print the findings under a heading, without empty columns."""
+    ordered = sorted(rows, key=lambda finding: not finding.passed)
+    cells = {name: [_cell(name, row) for row in ordered] for name in _COLUMNS}
+    columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
+
+    def make(kept: Sequence[str]) -> Table:
+        table = Table(
+            title=f"{heading[:1].upper()}{heading[1:]}",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        sides: dict[str, JustifyMethod] = {
+            name: "right" if name in _FIGURES else "left" for name in kept
+        }
+        add_columns(table, sides)
+        table.columns[0].max_width = console.width // _THIRD
+        table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
+        for row, *texts in zip(ordered, *(cells[name] for name in kept), strict=True):
+            table.add_row(*texts, style=_STYLES[row.passed])
+        return table
+
+    table, left_out = fitting(make, columns, _GIVE_WAY, console)
+    print_whole(table, console)
+    if left_out:
+        console.print(_WIDER, style="dim", highlight=False)
+    console.print()
+
+
+def _cell(column: str, row: Finding) -> str:
+    if column == "checked":
+        return escaped(row.title + _ELSEWHERE * bool(row.subject))
+    if column == "against":
+        return _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
+    if column == "verdict":
+        return row.verdict if row.passed else row.verdict.upper()
+    name, written = _FIGURES[column]
+    figure: float | None = getattr(row, name)
+    text = _NONE if figure is None or math.isnan(figure) else written(figure)
+    return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
+
+
+def _show_failed(failed: Sequence[Finding], console: Console) -> None:
+    if not failed:
+        return
+    console.print("What failed", style="bold red")
+    for row in failed:
+        by = "" if row.coalition == "nobody" else f" ({row.coalition})"
+        console.print(
+            f"* {escaped(row.title)}{escaped(by)}: {row.verdict.upper()}, "
+            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)}",
+            highlight=False,
+        )
+        if row.advice:
+            console.print(f"  What to change: {escaped(row.advice)}", highlight=False)
+    console.print()
+
+
+def _show_weakest(report: AuditReport, console: Console) -> None:
+    point = weakest_point(report)
+    epsilon, delta = point.guarantee.epsilon, point.guarantee.delta
+    promised = (
+        "nothing is promised against it"
+        if math.isinf(epsilon)
+        else f"epsilon {rounded_up(epsilon)} at delta {rounded_up(delta)}"
+    )
+    console.print(f"Weakest point: {escaped(point.coalition)}, {promised}.", highlight=False)
+    for change in changes(report, point):
+        console.print(f"* {escaped(change.action)}.", highlight=False)
+    console.print()
+
+
+def _show_verdict(report: AuditReport, console: Console) -> None:
+    n_rows, n_failed = len(report.findings), len(report.failed)
+    if report.passed:
+        verdict = f"Passed: all {n_rows} checks."
+    elif not n_rows:
+        verdict = "NOT PASSED: nothing was checked."
+    else:
+        verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
+    console.print(
+        f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
+        f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
+        f"{report.mode}, {report.seconds:.0f} s.",
+        highlight=False,
+    )

@@ -1,0 +1,51 @@
+"""The audit's analyzer core, which publishes small tasks and seals small batches."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from common.crypto.hpke import report_context
+from common.crypto.signing import SignedTask
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from deploy.audit.harness import analyzer_core
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.tasks import draft
+
+BATCH: Final = BatchId(b"b" * 16)
+
+
+class AnalyzerCore(analyzer_core.AnalyzerCore):
+    """An analyzer's core for tests."""
+
+    async def publish(self, wanted: TaskDraft | None = None, /, **changes: Any) -> SignedTask:
+        """Publish a draft, or a small one with some fields changed."""
+        fields = {"n_min": 3, "target_size": 3} | changes
+        return await super().publish(wanted or draft(**fields))
+
+    def sealed(self, users: int, signed: SignedTask | None = None) -> list[bytes]:
+        """Seal reports of users who all hold item 0, and a dummy for each."""
+        signed = signed or self.signed
+        task = Task.from_bytes(signed.task_bytes)
+        mechanism, rng = mechanism_of(task), np.random.default_rng(2)
+        own = mechanism.randomize(np.zeros(users, np.int64), rng)
+        reports = np.concatenate([own, mechanism.dummies(users, rng)])
+        seal = self.keys.reports.public_key(task.suite).sealer(report_context(signed.digest()))
+        return [seal(report.tobytes()) for report in reports]
+
+    def manifest(
+        self, users: int, *, batch: BatchId = BATCH, signed: SignedTask | None = None
+    ) -> BatchManifest:
+        """Return the manifest of a batch with two reports a user."""
+        digest = (signed or self.signed).digest()
+        return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
+
+    async def release(self, users: int, signed: SignedTask, *, spoiled: int = 0) -> None:
+        """Deliver a batch under its own id, some reports unreadable, and wait for the release."""
+        sealed = self.sealed(users, signed)
+        sealed[:spoiled] = [number.to_bytes(4) * 15 for number in range(spoiled)]
+        manifest = self.manifest(users, batch=BatchId(signed.digest()[:16]), signed=signed)
+        await self.releases.deliver(manifest, chunks_of(sealed))
+        await self.settle()

@@ -1,0 +1,59 @@
+"""The audit's services in this process, with bare stubs and small tasks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from common.crypto.signing import SignedTask
+from common.runtime.clock import SystemClock
+from common.runtime.rpc import open_channel
+from common.runtime.tls import development_files
+from deploy.audit.harness import services
+from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
+from tests.support.tasks import draft
+
+
+class Services(services.Services):
+    """Analyzer, shuffler and user agent, for tests."""
+
+    async def start(self) -> None:
+        """Start all three, each after the one that it calls."""
+        await self.start_analyzer()
+        await self.start_shuffler()
+        await self.start_user_agent()
+
+    def channel_as(self, name: str) -> grpc.aio.Channel:
+        """Open a channel to the analyzer, with a certificate for this name."""
+        tls = self.directory / "tls"
+        own = development_files(tls, name, SystemClock()).read()
+        return open_channel(self.analyzer.address, "analyzer", own.authority, own=own)
+
+    @asynccontextmanager
+    async def stubs(
+        self,
+    ) -> AsyncIterator[
+        tuple[
+            "user_agent_pb2_grpc.UserAgentAsyncStub",
+            "shuffler_pb2_grpc.ShufflerAsyncStub",
+            "analyzer_pb2_grpc.AnalyzerAsyncStub",
+        ]
+    ]:
+        """Yield bare stubs for arbitrary messages; the analyzer takes its stub for the operator."""
+        async with (
+            self.channel("user_agent", self.user_agent.address) as agent,
+            self.channel("shuffler", self.shuffler.address) as shuffler_,
+            self.channel_as("operator") as analyzer_,
+        ):
+            yield (
+                user_agent_pb2_grpc.UserAgentStub(agent),
+                shuffler_pb2_grpc.ShufflerStub(shuffler_),
+                analyzer_pb2_grpc.AnalyzerStub(analyzer_),
+            )
+
+    async def publish(self, **changes: Any) -> SignedTask:
+        """Publish a small task as the operator."""
+        wanted = draft(self.shuffler_key, **changes)
+        async with self.operator() as operator:
+            return await operator.create_task(wanted)

@@ -1,0 +1,111 @@
+import dataclasses
+import io
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.report_table import show_report
+from tests.support.audit_reports import (
+    demo_report,
+    demo_task,
+    failed_report,
+    finding,
+    noiseless_report,
+    report_of,
+)
+
+
+def _at(width: int, report: AuditReport) -> str:
+    written = io.StringIO()
+    show_report(report, Console(file=written, width=width, emoji=False))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_figure_is_cut(width: int) -> None:
+    """Nor a verdict's word; and no line is longer than the terminal."""
+    text = _at(width, demo_report())
+
+    ceilings = () if "Left out for want of room" in text else ("11.98",)
+    for figure in ("0.1082", "0.1079", "0.0612", "0.3611", "0.0112", *ceilings):
+        assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", text), figure
+    assert "contradicted" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_claims_are_rounded_up_and_attacks_down() -> None:
+    """So that neither side looks better than it is."""
+    row = finding(
+        heading="anonymity",
+        coalition="analyzer",
+        claim_epsilon=0.123_41,
+        exact_epsilon=0.123_49,
+        empirical_epsilon_lower=0.098_769,
+        ceiling=11.989,
+    )
+    text = _at(80, report_of(demo_task(), (row,)))
+
+    for figure in ("0.1235", "0.1234", "0.09876", "11.98"):
+        assert figure in text
+
+
+def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
+    """A word marks them, whatever the colour."""
+    text = _at(80, failed_report())
+    table, _, behind = text.partition("What failed")
+
+    assert table.index("A batch") < table.index("CONTRADICTED") < table.index("Correctness")
+    assert "told two values apart far better" in behind
+    assert "What to change: Find out why" in behind
+    assert "NOT PASSED: 1 of 10 checks failed." in behind
+    assert "What failed" not in _at(80, demo_report())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (demo_report, "Weakest point: shuffler+analyzer, epsilon 4 at delta 0."),
+        (noiseless_report, "Weakest point: shuffler+analyzer, nothing is promised against it."),
+    ],
+    ids=["demo", "noiseless"],
+)
+def test_the_weakest_point_is_named(make: Callable[[], AuditReport], words: str) -> None:
+    """With what to change."""
+    text = _at(80, make())
+
+    assert words in text
+    assert "different organisations" in text
+
+
+def test_idle_scenarios_other_tasks_and_empty_runs_are_marked() -> None:
+    """A scenario without rows was not forgotten."""
+    empty = dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition"))
+    row = finding(title="Read by both", subject="pureDUMP, 3 dummies")
+    text = _at(80, empty)
+
+    assert "NOT PASSED: nothing was checked." in text
+    assert "Anonymity" not in text
+    assert "Nothing to run on this task: skippers, partition." in text
+    assert "Read by both (another task)" in _at(200, report_of(demo_task(), (row,)))
+
+
+def test_foreign_text_steers_no_terminal() -> None:
+    """Titles and sentences may hold a task's labels."""
+    row = finding(
+        title="[red]\x1b[2J",
+        sentence="[bold]\u202eevil",
+        advice="[/]",
+        verdict="broken",
+        expected=math.nan,
+    )
+    text = _at(200, report_of(demo_task(), (dataclasses.replace(row, coalition="[x]+\x07"),)))
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\x07" not in text
+    assert "[red]" in text
+    assert "[bold]" in text

@@ -1,0 +1,55 @@
+"""Several tests and facts that make one row."""
+
+import math
+
+import pytest
+
+from deploy.audit.finding import Checks, Finding
+from deploy.audit.statistics import TEST_LEVEL
+from tests.support.audit_reports import finding
+
+
+def _row(checks: Checks) -> Finding:
+    return checks.finding(
+        scenario="s", title="t", heading="correctness", sentence="All is well.", advice="Mend it."
+    )
+
+
+def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
+    """A test without enough draws is not counted."""
+    checks = Checks()
+    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.test("a test", 0.5)
+    checks.test("a test", 0.01)
+    checks.test("another test", None)
+    row = _row(checks)
+
+    assert (row.passed, row.sentence, row.advice) == (True, "All is well.", "")
+    assert row.tests == 2
+    assert "0.01" in row.statistic
+
+
+def test_a_row_that_does_not_hold_names_what_failed() -> None:
+    """A fact once false stays false, the least p of a test counts, and NaN fails."""
+    checks = Checks()
+    checks.must("a fact", False)  # noqa: FBT003  # what is noted
+    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.test("a test", TEST_LEVEL / 2)
+    checks.test("a test", 0.9)
+    checks.test("another test", TEST_LEVEL * 2)
+    checks.test("a third test", math.nan)
+    row = _row(checks)
+
+    assert row.verdict == "broken"
+    assert row.sentence == "Failed: a fact; a test; a third test."
+    assert row.advice == "Mend it."
+
+
+@pytest.mark.parametrize(
+    ("field", "nothing"),
+    [("delta", None), ("theorem", ""), ("neighbouring", ""), ("assumptions", ())],
+)
+def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
+    """It needs its δ, its neighbours, its theorem and its assumptions."""
+    with pytest.raises(ValueError, match="needs its delta, neighbouring, theorem"):
+        finding(claim_epsilon=1.0, **{field: nothing})
