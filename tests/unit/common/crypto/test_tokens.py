@@ -1,4 +1,3 @@
-
 from common.crypto.tokens import TOKEN_BYTES, TokenIdentity, TokenIssuer
 
 
