@@ -10,7 +10,7 @@ from common.errors import WireError
 from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
 from common.task_digest import TaskDigest
 from common.wire import results
-from deploy.results.result_json import estimate_as_json
+from deploy.results.export import estimate_as_json
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.ledger_entries import first_entry
 from tests.support.results import result as released
