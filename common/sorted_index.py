@@ -43,14 +43,10 @@ class SortedIndex:
 
     def find(self, keys: Words) -> tuple[NDArray[np.intp], Words]:
         """
-        Find every entry whose key is among some.
-
-        Args:
-            keys: Shape (n,).
+        Find every entry whose key is among some, shape (n,).
 
         Returns:
-            A pair for each entry found, shape (m,) each: the key's place among `keys`, and the
-            entry's value.
+            For each entry found, shape (m,) each: its key's place among `keys`, and its value.
         """
         self._sort_in()
         order = np.argsort(keys)

@@ -87,15 +87,16 @@ class Budget:
         Charge an answer and save it before it is sent: all of it, or nothing.
 
         If the person had answered already (two calls at once), the earlier answer counts: a task is
-        answered once, and the same bytes are sent again. The caps are checked and the answer saved
-        in one transaction, so that two answers at once cannot both pass. `prepare` makes the answer
-        once the caps are known to be kept, in the database's thread.
+        answered once, and the same bytes are sent again. Caps are checked and the answer is saved
+        in one transaction, so that two answers at once cannot both pass. Within it, in the
+        database's thread, `prepare` makes the answer once the caps are kept; its errors come
+        through.
 
         Returns:
             The submission that counts, and whether it was there before.
 
         Raises:
-            BudgetError: A cap would be exceeded. Whatever `prepare` raises comes through.
+            BudgetError: A cap would be exceeded.
         """
         return await self._database.run(
             _spend, person, digest, claim=claim, policy=policy, prepare=prepare

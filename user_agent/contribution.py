@@ -137,12 +137,7 @@ def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArra
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """
-    Pad a user's reports to the task's number with null reports, to hide the number of dummies.
-
-    Raises:
-        ValueError: There are more reports than the task allows.
-    """
+    """Pad a user's reports to the task's number with null reports; ValueError if there are more."""
     missing = reports_per_user - len(reports)
     if missing < 0:
         raise ValueError(f"{len(reports)} reports where a submission holds {reports_per_user}")

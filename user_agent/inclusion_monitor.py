@@ -99,7 +99,11 @@ class InclusionMonitor:
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
                 await self.budget.conclude(evidence, found)
-                _report(evidence, found)
+                logs.event(
+                    "answer checked",
+                    {"task_digest": evidence.task_digest.hex(), "state": found.value},
+                    level="INFO" if found is InclusionState.COUNTED else "ERROR",
+                )
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
         """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
@@ -127,12 +131,3 @@ class InclusionMonitor:
         commitment = (await self.shuffler.inclusion(digest, None)).commitment
         commitment.check(self.identity, digest)
         return commitment
-
-
-def _report(evidence: Evidence, found: InclusionState) -> None:
-    level: logs.Level = "INFO" if found is InclusionState.COUNTED else "ERROR"
-    fields: dict[logs.Field, str | int] = {
-        "task_digest": evidence.task_digest.hex(),
-        "state": found.value,
-    }
-    logs.event("answer checked", fields, level=level)

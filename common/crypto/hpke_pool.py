@@ -141,10 +141,10 @@ class HpkePool:
         context: SealContext,
     ) -> Future[T]:
         """
-        Hand one chunk to a worker, which returns work(opened).
+        Hand one chunk to a worker, which returns work(opened); plaintexts stay there.
 
-        The plaintexts never come back to this process, whose one core is no bottleneck then. `work`
-        is a function of a module, or a partial call of one. A worker's death is as for `open`.
+        `work` is a function of a module, or a partial call of one. A worker's death is as for
+        `open`.
         """
         travelling = _TravellingKey(key.suite, key.private_bytes())
         return self._submit(_open_in_worker, travelling, work, sealed, sealed_bytes, context)

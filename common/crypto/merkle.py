@@ -86,10 +86,7 @@ def salt_all(leaves: bytearray, salt: bytes) -> None:
 
 def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
     """
-    Sort leaves that stand one after the other, in place, and drop repeats.
-
-    Args:
-        leaves: Whole leaves, in any order; the array that is given back is their memory.
+    Sort whole leaves in place, and drop repeats; return an array over their memory.
 
     Returns:
         The different ones in ascending order, shape (n, HASH_BYTES).
@@ -116,11 +113,7 @@ class Tree:
 
     def __init__(self, leaves: NDArray[np.uint8]) -> None:
         """
-        Build it.
-
-        Args:
-            leaves: Different ones in ascending order, shape (n, HASH_BYTES); may be mapped from a
-                file.
+        Build it over different leaves in ascending order, shape (n, HASH_BYTES), maybe of a file.
 
         Cost: one pass of SHA-256 over the leaves.
         """
@@ -140,12 +133,8 @@ class Tree:
     @classmethod
     def over(cls, leaves: bytearray, salt: bytes) -> Self:
         """
-        Salt and sort leaves, and build the tree over them.
-
-        Args:
-            leaves: Of all reports, as they came, one after the other; their memory becomes the
-                tree's.
-            salt: SALT_BYTES that no sender knew.
+        Build the tree over all reports' leaves, whose memory it takes, and a salt unknown to
+        senders.
 
         Cost: 10^7 in nine seconds.
         """

@@ -104,8 +104,7 @@ class InclusionProof:
         """
         Return whether a leaf is among what the analyzer received. Run by the user agent.
 
-        Returns:
-            False where the proof shows that it is not: its bucket is whole and does not hold it.
+        False is proven too: its bucket is whole and does not hold it.
 
         Raises:
             ProofError: It proves neither: another task or signer, or it does not lead to the root.

@@ -53,8 +53,7 @@ class ConcurrencyLimits:
         Hold a place for as long as the block runs.
 
         Raises:
-            OverloadError: There is none at the moment.
-            ShareError: There is none for this connection, or for a kind that is set aside.
+            OverloadError: There is none; ShareError if this connection, or a kind aside, has none.
         """
         limits = kind.value
         if self._taken[kind] >= limits.places:
@@ -156,12 +155,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         note: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         """
-        Admit no call yet.
+        Admit calls to one server, and call `note` with every error.
 
-        Args:
-            certificates: Every caller has shown one.
-            token: The operator's, if the service has one.
-            note: Called with every error.
+        With `certificates`, every caller has shown one; `token` is the operator's, if there is one.
         """
         self._certificates = certificates
         self._token = token

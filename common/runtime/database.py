@@ -33,13 +33,7 @@ _PRIMARY: Final = 0xFF
 
 @contextmanager
 def storage_failures() -> Generator[None]:
-    """
-    Turn a disk's failures into one sentence; any other error passes as it is.
-
-    Raises:
-        StorageError: The disk is full, read-only, or fails.
-        DamagedStorageError: It returned bytes that are no database.
-    """
+    """Turn a disk's failures into StorageError, and damaged content into DamagedStorageError."""
     try:
         yield
     except sqlite3.Error as error:

@@ -38,12 +38,7 @@ class KeyStore:
         *,
         suites: Sequence[str] = tuple(SUITES),
     ) -> None:
-        """
-        Read the ring; call `rotate` before its keys are used: it makes a key for each suite.
-
-        Raises:
-            SettingsError: The ring or one of its keys is damaged, missing, or of an early version.
-        """
+        """Read the ring, or raise SettingsError; `rotate` makes a key for each suite."""
         self._state = state
         self._schedule = schedule
         self._suites = suites
@@ -217,13 +212,7 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
-    """
-    Read a party's identity, or make it, and publish the half that others pin.
-
-    Raises:
-        SettingsError: Its file is open to others, damaged, or sealed under another state key.
-        StorageError: The disk does not keep it.
-    """
+    """Read a party's identity, or make it, and publish the half that others pin."""
     raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
     identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())

@@ -35,10 +35,7 @@ class Usage:
 
 def measure(pid: int | None = None) -> Usage:
     """
-    Measure a process of this machine, by default this one, and its workers.
-
-    Raises:
-        psutil.Error: It has ended.
+    Measure a process of this machine, by default this one, and its workers, or raise psutil.Error.
 
     Cost: reads the table of processes, some milliseconds: not for the event loop.
     """

@@ -115,14 +115,10 @@ class StateDirectory:
     @contextmanager
     def held(self) -> Generator[None]:
         """
-        Keep every other process out for as long as the block runs.
+        Keep other processes out for as long as the block runs, or raise SettingsError.
 
         Two processes on one directory would each charge a ledger that the other does not see. The
         system lets go when the process ends, however it ends; spawned workers do not inherit.
-
-        Raises:
-            SettingsError: Another process holds it.
-            StorageError: The disk does not let it be held.
         """
         with self._locked_file():
             yield
@@ -144,13 +140,7 @@ class StateDirectory:
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """
-        Read a secret; on first start make and keep it.
-
-        Raises:
-            SettingsError: Others may read the file, it is a link, or it does not open under the
-                state key.
-        """
+        """Read a secret, made on first start; SettingsError if it is damaged or open to others."""
         key, path = self._state_key(), self.path / name
         if not path.exists():
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
@@ -158,12 +148,7 @@ class StateDirectory:
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """
-        Read, or make, a secret for its owner to read: closed to others, not encrypted.
-
-        Raises:
-            SettingsError: Others may read the file, or it is a link.
-        """
+        """Read, or make, a secret for its owner to read: closed to others, not encrypted."""
         path = self.path / name
         if not path.exists():
             atomic_write(path, make(), _OWNER_ONLY_FILE)
@@ -207,13 +192,10 @@ class StateDirectory:
     @storage_failures()
     def destroy(self, name: str) -> None:
         """
-        Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.
+        Destroy a secret, but no link: overwrite, flush, unlink. Doing it again does nothing.
 
         A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
         old block, encrypted under the state key. For more, use another disk, or memory.
-
-        Raises:
-            SettingsError: It is a link: what it leads to is not overwritten.
         """
         path = self.path / name
         if not path.exists():

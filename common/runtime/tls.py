@@ -172,10 +172,10 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
 
 def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Find a certificate for `party` under the directory's authority; make what is missing.
+    Find a party's certificate in a directory; make it, and its authority, where they are missing.
 
-    Several processes may start at once: a lock file lets one make the authority. A certificate
-    that ends within a month is replaced.
+    Several processes may start at once: a lock file lets one make the authority. A certificate that
+    ends within a month is replaced.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = TlsFiles.within(directory, party)
@@ -195,9 +195,7 @@ def client_identity(
     """
     Read an operator's TLS files; by default operator.pem, if it is there, beside the authority.
 
-    Raises:
-        SettingsError: A file cannot be read, the key is not the certificate's, or the certificate
-            ended before `now`, in seconds since 1970 UTC, or names another party.
+    Raises as `TlsFiles.read` and `TlsFiles.check`; `now` is in seconds since 1970 UTC.
     """
     beside = authority.parent / "operator.pem"
     shown = certificate or (beside if beside.exists() else None)

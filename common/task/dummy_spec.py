@@ -117,14 +117,10 @@ class DummySpec:
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:
         """
-        Return the law with this mean and the least spread. Run by the analyzer.
+        Return the law with this mean and the least spread, or raise TaskError. Run by the analyzer.
 
-        Args:
-            dummies_per_user: 0 .. MAX_DUMMIES; 1.3 is one for certain and one more with
-                probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole number is the law `fixed`.
-
-        Raises:
-            TaskError: dummies_per_user is out of range, or no number.
+        A mean from 0 to MAX_DUMMIES: 1.3 is one for certain and one more with probability .3,
+        rounded to 1 / EXTRA_WEIGHT_SUM. A whole number is the law `fixed`.
         """
         if not 0 <= dummies_per_user <= MAX_DUMMIES:
             raise TaskError(

@@ -123,12 +123,7 @@ class NumberSpec:
 
 
 def check_range(low: float, high: float) -> None:
-    """
-    Check a range of numbers: that floats can tell its numbers apart, and have one form of its ends.
-
-    Raises:
-        TaskError: An end is no number, too far out or -0.0, or they are not far enough apart.
-    """
+    """Check that floats can tell a range's numbers apart, and that no end is written -0.0."""
     for name, end in (("low", low), ("high", high)):
         between(name, end, -MAX_BOUND, MAX_BOUND)
         if end == 0 and math.copysign(1, end) < 0:
@@ -304,8 +299,7 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
     Read a mechanism from the fields of a task's JSON.
 
     Raises:
-        TaskError: There is no mechanism of this name, or a number is out of its range.
-        TypeError, KeyError: The fields are not those of the mechanism.
+        TaskError, TypeError, KeyError: They are not a mechanism's, or a number is out of its range.
     """
     form = _FORMS.get(fields["name"])
     if form is None:

@@ -25,6 +25,7 @@ W = TypeVar("W", bound=str)
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
+L = TypeVar("L", bound=bytes | str)
 
 
 def word(name: str, field: str, allowed: Sequence[W]) -> W:
@@ -42,17 +43,11 @@ def exactly(name: str, field: bytes, length: int) -> bytes:
     return field
 
 
-def at_most(name: str, field: bytes, length: int) -> bytes:
-    """Read bytes of at most a length."""
+def at_most(name: str, field: L, length: int) -> L:
+    """Read bytes, or the characters of a text, of at most a length."""
     if len(field) > length:
-        raise WireError(f"{name} has {len(field)} bytes; it may have at most {length}")
-    return field
-
-
-def short(name: str, field: str, length: int) -> str:
-    """Read text of at most so many characters."""
-    if len(field) > length:
-        raise WireError(f"{name} has {len(field)} characters; it may have at most {length}")
+        unit = "bytes" if isinstance(field, bytes) else "characters"
+        raise WireError(f"{name} has {len(field)} {unit}; it may have at most {length}")
     return field
 
 

@@ -14,7 +14,7 @@ from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
 from common.task.task import MAX_ENVELOPE_BYTES
 from common.task.text import MOST_CHARACTERS
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, EnumCodec, at_most, digest_from_wire, exactly, short
+from common.wire.fields import Codec, EnumCodec, at_most, digest_from_wire, exactly
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -108,7 +108,7 @@ def contribution_from_wire(
     return (
         digest_from_wire(message.task_digest),
         _value(message),
-        short("person", message.person, MAX_PERSON_CHARACTERS),
+        at_most("person", message.person, MAX_PERSON_CHARACTERS),
     )
 
 
@@ -155,5 +155,5 @@ def record_question_from_wire(
     message: user_agent_pb2.GetReceiptRequest,
 ) -> tuple[TaskDigest, str]:
     """Read whose answer to which task is asked about."""
-    person = short("person", message.person, MAX_PERSON_CHARACTERS)
+    person = at_most("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

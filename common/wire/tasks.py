@@ -32,7 +32,6 @@ from common.wire.fields import (
     count,
     digest_from_wire,
     exactly,
-    short,
     word,
 )
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
@@ -60,7 +59,7 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
 
 
 def _labels(_name: str, field: Sequence[str]) -> tuple[str, ...]:
-    return tuple(short("label", label, MAX_LABEL_CHARACTERS) for label in field)
+    return tuple(at_most("label", label, MAX_LABEL_CHARACTERS) for label in field)
 
 
 def _inner(codec: Codec[Any, Any]) -> Reader:
@@ -91,7 +90,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
             "unset": _share,
             "set": _share,
             "most_bytes": partial(count, most=MAX_TEXT_BYTES),
-            "question": partial(short, length=MAX_QUESTION_CHARACTERS),
+            "question": partial(at_most, length=MAX_QUESTION_CHARACTERS),
         },
     ),
     "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),
@@ -101,14 +100,14 @@ _DRAFT: Final = Codec(
     TaskDraft,
     analyzer_pb2.CreateTaskRequest,
     {
-        "protocol": partial(short, length=_MAX_NAME),
+        "protocol": partial(at_most, length=_MAX_NAME),
         "domain_size": partial(count, most=MAX_DOMAIN_SIZE),
         "labels": _labels,
         "buckets": partial(count, most=MAX_DOMAIN_SIZE),
         "dummies_per_user": partial(amount, most=MAX_DUMMIES),
         "n_min": partial(count, most=MAX_USERS),
         "target_size": partial(count, most=MAX_USERS),
-        "population": partial(short, length=MAX_POPULATION_CHARACTERS),
+        "population": partial(at_most, length=MAX_POPULATION_CHARACTERS),
         **{name: _inner(codec) for name, codec in _TABLES.items()},
     },
     {name: codec.to_wire for name, codec in _TABLES.items()},
