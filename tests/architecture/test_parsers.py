@@ -77,24 +77,23 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.shuffle.BatchShuffler._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
-    "common.runtime.health_check._address": "a file that its own service wrote",
+    "common.runtime.health_check.check": "a file that its own service wrote",
     "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",
     "deploy.audit.sampling.devices._Answers.__init__": "reports that it has just made",
     "deploy.audit.laws.value_reports._set_bits": "a hash that it has just made",
-    "deploy.commands.init._found_in": "an address that a service wrote",
+    "deploy.commands.profile._found_in": "an address that a service wrote",
     "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
     "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
-    "deploy.load.users.seal": "envelopes that its own workers made",
+    "deploy.load.users.seal_values": "envelopes that its own workers made",
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads "
     "it",
-    "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.clients.base.read_file": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
-    "deploy.clients.analyzer.OperatorClient.find": "hexadecimal digits that it has checked",
     "deploy.tasks.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }

@@ -1,7 +1,10 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,14 @@ from typer.testing import CliRunner
 from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
+from common.task_digest import TaskDigest
 from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
-from deploy.load.job import LoadJob, execute
 from deploy.load.plan import Crowd, LoadPlan, Ramp
-from deploy.load.report import Bars, as_json
-from deploy.load.run import Finished, run
-from deploy.load.target import RunningServices
+from deploy.load.report import Bars, Finished, as_json
+from deploy.load.run import LoadJob, execute, run
+from deploy.load.target import Target, connect
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
@@ -37,17 +40,21 @@ class Begun(Bars):
         super().__init__(Console(quiet=True))
         self.begun: list[str] = []
 
-    def begins(self, what: str, users: int | None) -> None:
+    def start_phase(self, what: str, users: int | None) -> None:
         """Remember it."""
         self.begun.append(what)
-        super().begins(what, users)
+        super().start_phase(what, users)
 
 
-def _running(services: Services) -> RunningServices:
-    """The services with all their operators' files."""
+def _connect(
+    services: Services,
+) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
+    """Connect to the services with all their operators' files."""
     folder = services.directory
-    return RunningServices(
-        shuffler=services.shuffler.address,
+    return partial(
+        connect,
+        "services",
+        services.shuffler.address,
         authority=folder / "tls" / "authority.pem",
         analyzer=services.analyzer.address,
         token_file=folder / "analyzer" / "operator.token",
@@ -67,7 +74,7 @@ async def _load(
     crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
     users = seal(signed, crowd, seed=4, processes=1)
     with Begun() as bars:
-        async with _running(services).connect(signed.digest()) as target:
+        async with _connect(services)(signed.digest()) as target:
             return await run(plan, target, users, bars)
 
 
@@ -77,7 +84,7 @@ def _job(services: Services, signed: SignedTask, **changes: Any) -> LoadJob:
         kind="services",
         plan=LoadPlan(mode="bulk"),
         crowd=Crowd(n_users=30, dataset="zipf:100"),
-        services=_running(services),
+        services=_connect(services),
         **{"digest": signed.digest()} | changes,
     )
 
@@ -87,6 +94,11 @@ def _job(services: Services, signed: SignedTask, **changes: Any) -> LoadJob:
     [
         pytest.param(LoadPlan(fetch_task=True, rate=400.0, seed=1), id="users"),
         pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk", marks=pytest.mark.slow),
+        pytest.param(
+            LoadPlan(processes=3, rate=100.0, pattern="burst", burst=20),
+            id="three processes",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
@@ -112,7 +124,7 @@ async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=2.0))
     finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
 
-    assert [10, 20] == [step.offered for step in finished.steps], finished.steps
+    assert [10, 20] == [step.offered_users for step in finished.steps], finished.steps
     assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None

@@ -134,7 +134,7 @@ async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services:
     status, printed, complaint = await _plant(services, digest, *own, *pinned, "--tokens", tokens)
     planted = json.loads(printed)
     assert (0, 0, 3) == (status, planted["refused"], planted["acknowledged"])
-    assert "Sending 3 sentinels. If it is interrupted, the same command goes on.\n" == complaint
+    assert "Sending 3 sentinels. After an interruption run the same command again.\n" == complaint
 
 
 async def test_a_connection_has_a_limit_without_tokens(services: Services) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PeerRefusalError, UnknownTaskError
+from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
 from common.messages.task_summary import TaskState
 from common.task_digest import TaskDigest
@@ -74,22 +74,18 @@ async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Se
 
 
 async def test_a_list_tells_what_became_of_every_task(services: Services) -> None:
-    """Open, and released with its users; found by the first digits of a digest."""
+    """Open, and released with its users."""
     waiting = await services.publish(n_min=4, target_size=9, population="staff", budget_epsilon=9.0)
     done = await services.publish(n_min=3, target_size=3)
     await collect(services, done, 3)
     async with services.operator() as operator:
         summaries = {summary.task_digest: summary for summary in await operator.tasks()}
-        found = await operator.find(done.digest().hex()[:8].upper())
         described, summary = await operator.describe(waiting.digest())
-        with pytest.raises(UnknownTaskError, match="no task has a digest that begins with"):
-            await operator.find("0" * 30)
 
     assert {waiting.digest(): TaskState.OPEN, done.digest(): TaskState.RELEASED} == {
         digest: summary.state for digest, summary in summaries.items()
     }
     assert (0, 3) == (summaries[waiting.digest()].n_users, summaries[done.digest()].n_users)
-    assert done.digest() == found
     assert (waiting, "staff") == (described, summary.population)
 
 
@@ -112,10 +108,10 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     """List, show, and the result as a table and in files."""
     signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
     await collect(services, signed, 3)
-    digits = signed.digest().hex()[:6]
+    digest = signed.digest().hex()
     listed = json.loads(await command(services, "task", "list", "--json"))
-    shown = await command(services, "task", "show", digits, "--shuffler", services.shuffler.address)
-    table = await command(services, "result", digits, "--csv", str(tmp_path / "result.csv"))
+    shown = await command(services, "task", "show", digest, "--shuffler", services.shuffler.address)
+    table = await command(services, "result", digest, "--csv", str(tmp_path / "result.csv"))
 
     assert ["released"] == [task["state"] for task in listed]
     assert "At the analyzer: released" in shown

@@ -13,7 +13,7 @@ from deploy.commands.options import hexadecimal
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
-from deploy.load.usage import remote_source, sample_from
+from deploy.load.usage import remote_source, usage_from
 from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
 from deploy.tasks.value_parser import parse_kind, parse_value
 from shuffler.settings import ShufflerSettings
@@ -83,10 +83,10 @@ PARSERS: Final = (
         *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
         share=1,
     ),
-    Parser(name="page of metrics", read=sample_from, seeds=(_METRICS,), form="text"),
+    Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
     typed(
         "address of metrics",
-        lambda text: remote_source([text]),
+        remote_source,
         "shuffler=http://127.0.0.1:9/metrics",
         share=4,
     ),
