@@ -102,8 +102,12 @@ async def test_who_never_takes_an_answer_holds_no_more_than_a_share() -> None:
             for one in greedy:
                 await one.call(_FETCH, b"")
                 await one.call(_SUBMIT, b"")
-        await asyncio.sleep(0.5)
-        assert len(greedy) * CallKind.TASK.value.turns_share == running.servicer.tasks
+        made = len(greedy) * CallKind.TASK.value.turns_share
+        async with asyncio.timeout(_SOON):
+            while running.servicer.tasks < made:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
+        assert made == running.servicer.tasks
         await _is_served(running.address)
 
 

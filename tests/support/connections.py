@@ -1,13 +1,12 @@
-"""Clients of every kind: many at once, and raw ones that never finish what they began."""
+"""Clients with connections of their own, and raw ones that never finish their calls."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Self
 
 import grpc
+import psutil
 
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 
@@ -32,7 +31,7 @@ def connect(address: str, authority: bytes | None) -> grpc.aio.Channel:
 async def shuffler_stub(
     address: str, authority: bytes | None
 ) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
-    """Give a stub with a connection of its own."""
+    """Yield a stub with a connection of its own."""
     async with connect(address, authority) as channel:
         yield shuffler_pb2_grpc.ShufflerStub(channel)
 
@@ -51,7 +50,7 @@ class RawConnection:
     @classmethod
     async def open(cls, address: str, window: int = 65_535) -> Self:
         """
-        Connect, and say what every client says first.
+        Connect, and send the preface.
 
         Args:
             address: host:port.
@@ -64,7 +63,7 @@ class RawConnection:
         return cls(reader, writer)
 
     async def begin(self, method: str, announced: int) -> int:
-        """Begin a call whose message has so many bytes; give the number of its stream."""
+        """Begin a call whose message has so many bytes; return the number of its stream."""
         stream, self._next = self._next, self._next + 2
         fields = {
             ":method": "POST",
@@ -80,7 +79,7 @@ class RawConnection:
         return stream
 
     async def call(self, method: str, message: bytes) -> int:
-        """Make a whole call, of a short message; give the number of its stream."""
+        """Make a whole call, of a short message; return the number of its stream."""
         stream = await self.begin(method, len(message))
         self._writer.write(_frame(_DATA, _END_STREAM, stream, message))
         await self._writer.drain()
@@ -92,7 +91,7 @@ class RawConnection:
         await self._writer.drain()
 
     async def read(self) -> bytes:
-        """Read what the server has said; empty once it has hung up."""
+        """Read from the server; empty once it has hung up."""
         return await self._reader.read(65_536)
 
     async def stay(self) -> None:
@@ -121,31 +120,14 @@ def _text(text: str) -> bytes:
 
 
 def resident_bytes(pid: int) -> int:
-    """Give how much memory of a process is resident now."""
-    resident = _resident(pid)
-    assert resident > 0, "the process has ended"
-    return resident
+    """Return the resident memory of a process."""
+    return psutil.Process(pid).memory_info().rss
 
 
 def tree_resident_bytes(pid: int) -> int:
-    """Give how much memory of a process and of those it started is resident now."""
-    return resident_bytes(pid) + sum(map(_resident, _started_by(pid)))
-
-
-def _resident(pid: int) -> int:
-    """Give 0 for a process that has ended."""
-    try:
-        status = (Path("/proc") / str(pid) / "status").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    return 1024 * int(found[1]) if found else 0
-
-
-def _started_by(pid: int) -> list[int]:
-    """List the children of every thread of a process."""
-    found: list[int] = []
-    for thread in (Path("/proc") / str(pid) / "task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            found += map(int, (thread / "children").read_text(encoding="ascii").split())
-    return found
+    """Return the resident memory of a process and of those that it started."""
+    total = resident_bytes(pid)
+    for child in psutil.Process(pid).children():
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            total += child.memory_info().rss
+    return total

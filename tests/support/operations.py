@@ -82,20 +82,8 @@ async def _contribute(world: World, operation: Operation) -> None:
     await asyncio.gather(*(world.contribute(*answer) for _ in range(calls)))
 
 
-async def _resend(world: World, _operation: Operation) -> None:
-    await world.resend()
-
-
-async def _advance(world: World, _operation: Operation) -> None:
-    await world.advance()
-
-
 async def _wait(world: World, operation: Operation) -> None:
     world.around.clock.seconds += 100 * (operation.what % 8)
-
-
-async def _restart(world: World, operation: Operation) -> None:
-    await world.restart(operation.what % 3)
 
 
 async def _malformed(world: World, operation: Operation) -> None:
@@ -156,26 +144,18 @@ async def _replay_batch(world: World, operation: Operation) -> None:
     await world.analyzer.settle()
 
 
-async def _rotate(world: World, _operation: Operation) -> None:
-    await world.rotate()
-
-
-async def _ask(world: World, _operation: Operation) -> None:
-    await world.ask()
-
-
 _ACTS: Final[Mapping[Act, Callable[[World, Operation], Awaitable[None]]]] = MappingProxyType(
     {
         "publish": _publish,
         "contribute": _contribute,
-        "resend": _resend,
+        "resend": lambda world, _: world.resend(),
         "malformed": _malformed,
         "stranger": _stranger,
-        "advance": _advance,
+        "advance": lambda world, _: world.advance(),
         "wait": _wait,
-        "restart": _restart,
+        "restart": lambda world, operation: world.restart(operation.what % 3),
         "replay batch": _replay_batch,
-        "rotate": _rotate,
-        "ask": _ask,
+        "rotate": lambda world, _: world.rotate(),
+        "ask": lambda world, _: world.ask(),
     }
 )
