@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, LocalHashing
+from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from deploy.audit.attacks.crafted_reports import blunt, crafted, supported, uniform
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
