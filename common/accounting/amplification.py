@@ -1,24 +1,24 @@
 """
-The one formula: what shuffling among honest users and dummies leaves for the analyzer to learn.
+Formula 1: amplification by shuffling among honest users and dummies, against the analyzer.
 
 For a match-count mechanism with l answers, blanket probability γ = l·q and signal p - q, let M be
-the number of uniform messages around the victim, itself included: M = 1 + Bin(n_h, γ) + D, with
-n_h honest users besides the victim and D honest dummies. Then
+the number of uniform messages around the victim, itself included: M = 1 + Bin(n_h, γ) + D, with n_h
+honest users besides the victim and D honest dummies. Then
 
     δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
 
 where H_x, H_x' count the uniform messages that support the victim's two candidate values: two
-independent Bin(M, 1/l) if the mechanism is pairwise independent; one histogram,
-H_x | H_x' ~ Bin(M - H_x', 1/(l-1)), if no message supports both; and in between
-H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x', (1-c)/(l-1)) for a collision probability c. This is the
-privacy blanket [BBGN19]; the binomial form needs no Fourier transform.
+independent Bin(M, 1/l) if the mechanism is pairwise independent; one histogram, H_x | H_x' ~ Bin(M
+- H_x', 1/(l-1)), if no message supports both; and in between H_x | H_x' ~ Bin(H_x', c) + Bin(M -
+H_x', (1-c)/(l-1)) for a collision probability c. This is the privacy blanket [BBGN19]; the binomial
+form needs no Fourier transform.
 
-Every figure is an upper bound, by construction:
+Every figure is an upper bound:
 
-* δ(ε | M) falls with M (H/M is a reverse martingale), so bins of M are charged at their low edge;
+* δ(ε | M) falls with M (H/M is a reverse martingale), so bins of M are charged at their lower edge;
 * the inner expectation is convex in H_x', so inside a cell of H_x' the chord lies above it, and a
-  cell's exact mass and mean put it on the chord;
-* no tail is cut off: what lies below the first bin of M is charged to δ in full.
+  cell's exact mass and mean place it on the chord;
+* no tail is omitted: mass below the first bin of M is charged to δ in full.
 
 Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
 """
@@ -49,36 +49,39 @@ from common.mechanisms.reduction import MatchCountReduction
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
 _ROUGH: Final = 0.1
-"""Relative error of δ in a first search for ε."""
+"""Relative error of δ in the first search for ε."""
 _WHERE_ROWS_ARE_MANY: Final = 4.0
-"""Factor on the error where the messages that support both values are binned as well."""
+"""Factor on the error if the messages that support both values are binned too."""
 _PER_LOG_DELTA: Final = 6e-4
 """
-Of ln(1/δ) in the search that counts: as ε moves by a share, δ moves by about 2·ln(1/δ) times it.
+Error of the final search, times ln(1/δ): a relative change of ε changes δ by about 2·ln(1/δ) times
+as much.
 """
 _REMEMBERED: Final = 1024
-"""Answers that are kept."""
+"""Cached answers."""
 
 
 def delta_upper(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
     """
-    Bound δ from above at a given central ε, against the analyzer and the crowd's colluders.
+    Bound δ from above at a central ε, against the analyzer and colluding users.
 
     Args:
         reduction: The mechanism.
-        crowd: Honest users and dummies in the batch that was really released.
+        crowd: Honest users and dummies in the released batch.
         epsilon: Central ε, at least 0.
 
     Returns:
-        A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1 where the collision
-        probability is 0 or 1/l and M is some hundred times l or small enough to be summed in
-        full, and within 1 % elsewhere. 0 from the local ε on.
+        A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1 if the collision probability
+        is 0 or
+        1/l and M is some hundred times l or small enough to be summed in full, and within 1 %
+        otherwise. 0
+        from the local ε on.
 
     Raises:
         AccountingError: epsilon is negative, not a number, or above MOST_EPSILON where that is
             below the local ε.
 
-    Cost: about a tenth of a second; seconds for any other collision probability than 0 and 1/l.
+    Cost: about a tenth of a second; seconds for collision probabilities other than 0 and 1/l.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -93,18 +96,18 @@ def delta_upper(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: fl
 
 def epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Bound the central ε from above at a given δ, against the analyzer and the crowd's colluders.
+    Bound the central ε from above at δ, against the analyzer and colluding users.
 
     Returns:
-        An ε at which (ε, δ) holds: at most the local ε, which is infinite if reports carry no
-        noise and the crowd is too small. Within .1 % of formula 1's.
+        An ε at which (ε, δ) holds, within .1 % of formula 1's: at most the local ε, which is
+        infinite if
+        reports carry no noise and the anonymity set is too small.
 
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
 
-    Cost: some ten evaluations of δ on bins laid out once; tenths of a second, and seconds for any
-    other collision probability than 0 and 1/l. Nothing where it was asked before: a plan, its
-    task, and each coalition and page of a release ask for the same.
+    Cost: about ten evaluations of δ on bins laid out once; tenths of a second, and seconds for
+    collision probabilities other than 0 and 1/l. Answers are cached.
     """
     check_delta(delta)
     return _epsilon_upper(reduction, crowd, delta)
@@ -119,17 +122,17 @@ def _epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: f
         found = least_epsilon(
             curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
         )
-        # Where a rough curve levels off above δ, a fine one may yet come down to it.
+        # A rough curve may level off above δ where a fine one does not.
         epsilon = found if found < reduction.local_epsilon else epsilon
     return found
 
 
 class DeltaCurve:
     """
-    δ(ε) as one function: bins of M and cells of H_x' are laid out once, for a few ε.
+    δ(ε) as a function: bins of M and cells of H_x' are laid out once, for a few ε.
 
-    There they cost at most about the given tolerance. Kept fixed they make a curve that falls
-    with ε, is convex in e^ε, and lies above the true one everywhere: the curve of a pair of laws
+    At those ε they cost at most about the given tolerance. The resulting curve falls with ε, is
+    convex in e^ε, and lies above the true one everywhere: it belongs to a pair of distributions
     that dominates the shuffled batch [ZDW22].
     """
 
@@ -140,7 +143,7 @@ class DeltaCurve:
         epsilons: Sequence[float],
         tolerance: float,
     ) -> None:
-        """Lay out bins and cells so that they cost a relative `tolerance` of δ at the given ε."""
+        """Lay out bins and cells that cost a relative `tolerance` of δ at the given ε."""
         self.reduction = reduction
         if not (reduction.collision == 0 or reduction.pairwise_independent):
             tolerance *= _WHERE_ROWS_ARE_MANY
@@ -155,7 +158,7 @@ class DeltaCurve:
         self._conditional = ConditionalDelta(reduction, self._bins.edges, grid)
 
     def _refine(self, epsilon: float, tolerance: float) -> float:
-        """Cut bins until they cost little at an ε, and give the M that contributes most there."""
+        """Split bins until they cost little at ε, and return the M that contributes most there."""
         for _ in range(_ROUNDS):
             masses, weights, missed = self._surroundings.masses(self._bins, self._random)
             values = ConditionalDelta(self.reduction, self._bins.edges, COARSE_GRID)(epsilon)
@@ -171,7 +174,7 @@ class DeltaCurve:
         return decisive
 
     def __call__(self, epsilon: float) -> float:
-        """Give δ at an ε, an upper bound."""
+        """Return an upper bound of δ at ε."""
         if epsilon >= self.reduction.local_epsilon:
             return self._missed
         return min(1.0, self._missed + float(self._masses @ self._conditional(epsilon)))
@@ -179,9 +182,9 @@ class DeltaCurve:
 
 def _gaussian_guess(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Guess ε by Gaussian differential privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound.
+    Guess ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D), c the collision probability.
 
-    c is the collision probability.
+    This is not a bound.
     """
     random = 0.0 if crowd.random_dummies is None else quantile(crowd.random_dummies, 0.5)
     dummies = max(0.0, crowd.dummies + random - crowd.known_dummies)

@@ -1,4 +1,4 @@
-"""Among whom a victim hides: honest users and dummies, less what the adversary knows."""
+"""The anonymity set of a victim: honest users and dummies, except those known to the adversary."""
 
 import math
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ class AnonymitySet:
     """
     The users and dummies of one batch. The victim is one of `users`.
 
-    Dummies may be the users' own or the shuffler's: the analyzer cannot tell. Those of colluding
-    users, and of users who skip theirs, are not among them.
+    Dummies may be the users' own or the shuffler's, since the analyzer cannot distinguish them.
+    Those of colluding users, and of users who add none, are not included.
     """
 
     users: int
     dummies: int = 0
-    """Honest dummies that are there for certain, the victim's own included."""
+    """Fixed number of honest dummies, including the victim's own."""
     random_dummies: CountDistribution | None = None
-    """Law of the number of further honest dummies, independent of every value."""
+    """Distribution of the number of further honest dummies, independent of every value."""
     known_dummies: int = 0
-    """Dummies, of all these, that the adversary can tell apart and drop."""
+    """Dummies among all these that the adversary can identify and drop."""
     colluders: int = 0
     """Users among `users` whose reports the adversary knows."""
 
@@ -64,20 +64,19 @@ class AnonymitySet:
 
 
 _LEAST_KEPT: Final = 1e-6
-"""Where less than this is left of a law, nothing is known of what it is conditioned on."""
+"""An event with less probability than this leaves nothing known of the conditioned distribution."""
 _CROWDED_TAIL: Final = 1e-20
-"""Probability that more users than are counted out had no room; it is charged to δ."""
+"""Probability that more users are excluded than counted, which is charged to δ."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
-    Give the law of the uniform dummies beyond the certain ones, of so many users together.
+    Return the distribution of all users' uniform dummies beyond the fixed ones.
 
-    A negative binomial number is conditioned on at most `most`, by each user alone: on an event
-    of probability (1 - P(X > most))^users. Where next to nothing is left of it, none is counted:
-    fewer dummies never protect more.
+    Each user's negative binomial number is conditioned on at most `most`: an event of probability
+    (1 - P(X > most))^users. If that is almost 0 no dummy is counted, which is an upper bound.
     """
-    # Of users beyond what is counted the dummies are left out.
+    # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
     trials, chance = users * spec.trials, spec.extra_chance
     if spec.law != "negative-binomial":
@@ -93,14 +92,13 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
 
 def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     """
-    Give one round in which so many users add a dummy of each item with a chance c [BC20].
+    Return a round in which each user adds a dummy of each item with a chance c [BC20].
 
-    All of a user's are conditioned on at most `most`. Let W be how many of the d - 2 items other
-    than x and x' it adds. Suppose that the adversary is told everybody's W and, of whoever has
-    W > most - 2, the dummies of x and x' too: it then knows more than it does. All other users'
-    dummies of x and x' are independent with the chance c, as if nothing were conditioned.
-    P(W > most - 2 | at most `most` in all) ≤ P(W > most - 2) / P(at most `most` in all) bounds how
-    many users are to be counted out; that there are more of them is charged to δ.
+    A user's dummies are conditioned on at most `most`. Let W be its dummies on the d - 2 items
+    other than x and x'. Tell the adversary every W, and the dummies of x and x' of each user with W
+    > most - 2. All other users' dummies of x and x' are then independent with chance c, as without
+    conditioning. P(W > most - 2 | at most `most` in all) ≤ P(W > most - 2) / P(at most `most` in
+    all) bounds the number of excluded users; the probability of more is charged to δ.
     """
     chance = spec.extra_chance
     crowded = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
@@ -112,12 +110,12 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
 
 
 def _beyond(law: CountDistribution, most: int) -> float:
-    """Give P(X > most), rounded up."""
+    """Return P(X > most), rounded up."""
     return float(law.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
 
 
 def _missing(chance: float, users: int) -> float:
-    """Give 1 - (1 - chance)^users, rounded up."""
+    """Return 1 - (1 - chance)^users, rounded up."""
     if chance >= 1:
         return 1.0
     return min(1.0, -math.expm1(users * math.log1p(-chance)) * (1 + RELATIVE_ERROR))

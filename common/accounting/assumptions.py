@@ -1,4 +1,7 @@
-"""What a guarantee follows from, in words, with its source: see docs/theory/accounting.md."""
+"""
+The theorems and assumptions of guarantees in words, with
+sources: see docs/theory/accounting.md.
+"""
 
 from typing import Final
 
@@ -50,7 +53,7 @@ ENCRYPTED: Final = "the encryption holds"
 
 
 def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
-    """Say what holds of answers that share permanent noise, however many there are."""
+    """Return the assumptions for answers that share permanent noise."""
     changes = (
         "what you answer to this question stays the same in all its tasks: that an answer changed "
         "may show, whatever epsilon says"
@@ -64,7 +67,7 @@ def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
 
 
 def with_dummies(dummies: DummySpec) -> str:
-    """Continue a sentence on users who do as the task says: which dummies they add."""
+    """Return the end of a sentence on honest users: the dummies they add."""
     if dummies.maximum == 0:
         return ""
     chance = f"{dummies.extra_chance:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
@@ -91,7 +94,7 @@ def with_dummies(dummies: DummySpec) -> str:
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
-    """Say what is relied on the shuffler for, besides permuting; nothing if it does no more."""
+    """Return the assumptions on the shuffler besides permuting; empty if it only permutes."""
     said = []
     if spec.kept < 1:
         said.append(

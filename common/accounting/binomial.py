@@ -1,4 +1,4 @@
-"""Binomial tails and stop-loss sums, in forms that lose no digits where privacy is decided."""
+"""Binomial tails and stop-loss sums, without cancellation where it would affect privacy figures."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,10 +12,10 @@ from common.mechanisms.base import Vector
 
 RELATIVE_ERROR: Final = 1e-9
 """
-Above the error of the tails below: at most 3e-11 against 60-digit sums, up to 10^9 trials.
+Bounds the error of the tails below: at most 3e-11 against 60-digit sums, up to 10^9 trials.
 
-The library's own binomial distribution function loses eight digits at small chances; of the
-incomplete beta and gamma functions that it rests on, the one that gives the smaller tail does not.
+The library's own binomial distribution function loses eight digits at small chances. Of the
+incomplete beta and gamma functions underneath, the one for the smaller tail loses none.
 """
 
 
@@ -29,11 +29,11 @@ def smaller_tail(
     below: Vector,
 ) -> tuple[Vector, Vector]:
     """
-    Give P(X ≤ k) and P(X > k), the smaller one computed and the other as what is left.
+    Return P(X ≤ k) and P(X > k), computing the smaller one and subtracting it from 1.
 
     Args:
-        at_most: Ufunc that gives P(X ≤ k), accurate where k is below the mean.
-        more_than: Ufunc that gives P(X > k), accurate where it is not.
+        at_most: Ufunc for P(X ≤ k), accurate where k is below the mean.
+        more_than: Ufunc for P(X > k), accurate elsewhere.
         parameters: Of both.
         inside: Where k can be exceeded and reached.
         low: Where k is below the mean.
@@ -49,9 +49,9 @@ def smaller_tail(
 
 def masses_between(below: Vector, above: Vector) -> Vector:
     """
-    Give the mass between neighbouring points, from both tails at each, along the last axis.
+    Return the mass between neighbouring points along the last axis, from both tails at each point.
 
-    Differences are taken in the tail that is small, so that they keep their digits.
+    Differences are taken in the smaller tail, so that they keep their digits.
     """
     lower_half = below[..., 1:] < above[..., :-1]
     masses: Vector = np.where(lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
@@ -70,7 +70,7 @@ def more_than(outcome: Vector, trials: Vector, chance: float) -> Vector:
 
 def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vector]:
     """
-    Give P(X ≤ k) and P(X > k), elementwise; whole numbers.
+    Return P(X ≤ k) and P(X > k) for X ~ Binomial(trials, chance), elementwise; whole numbers.
 
     P(X > k) is the regularized incomplete beta function of chance at (k+1, n-k) [DLMF, 8.17.5].
     """
@@ -91,16 +91,16 @@ def stop_loss(
     """
     Bound E[(X - t)_+] from one side for X ~ Binomial(trials, chance), elementwise.
 
-    With k = ⌊t⌋ it equals (trials·chance - t)·P(X > k) + (k+1)(1-chance)·P(X = k+1). The more
-    usual form, trials·chance·P(X' ≥ k) - t·P(X > k), subtracts two numbers that agree in up to
-    six digits when there are 10^9 trials.
+    With k = ⌊t⌋ it equals (trials·chance - t)·P(X > k) + (k+1)(1-chance)·P(X = k+1). The more usual
+    form, trials·chance·P(X' ≥ k) - t·P(X > k), subtracts two numbers that agree in up to six digits
+    at 10^9 trials.
 
     Args:
         trials: At least 0, whole numbers.
         chance: Between 0 and 1.
         threshold: t, at least 0.
-        margin: What is added, relative to the terms: RELATIVE_ERROR for an upper bound, its
-            negative for a lower one.
+        margin: Relative error added: RELATIVE_ERROR for an upper bound, its negative for a lower
+            one.
 
     Returns:
         Values at least 0.
@@ -117,5 +117,5 @@ def stop_loss(
 
 
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
-    """Give P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
+    """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
     return masses_between(*tails(edges - 1, trials, chance))

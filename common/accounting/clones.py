@@ -1,18 +1,18 @@
 """
-Hiding among clones: what shuffling leaves of any randomizer of which only the local ε is known.
+Hiding among clones: amplification by shuffling for any randomizer with a known local ε.
 
 Each other user becomes, with some chance, a *clone* of the victim: its report is drawn from one of
-two laws Q and Q', a fair coin saying which, and the victim's own report is drawn from Q or Q' with
-a coin that its value biases, with odds p. Everything else is handed to the adversary, who is left
-with the number J of draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two
-worlds weigh J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
+two distributions Q and Q' by a fair coin, and the victim's own report from Q or Q' by a coin with
+odds p that depend on its value. The adversary gets everything else, and sees the number J of draws
+from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weigh J ~ Bin(m, 1/2) by
+1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
 Every δ here is an upper bound of that expectation: δ(ε | m) falls with m (J/m is a reverse
-martingale), bins of m are charged at their low edge, and no tail is cut off.
+martingale), bins of m are charged at their lower edge, and no tail is omitted.
 
-For comparison, and for randomizers of which no more is known: formula 1 knows the randomizer.
+Used where no reduction is known, and for comparison; formula 1 is tighter if it applies.
 """
 
 import math
@@ -33,22 +33,22 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _LARGEST: Final = 700.0
-"""Local ε whose exponential is a number."""
+"""Largest local ε whose exponential is finite."""
 _BINS: Final = 512
 _FEW: Final = 64
 """Below this u the first form of the shortfall is tried."""
 _ROUNDING: Final = 1e-15
-"""Relative error of u, added to it."""
+"""Bounds the relative error of u, and is added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneReduction:
-    """How likely another user is a clone, and how the victim's value biases its own coin."""
+    """The chance that another user is a clone, and the odds of the victim's coin."""
 
     chance: float
-    """That another user is a clone, 0 .. 1."""
+    """Probability that another user is a clone, 0 .. 1."""
     log_odds: float
-    """ln p: how the victim's value biases its coin; infinite if it decides."""
+    """ln p, the log-odds of the victim's coin; infinite if its value decides."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.chance <= 1:
@@ -61,34 +61,35 @@ class CloneReduction:
     @classmethod
     def of_2021(cls, local_epsilon: float) -> "CloneReduction":
         """
-        Give the reduction of [FMT21]: a clone with chance e^-ε0, and the victim's side certain.
+        Return the reduction of [FMT21]: a clone with chance e^-ε0, and infinite odds.
 
-        Proven for every ε0-LDP randomizer: all others' laws are at least e^-ε0 times the mean of
-        the victim's two.
+        Proven for every ε0-LDP randomizer: all other distributions are at least e^-ε0 times the
+        mean of the victim's two.
         """
         return cls(chance=math.exp(-local_epsilon), log_odds=math.inf)
 
     @classmethod
     def of_2021_with_a_coin(cls, odds: float, ratio: float) -> "CloneReduction":
         """
-        Give the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
+        Return the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
 
-        Let the victim's two laws R, R' be within a factor `odds` = p of each other, and within
-        `ratio` = q of every other law. Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1) are laws,
-        R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Every other law is at least
-        (R + R')/(2q) = (Q + Q')/(2q): a clone with chance 1/q. Which of the others are clones is
-        independent of the victim's coin, so one channel completes both worlds.
+        Let the victim's two distributions R, R' be within a factor `odds` = p of each other, and
+        within `ratio` = q of every other one. Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1) are
+        distributions, R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Every other
+        distribution is at least (R + R')/(2q) = (Q + Q')/(2q): a clone with chance 1/q. Which of
+        the others are clones is independent of the victim's coin, so one channel completes both
+        worlds.
         """
         return cls(chance=1 / ratio, log_odds=math.log(odds))
 
     @classmethod
     def of_2023(cls, local_epsilon: float) -> "CloneReduction":
         """
-        Give the reduction of [FMT23]: a clone with chance 2/(e^ε0 + 1), the victim's odds e^ε0.
+        Return the reduction of [FMT23]: a clone with chance 2/(e^ε0 + 1), and odds e^ε0.
 
-        It says that no ε0-LDP randomizer is less private, shuffled, than binary randomized
+        It states that no ε0-LDP randomizer is less private, shuffled, than binary randomized
         response, for which it is formula 1. For every randomizer it is **not** proven: the paper's
-        Errata withdraw that and keep it for a restricted class of randomizers.
+        Errata withdraw that and keep it for a restricted class.
         """
         return cls(
             chance=2 * math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon)),
@@ -100,22 +101,22 @@ class CloneReduction:
         Bound the reduction's δ from above.
 
         Args:
-            crowd: Its honest users count. Its dummies do not: they can only help.
+            crowd: Its honest users are counted, its dummies are not: they can only help.
             epsilon: At least 0.
 
-        Cost: a thousand binomial evaluations, whatever the number of users; milliseconds.
+        Cost: a thousand binomial evaluations for any number of users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return self.curve(crowd)(epsilon)
 
     def curve(self, crowd: AnonymitySet) -> Callable[[float], float]:
-        """Give δ as a function of ε, an upper bound; bins are laid out once."""
+        """Return an upper bound of δ as a function of ε, on bins laid out once."""
         bins = _bins(crowd.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, crowd: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Bound the reduction's ε from above, up to the local ε; cost: some ten δ."""
+        """Bound the reduction's ε from above, at most the local ε; about ten evaluations of δ."""
         return least_epsilon(self.curve(crowd), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
@@ -131,7 +132,7 @@ class CloneReduction:
 
 def clones_2021(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of [FMT21], numeric form: any ε0-LDP randomizer, dummies not counted.
+    Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
     Raises:
         AccountingError: delta is out of range.
@@ -142,25 +143,13 @@ def clones_2021(reduction: MatchCountReduction, crowd: AnonymitySet, delta: floa
 
 
 def clones_2023(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
-    """
-    Give the central ε of [FMT23], numeric form, dummies not counted. Not proven: see of_2023.
-
-    Raises:
-        AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite.
-    """
+    """Return the central ε of [FMT23], which is not proven: see `of_2023`; as `clones_2021`."""
     local_epsilon = _finite(reduction, "clones (2023)")
     return CloneReduction.of_2023(local_epsilon).epsilon(crowd, delta, local_epsilon)
 
 
 def clones_with_a_coin(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
-    """
-    Give the central ε of [FMT21] with the coin of [FMT23], proven here; dummies not counted.
-
-    Raises:
-        AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite, or too large for its exponential.
-    """
+    """Return the central ε of [FMT21] with the coin of [FMT23], proven; as `clones_2021`."""
     local_epsilon = _finite(reduction, "clones with a coin")
     if local_epsilon > _LARGEST:
         raise BoundRangeError(
@@ -174,11 +163,11 @@ def clones_with_a_coin(reduction: MatchCountReduction, crowd: AnonymitySet, delt
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
-    Bound E[(u - J)_+] from above for J ~ Binomial(trials, 1/2), elementwise; 0 where u is.
+    Bound E[(u - J)_+] from above for J ~ Binomial(trials, 1/2), elementwise; 0 if u ≤ 0.
 
-    With k = ⌊u⌋ it equals u·P(J ≤ k) - trials/2·P(J' ≤ k-1), J' with one trial less, and
-    (u - trials/2)·P(J ≤ k) + (k+1)/2·P(J = k+1). The first loses its digits where u is large, the
-    second where it is far below 1: each is rounded up, and the smaller one taken.
+    With k = ⌊u⌋ it equals u·P(J ≤ k) - trials/2·P(J' ≤ k-1), J' with one trial less, and (u -
+    trials/2)·P(J ≤ k) + (k+1)/2·P(J = k+1). The first loses its digits at large u, the second far
+    below u = 1: each is rounded up, and the smaller one taken.
 
     Args:
         trials: At least 1, whole numbers.
@@ -206,7 +195,7 @@ def _finite(reduction: MatchCountReduction, rule: str) -> float:
 
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
-    """Give low edges of bins of Bin(others, chance), their masses, and what lies below them."""
+    """Return lower edges of bins of Bin(others, chance), their masses, and the mass below."""
     law = Binomial(others, chance)
     bins = Bins.of(law, _BINS)
     masses, missed = bins.masses(law)

@@ -1,15 +1,15 @@
 """
-What several releases about the same people cost together, and groups of people side by side.
+The cost of several releases together, for the same people or for separate groups.
 
-Each release has a curve δ(ε), that of a pair of laws which dominates it for every two
-neighbouring data sets (`DeltaCurve`). Dominating pairs compose: what a product of them allows
-bounds the releases together, also if a later task was chosen after seeing an earlier result
-[ZDW22]. Each pair's privacy loss is put on a grid from its curve, pessimistically, by connecting
-the dots [DGKKM22]; the well-kept library composes the grids by Fourier transform.
+Each release has a curve δ(ε) of a pair of distributions that dominates it for every two
+neighbouring data sets (`DeltaCurve`). Dominating pairs compose: the curve of their product bounds
+the releases together, even if a later task was chosen after an earlier result [ZDW22]. Each pair's
+privacy loss is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22];
+dp-accounting composes the grids by Fourier transform.
 
-People who are in one group only are charged their own group's releases: the maximum over groups.
+People in only one group are charged that group's releases: the maximum over groups.
 
-Run by the analyzer (ledger, planner) and by the user agent (claims). Replace-one neighbours.
+Run by the analyzer (ledger, planner) and the user agent (claims). Replace-one neighbours.
 """
 
 import math
@@ -27,16 +27,16 @@ from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
 
 MIN_COMPOSED_DELTA: Final = 1e-12
-"""Below it the rounding of Fourier transforms would decide."""
+"""Below it the rounding of Fourier transforms would dominate."""
 
 _TRANSFORM_ERROR: Final = 1e-15
-"""Absolute error of δ that one composition may add; taken off the δ that is asked for."""
+"""Absolute error of δ by one composition, subtracted from the requested δ."""
 _STEPS: Final = 8
-"""Dots to one standard deviation of the loss; they add 1/384 to its variance at most."""
+"""Dots in one standard deviation of the loss; they add at most 1/384 to its variance."""
 _BULK: Final = 4
-"""Standard deviations beyond which dots may lie further apart."""
+"""Standard deviations beyond which dots may be further apart."""
 _CUT: Final = 1e-17
-"""δ at which a curve ends; what lies beyond counts as an infinite loss."""
+"""δ at which a curve ends; the rest counts as an infinite loss."""
 _LAYOUT_TOLERANCE: Final = 3e-2
 _CLAIM_STEPS: Final = 64
 _FINEST: Final = 2.0**-8
@@ -45,7 +45,7 @@ _REMEMBERED: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Dots:
-    """A curve at whole multiples of a step, a power of two, so that any two have a common one."""
+    """A curve at multiples of a step that is a power of two, so that any two have a common one."""
 
     step: float
     multiples: tuple[int, ...]
@@ -54,19 +54,19 @@ class _Dots:
 
 def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     """
-    Bound the central ε of several releases about the same users, together, at δ.
+    Bound the central ε at δ of several releases about the same users.
 
     Args:
         releases: At least one; equal ones are composed faster.
         delta: For all together; at least MIN_COMPOSED_DELTA if there are several.
 
     Returns:
-        An upper bound; infinite if nothing is certified. At most the sum of the local ε.
+        An upper bound, at most the sum of the local ε; infinite if nothing is certified.
 
     Raises:
         AccountingError: There is no release, or delta is out of range.
 
-    Cost: about a second for each different release, remembered; milliseconds for the rest.
+    Cost: about a second for each different release, cached; milliseconds for the rest.
     """
     if not releases:
         raise AccountingError("there is no release to account for")
@@ -75,7 +75,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     _check_delta(delta)
     lasting = [each.local_epsilon for each in releases if isinstance(each, LastingRelease)]
     if lasting:
-        # Of rounds that share noise nothing is known but their sum, which is added to the rest.
+        # Rounds that share noise have no better bound than their sum, which is added to the rest.
         others = [each for each in releases if not isinstance(each, LastingRelease)]
         rest = [composed_epsilon(others, delta)] if others else []
         return sum_upper([*lasting, *rest])
@@ -88,10 +88,10 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
 
 def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> float:
     """
-    Bound the ε of several rounds together, knowing only each one's (ε, δ).
+    Bound the ε of several rounds together from the (ε, δ) of each.
 
-    The better of adding up and of composing the worst pair of laws that each claim allows, for
-    which adaptive composition is exact [KOV15].
+    The better of the sum and of composing the worst pair of distributions that each claim allows,
+    for which adaptive composition is exact [KOV15].
 
     Raises:
         AccountingError: There is no claim, or delta is out of range.
@@ -132,8 +132,8 @@ def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
     """
     Round steps down to powers of two, so that any two have a common multiple.
 
-    None is finer than the coarsest by more than _FINEST: a grid must fit the memory, and a loss
-    far smaller than another is bounded well enough.
+    None is finer than the coarsest by more than _FINEST: a grid must fit the memory, and a much
+    smaller loss is bounded well enough.
     """
     least = max(wanted.values()) * _FINEST
     return {key: 2.0 ** math.floor(math.log2(max(step, least))) for key, step in wanted.items()}
@@ -142,9 +142,9 @@ def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
 @lru_cache(maxsize=_REMEMBERED)
 def _deviation(release: Release) -> float:
     """
-    Give about one standard deviation of a release's privacy loss.
+    Return about one standard deviation of a release's privacy loss.
 
-    The total variation distance of two Gaussian laws μ apart is about μ / √(2π).
+    The total variation distance of two Gaussian distributions μ apart is about μ / √(2π).
     """
     return min(release.delta(0.0) * math.sqrt(2 * math.pi), release.local_epsilon)
 
@@ -169,14 +169,14 @@ def _claim_dots(claim: tuple[float, float], step: float) -> _Dots:
 
 
 def _connect(curve: Callable[[float], float], step: float) -> _Dots:
-    """Evaluate a curve at multiples of a step, further apart where little is left."""
+    """Evaluate a curve at multiples of a step, further apart in its tail."""
     multiples, deltas = [0], [curve(0.0)]
     stride = 1
     while deltas[-1] > _CUT and (len(deltas) < 2 or deltas[-1] < deltas[-2]):  # noqa: PLR2004
         if multiples[-1] >= _BULK * _STEPS * stride:
             stride *= 2
         multiples.append(multiples[-1] + stride)
-        # Convex and falling, whatever the last digits say.
+        # Convex and falling in spite of rounding.
         deltas.append(min(curve(multiples[-1] * step), deltas[-1]))
     return _Dots(step, tuple(multiples), tuple(deltas))
 
@@ -196,7 +196,7 @@ def _composed(dots: Sequence[tuple[_Dots, int]], delta: float) -> float:
 
 def _loss(one: _Dots, step: float) -> Any:  # noqa: ANN401  # the library has no types
     """
-    Give the loss of the pair of laws whose curve connects the dots.
+    Return the loss of the pair of distributions whose curve connects the dots.
 
     The pair is symmetric, so δ(-ε) = 1 - e^-ε·(1 - δ(ε)).
     """

@@ -1,14 +1,15 @@
 """
-δ(ε | M): what remains to learn among M uniform messages, bounded from above.
+δ(ε | M): privacy among M uniform messages, bounded from above.
 
-The expectation is convex in H_x', the count of the victim's other value: moving H_x' by one
-takes a trial off H_x, or none, and e^ε ≥ 1 off the sum, and the increments add up in a convex
-function. So inside a cell of H_x' the chord lies above, the value at the cell's mean below, and
-a cell's exact mass and mean place either. The gap between the two says how fine cells must be.
+The expectation is convex in H_x', the count of the victim's other value: raising H_x' by one
+removes a trial from H_x, or none, and subtracts e^ε ≥ 1 from the sum, and the increments add up to
+a convex function. So inside a cell of H_x' the chord lies above, the value at the cell's mean
+below, and a cell's exact mass and mean determine both. Their gap shows how fine the cells must be.
 
-Where two values collide with a probability c that is neither 0 nor 1/l, the number B of messages
-that support both is binned first. The expectation falls with B: such a message adds 1 - e^ε for
-certain, another one no less on average, and spreads the sum. So bins are charged at their low edge.
+If two values collide with a probability c that is neither 0 nor 1/l, the number B of messages that
+support both is binned first. The expectation falls with B: such a message adds 1 - e^ε for certain,
+any other one at least as much on average, with a larger spread. So bins are charged at their lower
+edge.
 """
 
 import dataclasses
@@ -22,20 +23,20 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10
-"""Relative error of a cell's mean: that of two tails, which agree in their own errors."""
+"""Relative error of a cell's mean: that of two tails whose errors agree."""
 COARSE_GRID: Final = np.concatenate([np.arange(-12, 5, 0.25), [5, 6, 7, 9, 12]])
-"""Where cells of H_x' end at first, in standard deviations from its mean."""
+"""Initial ends of the cells of H_x', in standard deviations from its mean."""
 _BEYOND: Final = np.array([1.0, 2.0, 4.0])
-"""Whole numbers beyond the last end, for laws whose standard deviations are less than one."""
+"""Single numbers beyond the last end, for standard deviations below one."""
 _BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), [3, 4, 5, 7]])
-"""Low edges of bins of the messages that support both values, in standard deviations."""
+"""Lower edges of bins of the messages that support both values, in standard deviations."""
 _MOST_PIECES: Final = 60
 _FEW: Final = 4
-"""Whole numbers in a cell that are taken one by one."""
+"""Numbers in a cell up to which each becomes an end."""
 _NEARBY: Final = 8
-"""Cells to each side of one that matters that may matter at another M."""
+"""Cells on each side of a relevant one that may be relevant at another M."""
 _NEGLIGIBLE: Final = 1e-7
-"""Share of δ that a cell may cost without being looked at."""
+"""Share of δ below which a cell is ignored."""
 
 
 class Cells:
@@ -55,8 +56,8 @@ class Cells:
         ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _BEYOND], axis=-1)
         self.nodes: Vector = np.clip(ends, 0, trials)
         self._masses = interval_masses(self.nodes, trials, chance)
-        # Σ h·P(X = h) over a cell is trials·chance times the mass of the cell, moved down by
-        # one, under one trial less.
+        # Σ h·P(X = h) over a cell is trials·chance times the mass of the cell shifted down by
+        # one, for one trial less.
         fewer = np.maximum(trials - 1, 0)
         moments = mean * interval_masses(self.nodes - 1, fewer, chance)
         means = np.divide(
@@ -67,10 +68,9 @@ class Cells:
 
     def chords(self) -> Vector:
         """
-        Put each cell's mass on its two ends so that mass and mean are kept; shape as nodes.
+        Split each cell's mass between its two ends, keeping mass and mean; shape as nodes.
 
-        The mean is taken a little too low, and the open last cell at its low end: the
-        expectation falls.
+        The mean is rounded down, and the open last cell is at its lower end: the expectation falls.
         """
         left, right = self.nodes[..., :-1], self.nodes[..., 1:]
         share = (self._means - _MEAN_ERROR * right - left) / np.maximum(right - left, 1)
@@ -83,10 +83,9 @@ class Cells:
 
     def centres(self) -> tuple[Vector, Vector]:
         """
-        Give each cell's mean and mass; shapes with one column less than nodes.
+        Return each cell's mean and mass; shapes with one column less than nodes.
 
-        The open last cell is left out, masses are taken a little too low and means too high:
-        what a lower bound needs.
+        For a lower bound the open last cell is omitted, masses are rounded down and means up.
         """
         means = np.minimum(self._means + _MEAN_ERROR * self.nodes[..., 1:], self.nodes[..., 1:])
         return means, self._masses * (1 - RELATIVE_ERROR)
@@ -95,9 +94,9 @@ class Cells:
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """
-    What is asked for each M: E[(A - e^ε·h - (e^ε - 1)·base)_+], H = h a binomial count.
+    The expectation for each M: E[(A - e^ε·h - (e^ε - 1)·base)_+], H = h a binomial count.
 
-    A is binomial with `trials`, less h where the two values exclude each other.
+    A is binomial with `trials`, minus h if the two values exclude each other.
     """
 
     trials: Vector
@@ -105,13 +104,16 @@ class _Rows:
     base: Vector
     """Shape (rows, 1)."""
     chance: float
-    """That a message supports x', of `trials`."""
+    """Chance that a message supports x', of `trials`."""
     own_chance: float
-    """That a message supports x, of those that may."""
+    """Chance that a message supports x, of those that may."""
     exclusive: bool
 
     def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Bound the expectation given h, whole numbers of shape (rows, k); margin: stop_loss's."""
+        """
+        Bound the expectation given h, whole numbers of shape (rows,
+        k); margin as of `stop_loss`.
+        """
         growth = np.expm1(epsilon)
         threshold = other_matches * (1 + growth) + self.base * growth
         left = self.trials - other_matches if self.exclusive else self.trials
@@ -119,7 +121,7 @@ class _Rows:
         return stop_loss(trials, self.own_chance, threshold, margin)
 
     def between_wholes(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Go straight from each whole number to the next: the convex function that Jensen needs."""
+        """Interpolate linearly between whole numbers: the convex function for Jensen."""
         whole = np.floor(other_matches)
         at_whole, at_next = (
             self.excess(np.minimum(h, self.trials), epsilon, margin) for h in (whole, whole + 1)
@@ -129,9 +131,10 @@ class _Rows:
 
 def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tuple[_Rows, Vector]:
     """
-    Lay out what is asked for each M, and the weight of each of its rows, shape (m, rows per M).
+    Return the rows for each M, and the weight of each, shape (m, rows per M).
 
-    base is B + M·γ/(l(p-q)), with the signal p-q as often there as the victim's report is.
+    base is B + M·γ/(l(p-q)), where the signal p-q counts with the probability that the victim's
+    report is present.
     """
     blanket = reduction.blanket + reduction.signal * (1 - presence)
     base = sizes * blanket / (reduction.answers * reduction.signal * presence)
@@ -158,7 +161,10 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 
 class ConditionalDelta:
-    """δ(ε | M) for an array of M: the law of H_x' is laid out once, each ε costs one pass."""
+    """
+    δ(ε | M) for an array of M: the distribution of H_x' is laid
+    out once, each ε costs one pass.
+    """
 
     def __init__(
         self,
@@ -168,14 +174,14 @@ class ConditionalDelta:
         presence: Vector | None = None,
     ) -> None:
         """
-        Lay out the law of H_x'.
+        Lay out the distribution of H_x'.
 
         Args:
             reduction: The mechanism.
             sizes: Values of M, at least 1, shape (m,).
             grid: From `grid_for`.
-            presence: For each M the probability that the victim's report is among the M
-                messages at all; without it, 1.
+            presence: For each M the probability that the victim's report is among the M messages,
+                by default 1.
         """
         present = np.ones_like(sizes) if presence is None else presence
         self._rows, self._row_weights = _rows(reduction, sizes, present)
@@ -184,13 +190,13 @@ class ConditionalDelta:
         self._scale: Vector = reduction.answers * reduction.signal * present / sizes
 
     def __call__(self, epsilon: float) -> Vector:
-        """Give δ(ε | M) for every M, an upper bound; shape as sizes."""
+        """Return an upper bound of δ(ε | M) for every M; shape as sizes."""
         excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
         """
-        Give a lower bound of the same.
+        Return a lower bound of δ(ε | M) for every M.
 
         Raises:
             ValueError: The collision probability is neither 0 nor 1/l.
@@ -211,13 +217,13 @@ def grid_for(
     reduction: MatchCountReduction, size: float, epsilon: float, tolerance: float
 ) -> Vector:
     """
-    Find where cells of H_x' must end for chords to cost at most `tolerance` of δ(ε | size).
+    Find ends of the cells of H_x' for which chords cost at most `tolerance` of δ(ε | size).
 
-    Between a cell's chord and its centre lies a gap of the third order of its width, so a cell
-    with gap g is cut into pieces in proportion to g^(1/3).
+    The gap between a cell's chord and its centre is of the third order of its width, so the number
+    of pieces is proportional to g^(1/3) for a gap g.
     """
     rows, weights = _rows(reduction, np.array([size]), np.ones(1))
-    # One row decides for all: where several are, the one of the likeliest number of both.
+    # The row of the likeliest number of both decides for all.
     row = int(np.argmax(weights[0]))
     rows = dataclasses.replace(
         rows, trials=rows.trials[row : row + 1], base=rows.base[row : row + 1]
@@ -231,18 +237,18 @@ def grid_for(
     total = float((masses[0] * at_means).sum())
     on_chord = at_nodes[:-1] + share * np.diff(at_nodes)
     gaps = np.maximum(masses[0] * (on_chord - at_means), 0)
-    # Where δ is all but 0 there is no saying how fine would be fine.
+    # Limits the number of pieces where δ is almost 0.
     allowed = max(tolerance * total, 1e-6 * float(gaps.sum()))
     pieces = np.ceil(np.cbrt(gaps) * np.sqrt(np.cbrt(gaps).sum() / max(allowed, 1e-300)))
-    # Of few whole numbers each is an end: between them a gap at one M says little of another's.
+    # Each of few whole numbers becomes an end: gaps between them vary with M.
     matters = masses[0] * at_nodes[:-1] > _NEGLIGIBLE * total
     nearby = np.convolve(matters, np.ones(2 * _NEARBY + 1), mode="same") > 0
     few = (right - left <= _FEW) & nearby
     pieces = np.where(few, np.ceil(right - left) + 1, pieces)
     # No finer than whole numbers.
     pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MOST_PIECES)).astype(int)
-    # The first cell, from 0 to the grid's first point, cannot be cut in standard deviations, and
-    # those beyond the grid are of whole numbers.
+    # The first cell starts at 0, not in standard deviations, and those beyond the grid are single
+    # numbers: neither is cut.
     cut = [
         np.linspace(start, end, count, endpoint=False)
         for start, end, count in zip(

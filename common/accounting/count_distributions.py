@@ -1,4 +1,4 @@
-"""Laws of a random number of reports: how many others are blanket, how many dummies there are."""
+"""Distributions of a random number of reports: the others in the blanket, and dummies."""
 
 import math
 from collections.abc import Callable
@@ -15,25 +15,25 @@ from common.errors import AccountingError
 from common.mechanisms.base import Vector
 
 MAX_COUNT: Final = 10**9
-"""Largest number of users, and of dummies, that the bounds have been checked for."""
+"""Largest number of users, and of dummies, for which the bounds have been checked."""
 
 
 class CountDistribution(Protocol):
-    """The law of a whole number X ≥ 0."""
+    """The distribution of a whole number X ≥ 0."""
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Give P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
+        """Return P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Give P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome), elementwise; whole numbers."""
 
     def thinned(self, share: float) -> "CountDistribution | None":
-        """Give the law if each unit is kept with probability share; None if it is no such law."""
+        """Return the distribution if each unit is kept with probability share; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binomial:
-    """Each of `trials` independent units is there with probability `chance`."""
+    """Independent units, `trials` of them, each present with probability `chance`."""
 
     trials: int
     chance: float
@@ -45,21 +45,21 @@ class Binomial:
             raise AccountingError(f"a chance is {self.chance}; it must lie between 0 and 1")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Give P(X ≤ outcome) and P(X > outcome)."""
+        """Return P(X ≤ outcome) and P(X > outcome)."""
         return binomial.tails(outcome, np.asarray(float(self.trials)), self.chance)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Give P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome)."""
         return scipy.stats.binom.pmf(outcome, self.trials, self.chance)
 
     def thinned(self, share: float) -> "Binomial":
-        """Binomial again."""
+        """Return the binomial distribution of the kept units."""
         return Binomial(self.trials, self.chance * share)
 
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Poisson with the given mean."""
+    """Poisson distribution with the given mean."""
 
     mean: float
 
@@ -67,7 +67,10 @@ class Poisson:
         _check_mean(self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """P(X ≤ k) is the upper incomplete gamma function of the mean at k+1 [DLMF, 8.4.10]."""
+        """
+        Return both tails: P(X ≤ k) is the upper incomplete gamma function of the mean at k+1 [DLMF,
+        8.4.10].
+        """
         inside = outcome >= 0
         return smaller_tail(
             special.gammaincc,
@@ -79,17 +82,20 @@ class Poisson:
         )
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Give P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome)."""
         return scipy.stats.poisson.pmf(outcome, self.mean)
 
     def thinned(self, share: float) -> "Poisson":
-        """Poisson again."""
+        """Return the Poisson distribution of the kept units."""
         return Poisson(self.mean * share)
 
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial:
-    """Negative binomial with r > 0 (users' own r add up) and the given mean."""
+    """
+    Negative binomial distribution with r > 0, which is additive
+    over users, and the given mean.
+    """
 
     r: float
     mean: float
@@ -104,7 +110,10 @@ class NegativeBinomial:
         return self.r / (self.r + self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """P(X ≤ k) is the incomplete beta function of r/(r + mean) at (r, k+1) [DLMF, 8.17.24]."""
+        """
+        Return both tails: P(X ≤ k) is the incomplete beta function of r/(r + mean) at (r, k+1)
+        [DLMF, 8.17.24].
+        """
         inside = outcome >= 0
         return smaller_tail(
             special.betainc,
@@ -116,17 +125,20 @@ class NegativeBinomial:
         )
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Give P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome)."""
         return scipy.stats.nbinom.pmf(outcome, self.r, self._success)
 
     def thinned(self, share: float) -> "NegativeBinomial":
-        """Negative binomial again, with the same r."""
+        """Return the negative binomial distribution of the kept units, with the same r."""
         return NegativeBinomial(self.r, self.mean * share)
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """`size` units for each unit of another law: users who add all their dummies or none."""
+    """
+    `size` units for each unit of another distribution: users who
+    add all their dummies or none.
+    """
 
     law: CountDistribution
     size: int
@@ -136,27 +148,27 @@ class Groups:
             raise AccountingError(f"a group has {self.size}; it must have 1 .. {MAX_COUNT}")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Those of the other law, at ⌊outcome / size⌋."""
+        """Return the tails of the other distribution at ⌊outcome / size⌋."""
         return self.law.tails(np.floor(outcome / self.size))
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Give P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome)."""
         whole = outcome % self.size == 0
         return np.where(whole, self.law.probabilities(np.floor(outcome / self.size)), 0.0)
 
     def thinned(self, share: float) -> CountDistribution | None:
-        """Only groups of one stay a law of this file."""
+        """Return None unless groups have one unit."""
         return self.law.thinned(share) if self.size == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Conditioned:
     """
-    Another law given an event of probability at least 1 - missing: bounded, not known.
+    A distribution given an event of probability at least 1 - missing: an upper bound.
 
-    P(X = k | event) ≤ P(X = k) / (1 - missing), whatever the event, so every expectation of
-    something that is not negative is at most that of the law divided by 1 - missing. Tails and
-    probabilities are these bounds: they add up to more than 1.
+    P(X = k | event) ≤ P(X = k) / (1 - missing) for every event, so the expectation of any
+    non-negative function is at most that of the distribution divided by 1 - missing. Tails and
+    probabilities are these bounds: they sum to more than 1.
     """
 
     law: CountDistribution
@@ -180,27 +192,27 @@ class Conditioned:
         return bound
 
     def thinned(self, share: float) -> None:  # noqa: ARG002
-        """Nothing: which units the event took is not known."""
+        """Return None: the event may depend on which units are kept."""
         return
 
 
 def interval_masses(edges: Vector, law: CountDistribution) -> Vector:
-    """Give P(edges[j] ≤ X < edges[j+1])."""
+    """Return P(edges[j] ≤ X < edges[j+1])."""
     return masses_between(*law.tails(edges - 1))
 
 
 def quantile(law: CountDistribution, chance: float) -> float:
-    """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+    """Return the least outcome with P(X ≤ outcome) ≥ chance."""
     return _first(lambda outcome: float(law.tails(outcome)[0][0]) >= chance)
 
 
 def upper_quantile(law: CountDistribution, chance: float) -> float:
-    """Give the least outcome with P(X > outcome) ≤ chance."""
+    """Return the least outcome with P(X > outcome) ≤ chance."""
     return _first(lambda outcome: float(law.tails(outcome)[1][0]) <= chance)
 
 
 def _first(holds: Callable[[Vector], bool]) -> float:
-    """Find the least outcome from which something holds, by doubling and halving."""
+    """Find the least outcome that satisfies a monotone condition, by doubling and halving."""
     if holds(np.zeros(1)):
         return 0.0
     low, high = 0.0, 1.0
@@ -221,17 +233,17 @@ def _check_mean(mean: float) -> None:
 
 
 ROUNDING: Final = 2.0**-52
-"""Twice what one operation on floating-point numbers may add, relatively."""
+"""Twice the relative error of one floating-point operation."""
 _SPARE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class BinomialWindow:
-    """P(X = k) for k = first .. first + len(masses) - 1, rounded up, and what lies beyond."""
+    """P(X = k) for k = first .. first + len(masses) - 1, rounded up, and the tails beyond."""
 
     first: int
     masses: Vector
-    """At least the true ones, by a relative 4·len·ROUNDING or so at most."""
+    """At least the true ones, at most about a relative 4·len·ROUNDING too large."""
     below: float
     """P(X < first), rounded up."""
     above: float
@@ -240,11 +252,11 @@ class BinomialWindow:
     @classmethod
     def of(cls, law: Binomial, tail: float) -> "BinomialWindow":
         """
-        Lay the window out so that at most `tail` lies beyond either side.
+        Lay out the window so that at most `tail` lies beyond either side.
 
-        Masses grow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)), which
-        needs no special function: after j steps the relative error is below 5j roundings, and
-        dividing by the sum, which is at most 1 in truth, can only enlarge them.
+        Masses grow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)), without
+        special functions: after j steps the relative error is below 5j roundings, and dividing by
+        the sum, whose true value is at most 1, can only enlarge them.
         """
         first, last = quantile(law, tail), upper_quantile(law, tail)
         mode = min(max(float(np.floor((law.trials + 1) * law.chance)), first), last)
@@ -266,5 +278,5 @@ class BinomialWindow:
 
     @property
     def outcomes(self) -> Vector:
-        """The whole numbers k of the masses."""
+        """The numbers k of the masses."""
         return self.first + np.arange(len(self.masses), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The search for the least ε at which a bound on δ is small enough, from above."""
+"""The search from above for the least ε at which a bound on δ is small enough."""
 
 import math
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from common.task.task import MIN_DELTA
 
 LEAST_EPSILON: Final = 1e-9
 MOST_EPSILON: Final = 100.0
-"""Where a search begins and ends; beyond it nothing is certified."""
+"""Range of a search; beyond it nothing is certified."""
 
 _CLOSE_ENOUGH: Final = 1e-5
-"""Relative width to which ε is searched."""
+"""Relative precision of ε."""
 _STRIDE: Final = 1.02
-"""Factor by which a bracket around a guess grows at first; each time it is squared."""
+"""Factor by which a bracket around a guess grows at first; it is squared each time."""
 
 
 def least_epsilon(
@@ -27,17 +27,17 @@ def least_epsilon(
 
     Args:
         delta_at: An upper bound on δ for each ε, falling with ε.
-        delta: What is allowed, MIN_DELTA .. 1.
-        local_epsilon: Where every δ is 0; may be infinite.
-        guess: Where to begin; the closer the faster.
+        delta: Allowed δ, MIN_DELTA .. 1.
+        local_epsilon: The ε at which every δ is 0; may be infinite.
+        guess: Start of the search; a close one is faster.
 
     Returns:
-        At most local_epsilon, which is infinite if reports carry no noise and nothing is certified.
+        At most local_epsilon; infinite if that is and nothing is certified.
 
     Raises:
         AccountingError: delta is outside its range.
 
-    Cost: some ten evaluations.
+    Cost: about ten evaluations.
     """
     check_delta(delta)
 
@@ -63,11 +63,6 @@ def least_epsilon(
 
 
 def check_delta(delta: float) -> None:
-    """
-    Check the range that a δ may have.
-
-    Raises:
-        AccountingError: It is not at least MIN_DELTA and below 1.
-    """
+    """Check that δ is at least MIN_DELTA and below 1, or raise AccountingError."""
     if not MIN_DELTA <= delta < 1:
         raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")

@@ -1,7 +1,7 @@
 """
-Gaussian differential privacy: what a counting mechanism tends to in a large crowd [DRS22].
+Gaussian differential privacy, the limit of counting mechanisms in large crowds [DRS22].
 
-An approximation to search with and the yardstick of the central model; no guarantee rests on it.
+An approximation for searches and the benchmark of the central model; no guarantee rests on it.
 """
 
 import math
@@ -11,23 +11,18 @@ from scipy import special
 
 _LEAST: float = 1e-12
 _MOST: float = 1e6
-"""Where a search for μ begins and ends."""
+"""Range of a search for μ."""
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Give δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
+    """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
     first = float(special.log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """
-    Give the μ whose Gaussian privacy passes through (ε, δ).
-
-    Returns:
-        A μ between 1e-12 and 1e6; 0 for a δ of 0, infinity for a δ of 1.
-    """
+    """Return the μ of Gaussian privacy through (ε, δ), 1e-12 .. 1e6; 0 if δ is 0, infinite if 1."""
     if delta <= 0:
         return 0.0
     if delta >= 1:

@@ -1,7 +1,8 @@
-"""The guarantees of a task: against whom, for how many honest users, and from which theorem.
+"""
+The guarantees of a task: the coalition they are against, the honest users, and the theorem.
 
-Computed by the analyzer for the batch that really arrived, by the user agent for a task's claim
-at n_min, and by the planner for a task that is not there yet.
+Computed by the analyzer for a batch that arrived, by the user agent for a task's claim at n_min,
+and by the planner for a task that is only planned.
 """
 
 import dataclasses
@@ -50,17 +51,17 @@ from common.task.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _WORTH_SAYING: Final = 0.99
-"""Own dummies that leave more than this share of the local ε are not worth a row."""
+"""A row for own dummies that leave more than this share of the local ε is omitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyParameters:
-    """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
+    """The parameters of a task, published or planned, from which its guarantees follow."""
 
     reduction: Reduction | None
-    """Of one report; None where no shuffler is relied on."""
+    """Of one report; None if no shuffler is relied on."""
     local_epsilon: float
-    """What is promised; no less than the reduction's own."""
+    """The promised local ε, at least the reduction's own."""
     dummies: DummySpec
     shuffler: ShufflerSpec = PERMUTES
     delta: float
@@ -69,11 +70,11 @@ class PrivacyParameters:
     rounds: int = 1
     """Tasks like this that the same users answer."""
     lifetime_epsilon: float | None = None
-    """What any number of answers give away of one value, where they share permanent noise."""
+    """ε of any number of answers on one value, if they share permanent noise."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Take them from a task: its integer weights, not what it claims of them."""
+        """Return the parameters of a task, from its integer weights and not from its claims."""
         return cls(
             reduction=randomizer_of(task).reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
@@ -86,17 +87,17 @@ class PrivacyParameters:
 
     @property
     def local_epsilon_of_all_rounds(self) -> float:
-        """Added up, upward: what holds whoever else is dishonest."""
+        """The sum over rounds, rounded up, which holds against every coalition."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
     def crowd(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
         """
-        Give the crowd that the claim may count on: the assumed share of users and their dummies.
+        Return the anonymity set of the claim: the users assumed honest and their dummies.
 
-        Each refused, repeated or unreadable report may be an honest user's, or its dummy:
-        n_refused are taken off the ⌊n · fraction⌋ users assumed honest, each with its dummies. At
-        least the victim is left, and of all honest dummies those that cannot have been refused.
-        More dummies than the accountant counts protect no less than as many as it does.
+        A refused, repeated or unreadable report may have been an honest user's, or a dummy:
+        n_refused are subtracted from the ⌊n · fraction⌋ users assumed honest, each with its
+        dummies. At least the victim remains, and those honest dummies that cannot have been
+        refused. Dummies beyond MAX_COUNT are not counted.
 
         Raises:
             AccountingError: n_users is not at least 1.
@@ -106,9 +107,9 @@ class PrivacyParameters:
 
     def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> AnonymitySet:
         """
-        Give the crowd of so many honest users, of whom `adding` add their dummies.
+        Return the anonymity set of the honest users, of whom `adding` add their dummies.
 
-        Where dummies name each item, the random ones are those of one item.
+        If dummies name each item, the random ones are those of one item.
         """
         _check_users(n_users)
         if not self.dummies.uniform:
@@ -123,8 +124,8 @@ class PrivacyParameters:
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
         if self.dummies.law == "fixed":
             return AnonymitySet(users=users, dummies=dummies)
-        # A user taken off takes its certain dummies along, as many as were refused or more; where
-        # there are none, or no user is left to take off, drawn ones may have been refused.
+        # Subtracting a user also subtracts at least one certain dummy for each refusal. Without
+        # certain dummies, or without a user left to subtract, random ones may have been refused.
         drawn = per_user == 0 or n_refused >= adding
         known = min(n_refused, MAX_COUNT) if drawn else 0
         return AnonymitySet(
@@ -136,10 +137,10 @@ class PrivacyParameters:
 
     def release(self, crowd: AnonymitySet) -> Release:
         """
-        Give one round in such a crowd.
+        Return one round in this anonymity set.
 
         Raises:
-            AccountingError: There is no formula for it.
+            AccountingError: No formula covers it.
         """
         if self.reduction is None:
             alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
@@ -165,18 +166,18 @@ class PrivacyParameters:
 
 
 def honest_anonymity_set(task: Task, n_users: int, n_refused: int = 0) -> AnonymitySet:
-    """Give the crowd that a task's claim may count on; see Terms.crowd."""
+    """Return the anonymity set of a task's claim; see `PrivacyParameters.crowd`."""
     return PrivacyParameters.of(task).crowd(n_users, n_refused)
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
-    """Give what a task's claim is about, and what its release is charged: see honest_crowd."""
+    """Return the release of a task's claim, which is charged to the budget."""
     terms = PrivacyParameters.of(task)
     return terms.release(terms.crowd(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
-    """Give every guarantee of a batch that arrived; `claimed` tells which a task is charged."""
+    """Return every guarantee of a batch that arrived; `claimed` marks the one that is charged."""
     return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
 
 
@@ -184,7 +185,7 @@ def guarantees_under(
     terms: PrivacyParameters, n_users: int, n_refused: int = 0
 ) -> tuple[Guarantee, ...]:
     """
-    Give every guarantee that holds under some terms, one a coalition and theorem.
+    Return every guarantee under these parameters, one for each coalition and theorem.
 
     Raises:
         AccountingError: n_users is not at least 1, or delta is out of range.
@@ -208,7 +209,8 @@ def guarantees_under(
 
 def claimed_guarantee(terms: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
-    Give what a task claims, and what its release is charged: that of the users assumed honest.
+    Return the guarantee that a task claims and its release is charged: with the users assumed
+    honest.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -223,7 +225,7 @@ def analyzer_guarantee(
     terms: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """
-    Give what holds against the analyzer, if so many users are honest and the others collude.
+    Return the guarantee against the analyzer if `honest` users are honest and the others collude.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -245,7 +247,7 @@ def analyzer_guarantee(
 
 def central_epsilon(terms: PrivacyParameters, crowd: AnonymitySet) -> float:
     """
-    Bound the central ε of all rounds together, in a crowd that is there in each; at δ.
+    Bound the central ε of all rounds together at δ, with the same anonymity set in each.
 
     Cost: a search for ε, or a composition.
     """
@@ -254,7 +256,7 @@ def central_epsilon(terms: PrivacyParameters, crowd: AnonymitySet) -> float:
 
 
 def _theorem(release: Release, rounds: int) -> str:
-    """Say from what the central ε of so many rounds like this follows."""
+    """Return the theorem behind the central ε of these rounds."""
     if isinstance(release, AmplifiedRelease):
         return FORMULA_1 if rounds == 1 else COMPOSED
     if isinstance(release, CloneRelease):
@@ -274,7 +276,7 @@ def skippers_guarantee(
     terms: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
 ) -> Guarantee:
     """
-    Give what holds against the analyzer, if all users are honest but only some add dummies.
+    Return the guarantee against the analyzer if all users are honest but only `adding` add dummies.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -309,10 +311,10 @@ def _amplified(
 
 def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
     """
-    Say what is left when both pool what they saw: your own reports, and nothing of anybody else.
+    Return the guarantees against shuffler and analyzer together, who see each user's own reports.
 
-    Dummies never mend the pure ε. A number that is certain improves (ε, δ), by formula 1 with
-    the victim alone; one that is drawn does not, since it is visible and may be least.
+    Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ), by formula 1
+    with the victim alone; a random number does not, since it is visible and may be small.
     """
     local = local_guarantee("shuffler+analyzer", terms)
     own = terms.dummies.per_user
@@ -337,7 +339,7 @@ def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
 
 
 def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee:
-    """Give what holds whoever else is dishonest: the pure local ε."""
+    """Return the guarantee that holds against every coalition: the pure local ε."""
     uncounted = []
     if terms.dummies.maximum:
         uncounted.append("your dummies are not counted")
@@ -356,7 +358,7 @@ def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee
 
 
 def _outside(terms: PrivacyParameters) -> list[Guarantee]:
-    """Say what encryption alone is relied on for: whoever holds no key that opens a report."""
+    """Return the guarantees by encryption alone, against parties without a key for reports."""
     seen = (
         "the encryption holds; what breaking it may gain is not counted in delta",
         "that you take part, and when, is seen",
@@ -387,7 +389,7 @@ def _check_users(n_users: int) -> None:
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
-    """Say what the protocol's published bound claims against the analyzer, or why nothing."""
+    """Describe the claim of the protocol's published bound against the analyzer."""
     stated, reduction = task.composition.published_bound, randomizer_of(task).reduction
     if stated is None or not isinstance(reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
@@ -407,17 +409,17 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
 
 
 _ROOM: Final = 1e-4
-"""Relative; on top of ε."""
+"""Relative margin added to ε."""
 _DELTA_ROOM: Final = 5e-3
-"""Relative: what `delta_upper` may lie above the formula itself."""
+"""Relative margin by which `delta_upper` may exceed the formula itself."""
 _STATED: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def claimable_epsilon(task: Task) -> float:
     """
-    Give the central ε that a task may claim: what holds at n_min, rounded up a little.
+    Return the central ε that a task may claim: the one at n_min, rounded up slightly.
 
-    Whatever the task claims now is not looked at. Never above its local ε.
+    It ignores the task's current claim, and is at most the local ε.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -428,9 +430,9 @@ def claimable_epsilon(task: Task) -> float:
 
 def delta_at_claim(task: Task) -> float:
     """
-    Bound from above the δ at which a task's claimed central ε really holds at n_min.
+    Bound from above the δ at which a task's claimed central ε holds at n_min.
 
-    The claim is true if that is at most the task's own δ. That of a claim of the local ε is 0.
+    The claim is true if this is at most the task's own δ. It is 0 for a claim of the local ε.
 
     Cost: one evaluation, tenths of a second.
     """

@@ -1,36 +1,33 @@
 """
-Randomized response, and the shuffler's noise on each item: what both leave to learn together.
+Randomized response combined with the shuffler's noise on each item. No paper states a bound.
 
-No paper states a bound; this one is our own. The victim holds x or x'. With the reports of the
-others that are not blanket known, and of their blanket reports those on neither x nor x', there are
-K ~ Bin(n_h, 2q) left, n_h honest users and q = γ/k: uniform on {x, x'} and independent. Tell the
-adversary K. With J the law of (H + z, K - H + z'), H ~ Bin(K, 1/2), the counts of x and x' have
-one of three laws: A, which is J one to the right, if the victim's report is on x, with chance p or
-q; B, J one up, if it is on x'; C, J itself, if it is elsewhere, on one of k - 2 items alike, with
-chance w' = 1 - p - q. Of those items the adversary sees the noise, with or without the report: a
-likelihood ratio u = Σ_v r(z_v) / (k - 2), r(z) = P(z - 1) / P(z), whatever else it knows. So
+The victim holds x or x'. Among the others' blanket reports K ~ Bin(n_h, 2q) are on x or x', n_h
+honest users and q = γ/k; all other reports are revealed, and K too. With J the distribution of (H +
+z, K - H + z'), H ~ Bin(K, 1/2), the counts of x and x' have one of three distributions: A, J
+shifted right, if the victim's report is on x, with chance p or q; B, J shifted up, if it is on x';
+C, J itself, if it is on one of the k - 2 other items, with chance w' = 1 - p - q. On those items
+the noise with the report has the likelihood ratio u = Σ_v r(z_v) / (k - 2), r(z) = P(z - 1) / P(z),
+to the noise alone. So
 
     δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
 
-and δ(ε) = E_K[δ(ε | K)] for whoever knows as much; whoever knows less learns less.
+and δ(ε) = E_K[δ(ε | K)]; without the revealed information δ is not larger. The proof is in
+docs/theory/accounting.md.
 
-Every figure is an upper bound, by construction:
+Every figure is an upper bound:
 
-* δ(ε | K) falls with K, since one more uniform report is added by whoever looks: K is charged at
-  the low edge of bins, and what lies below the first bin is charged to δ;
-* u, which has three terms for geometric noise, is counted at a low value; that it is lower is rare,
-  and counted as 0;
+* δ(ε | K) falls with K: K is charged at the lower edge of bins, and mass below the first bin to δ;
+* u is replaced by a low quantile, and by 0 for the rare lower values;
 * H and z are cut to windows: what is cut off B lets A count in full, what is cut off A is charged;
-* every cell's A is taken for larger and its B for smaller than computed, by more than the rounding
-  of sums of positive products can be. Geometric noise has a quarter of its weight where A/B is next
-  to e^ε, so that below a δ of some 1e-12 this decides, and another bound is less.
+* each cell's A is rounded up and its B down by more than the error of sums of positive products. A
+  quarter of geometric noise has A/B next to e^ε, so below a δ of about 1e-12 this margin dominates,
+  and another bound is smaller.
 
-Beside it hold formula 1, as if the shuffler added nothing (its dummies are added by whoever looks);
-the bound for noise alone, times p - q: of randomized response the blanket part is the same in both
-worlds, and the rest is an exact report; and the local ε. The least of all counts.
-
-Where the shuffler's noise is so wide that the sum has too many cells, about from a scale of 80 on
-(a central ε of .025), the latter three are left; where only K is large, less of it is counted.
+Three other bounds hold: formula 1 as if the shuffler added nothing; the bound for noise alone,
+times p - q (the blanket part of randomized response is equal in both worlds, the rest is an exact
+report); and the local ε. The least of all counts. For noise with a scale above about 80 (a central
+ε of .025) the sum has too many cells, and only these three remain; if only K is large, a smaller K
+is counted.
 """
 
 import math
@@ -66,28 +63,28 @@ _MOST_CELLS: Final = 6 * 10**6
 _MOST_WORK: Final = 3 * 10**9
 """Products summed for one lattice."""
 _ALL_CELLS: Final = 6 * 10**6
-"""Of all lattices: what bins of K may cost."""
+"""Cells of all lattices, which limits the bins of K."""
 _MOST_BINS: Final = 10
 _LEAST_CELL: Final = 1e-25
-"""Cells below are charged to δ in full, and forgotten."""
+"""Smaller cells are charged to δ in full and dropped."""
 _GEOMETRIC_ERROR: Final = 1e-13
-"""Relative; above that of two powers e^x with x > -60."""
+"""Relative; above the error of two powers e^x with x > -60."""
 _SUM: Final = 1 + 1e-8
-"""Above the relative error of adding so many positive numbers up."""
+"""Above 1 plus the relative error of summing so many positive numbers."""
 _RARE: Final = 1e-6
-"""Probability that u is lower than counted, for each of two causes."""
+"""Probability that u is lower than assumed, for each of two causes."""
 _REMEMBERED: Final = 2
-"""Lattices; each may hold tens of megabytes."""
+"""Cached lattices, each of up to tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridRelease:
-    """One round of randomized response whose items the shuffler adds noise to, each apart."""
+    """One round of randomized response with the shuffler's independent noise on each item."""
 
     reduction: MatchCountReduction
-    """Of one histogram: reports that name an item."""
+    """One histogram: reports that name an item."""
     crowd: AnonymitySet
-    """Honest users; without dummies."""
+    """Honest users, without dummies."""
     shuffler: ShufflerSpec
     """Keeps every report."""
 
@@ -100,7 +97,7 @@ class HybridRelease:
 
     @property
     def local_epsilon(self) -> float:
-        """That of one report."""
+        """Local ε of one report."""
         return self.reduction.local_epsilon
 
     def delta(self, epsilon: float) -> float:
@@ -110,7 +107,7 @@ class HybridRelease:
         Raises:
             AccountingError: epsilon is negative or not a number.
 
-        Cost: tenths of a second; a second for a law never asked before.
+        Cost: tenths of a second; a second for a new distribution.
         """
         without = delta_upper(self.reduction, self.crowd, epsilon)
         if without == 0:
@@ -135,9 +132,9 @@ class HybridRelease:
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Give one of the bounds, the least at the least of the given ε.
+        Return the bound that is least at the least of the given ε.
 
-        Not the least everywhere: that would be no pair's curve.
+        The pointwise least would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
         without = DeltaCurve(self.reduction, self.crowd, epsilons, tolerance)
@@ -145,7 +142,7 @@ class HybridRelease:
         return min(curves, key=lambda curve: curve(at))
 
     def _curves(self) -> list[Callable[[float], float]]:
-        """Give the bounds that count the shuffler's noise."""
+        """Return the bounds that count the shuffler's noise."""
         noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
         signal, local_epsilon = self.reduction.signal, self.local_epsilon
 
@@ -157,7 +154,7 @@ class HybridRelease:
 
 
 class _Lattice:
-    """The cells of all K: what A and B have of each, and what is charged in full."""
+    """The cells of all K: their A, B and C, and the mass charged in full."""
 
     def __init__(
         self,
@@ -167,13 +164,13 @@ class _Lattice:
         elsewhere: tuple[float, float],
     ) -> None:
         """
-        Put them together.
+        Join the cells.
 
         Args:
             reduction: Of the victim's report.
             cells: Of each K.
-            certain: What was cut off; rounded up.
-            elsewhere: A low value of u, and how likely it is lower.
+            certain: Mass that was cut off; rounded up.
+            elsewhere: A low value of u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
         self._p = self._q + reduction.signal
@@ -186,17 +183,17 @@ class _Lattice:
         self._ratio, self._rare = elsewhere
 
     def delta(self, epsilon: float) -> float:
-        """Give δ at ε, an upper bound."""
+        """Return an upper bound of δ at ε."""
         if epsilon >= self._local_epsilon:
             return 0.0
         growth = math.exp(min(epsilon, MOST_EPSILON))
-        # s is a difference of like numbers, off by some roundings of p.
+        # s is a difference of similar numbers, off by some roundings of p.
         s = self._p - growth * self._q + 8 * ROUNDING * self._p
         t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
         w = math.expm1(min(epsilon, MOST_EPSILON)) * self._others * (1 - 8 * ROUNDING)
         excess = s * self._here
         excess -= t * self._there
-        # As if u were always 0, where it is seldom enough; that is what the rest comes to.
+        # With probability `rare` u is taken as 0.
         rare = float(np.maximum(excess, 0).sum()) * self._rare
         excess -= w * self._ratio * self._elsewhere
         np.maximum(excess, 0, out=excess)
@@ -205,20 +202,20 @@ class _Lattice:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Where A > B: A, rounded up, B and C, rounded down, of one K or weighted by its chance."""
+    """The cells with A > B of one K: A rounded up, B and C rounded down."""
 
     here: Vector
     there: Vector
     elsewhere: Vector
 
     def weighted(self, chance: float) -> "_Cells":
-        """Multiply by the chance of this K."""
+        """Multiply by the probability of this K."""
         return _Cells(chance * self.here, chance * self.there, chance * self.elsewhere)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) -> _Lattice | None:
-    """Lay the lattices of all K out; None if there are too many cells."""
+    """Lay out the lattices of all K; None if there are too many cells."""
     noise, lost = _noise(spec)
     on_either = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
     low, high = quantile(on_either, _TAIL), quantile(on_either, 0.9)
@@ -240,7 +237,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
-    """Give the law of z where it has weight, and what was cut off on both sides."""
+    """Return the distribution of z within its window, and the mass cut off on both sides."""
     masses = spec.probabilities() * (1 + _GEOMETRIC_ERROR)
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     inside = (below > _TAIL) & (above > _TAIL)
@@ -250,7 +247,7 @@ def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
 
 
 def _coins(size: float) -> float:
-    """Give about how many values H takes within its window."""
+    """Return about the number of values of H within its window."""
     return min(size, 20 * math.sqrt(size / 4)) + 1
 
 
@@ -259,20 +256,20 @@ def _cells(size: float, widest: int) -> float:
 
 
 def _work(size: float, widest: int) -> float:
-    """Give what one lattice would cost, in what it may."""
+    """Return the cost of one lattice relative to the limits."""
     cells = _cells(size, widest)
     return max(cells / _MOST_CELLS, cells * _coins(size) / _MOST_WORK)
 
 
 def _joint(coins: Vector, noise: Vector) -> Vector:
     """
-    Give J: the law of (H + z, K - H + z'), from the first outcome of each.
+    Return J: the distribution of (H + z, K - H + z'), from the first outcome of each.
 
     A product of two matrices, one for z and one for z', summed over H: every term is positive.
     """
     padding = np.zeros(len(coins) - 1)
     windows = sliding_window_view(np.concatenate([padding, noise, padding]), len(coins))
-    # windows[a, j] is g at a - (len - 1) + j: with j reversed g(a - h), as it is g(a - (len-1-h)).
+    # windows[a, j] is g at a - (len - 1) + j, so j reversed gives g(a - h).
     with_z, with_other = windows[:, ::-1] * coins, windows
     joint: Vector = with_z @ with_other.T
     return joint
@@ -280,10 +277,10 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
 
 def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     """
-    Give the cells where A > B; and the A of cells too small to count.
+    Return the cells where A > B, and the A of cells too small to keep.
 
-    Relative to the rest, a mass of the coins is off by 2.5 roundings a step from the mode, and a
-    sum of as many products by half a rounding each.
+    Relative errors: 2.5 roundings for each step of the coins from the mode, and half a rounding for
+    each product in a sum.
     """
     error = (4 * coins + 64) * ROUNDING + _GEOMETRIC_ERROR
     a, b, c = joint, np.zeros_like(joint), np.zeros_like(joint)
@@ -299,10 +296,10 @@ def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
 
 def _elsewhere(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     """
-    Give a low value of u over so many items, and a bound on how likely it is lower.
+    Return a low value of u over the other items, and a bound on the probability that u is lower.
 
-    r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: with at most so many of the first and
-    at least so many of the last, u is no less than this.
+    r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: quantiles of the numbers of items in
+    the first and the last case bound u.
     """
     if items == 0:
         return 0.0, 0.0

@@ -1,31 +1,26 @@
 """
-Noise on each item's count: what is left to learn where dummies name every item.
+Noise on each item's count: privacy if dummies name every item [MSE25], [BC20].
 
-Every item v is added z_v times, z_v independent of everything [MSE25], [BC20]. Let g be the law of
-z, and let a report be kept with probability β: the count of the victim's own item then has the law
-f = (1-β)·g + β·g(· - 1) beside what all others put there. If the others are known, as in the worst
-case they are, the two worlds are the laws f⊗g and g⊗f of the counts of x and x', and
+z_v dummies name item v, independent of everything. Let g be the distribution of z, and let a report
+be kept with probability β: the count of the victim's own item then has the distribution f = (1-β)·g
++ β·g(· - 1) beside the contribution of all others, and
 
-    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+.
+    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g;
 
-Nothing is assumed of the other users, so that colluding ones change nothing; and where they hold
-other items, nothing is lost either: it is the protocol's own δ.
+outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md. Sorted
+ratios and cumulative sums of f and g make it O(K log K) for K outcomes.
 
-With the ratio r = f/g this is Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+, and what has g = 0 and f > 0, an
-infinite ratio, adds its whole f. Ratios sorted and sums of f and g from the top make it O(K log K)
-for K outcomes; a two-sided geometric law has three ratios only.
+Every figure is an upper bound:
 
-Every figure is an upper bound, by construction:
-
-* r is computed from its own formula, not from f and g, so that errors of g enter as factors of
-  terms that are not negative: masses of g that are rounded up can only raise δ;
-* of the two sums that are subtracted, each is a sum of positive terms, off by a relative
-  (2K + 64)·ROUNDING at most, which is added;
-* the threshold e^ε·r is lowered by some roundings, so that no positive term is left out; what is
-  put in beside is below the same margin;
+* r has its own formula, so errors of g are factors of non-negative terms, and rounding masses of g
+  up can only raise δ;
+* each of the two sums that are subtracted has positive terms and a relative error of at most (2K +
+  64)·ROUNDING, which is added;
+* the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; additional terms
+  are below the same margin;
 * outcomes outside the window are charged in full: their f as k1, their g as k2.
 
-Run by the analyzer, by the user agent and by the planner. Replace-one neighbours.
+Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import math
@@ -43,11 +38,11 @@ from common.mechanisms.base import Vector
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
-"""Probability beyond either side of a window; it is charged to δ all the same."""
+"""Probability beyond either side of a window, which is charged to δ."""
 _SPARE: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
-"""Relative; above that of a power e^x with x > -700, some 10^-13."""
+"""Relative; above the error of a power e^x with x > -700, about 10^-13."""
 _REMEMBERED: Final = 64
 _LOWERED: Final = 1 - 16 * ROUNDING
 
@@ -55,9 +50,9 @@ _LOWERED: Final = 1 - 16 * ROUNDING
 @dataclass(frozen=True, slots=True)
 class Geometric:
     """
-    The shuffler's two-sided geometric law: weights left^(peak-z) below the peak, right^(z-peak).
+    The shuffler's two-sided geometric distribution, conditioned on z ≤ most.
 
-    Conditioned on z ≤ most, as it is drawn.
+    Weights are left^(peak-z) below the peak and right^(z-peak) above it.
     """
 
     peak: int
@@ -67,14 +62,14 @@ class Geometric:
 
 
 ItemLaw = Binomial | Geometric
-"""The law of the noise on one item's count."""
+"""Distribution of the noise on one item's count."""
 
 
 def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemLaw:
     """
-    Give the law of what the shuffler adds to each item.
+    Return the distribution of the shuffler's dummies for each item.
 
-    A shuffler that adds nothing has a binomial law without trials.
+    A shuffler that adds none has a binomial distribution without trials.
     """
     if spec.law == "geometric":
         return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
@@ -89,9 +84,9 @@ class ItemNoiseRelease:
     kept: float = 1.0
     """β: probability that a report is kept; above 0 and at most 1."""
     missing: float = 0.0
-    """Probability that the noise is not of this law; charged to δ in full."""
+    """Probability that the noise has another distribution, charged to δ in full."""
     local_epsilon: float = field(default=math.inf, init=False)
-    """Reports carry no noise of their own."""
+    """Infinite: reports carry no noise of their own."""
 
     def __post_init__(self) -> None:
         if not 0 < self.kept <= 1:
@@ -101,12 +96,12 @@ class ItemNoiseRelease:
 
     def delta(self, epsilon: float) -> float:
         """
-        Bound δ at ε from above, within a relative 1e-4 of what is exact from 1e-15 on.
+        Bound δ at ε from above, within a relative 1e-4 of the exact δ if that is at least 1e-15.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
 
-        Cost: milliseconds; a tenth of a second for a law never asked before.
+        Cost: milliseconds; a tenth of a second for a new distribution.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -123,10 +118,10 @@ class ItemNoiseRelease:
 
     def curve(
         self,
-        epsilons: Sequence[float],  # noqa: ARG002  # as good everywhere
+        epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Give `delta` itself: the curve of a pair of laws."""
+        """Return `delta` itself, the curve of a pair of distributions."""
         return self.delta
 
 
@@ -135,12 +130,12 @@ class _Classes:
 
     def __init__(self, ratios: Vector, masses: Vector, certain: float) -> None:
         """
-        Sum from the top.
+        Compute cumulative sums from the top.
 
         Args:
             ratios: r, ascending.
             masses: Of g, rounded up.
-            certain: f where r is infinite, and whatever was left out of f and of g; rounded up.
+            certain: f where r is infinite, and all mass of f and g left out; rounded up.
         """
         self._ratios, self._g, self._f = ratios, masses, masses * ratios
         self._certain = certain
@@ -149,7 +144,7 @@ class _Classes:
         self._margin = (2 * len(ratios) + _SPARE) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Give δ, an upper bound; beyond MOST_EPSILON that of MOST_EPSILON."""
+        """Return an upper bound of δ; beyond MOST_EPSILON that of MOST_EPSILON."""
         growth = math.exp(min(epsilon, MOST_EPSILON))
         start = np.searchsorted(self._ratios, self._ratios * (growth * _LOWERED), side="right")
         gained = float(self._g @ self._f_from[start])
@@ -159,7 +154,7 @@ class _Classes:
 
 
 def _sums_from(terms: Vector) -> Vector:
-    """Give the sum of all terms from each on, and nothing after the last."""
+    """Return the sum of all terms from each index on, and 0 after the last."""
     return np.concatenate([np.cumsum(terms[::-1])[::-1], [0.0]])
 
 
@@ -171,7 +166,7 @@ def _classes(noise: ItemLaw, kept: float) -> _Classes:
 
 
 def _binomial_classes(law: Binomial, kept: float) -> _Classes:
-    """g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k: nothing needs to be sorted."""
+    """Use g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k and needs no sorting."""
     window = BinomialWindow.of(law, _TAIL)
     k = window.outcomes
     before = np.zeros(len(k))
@@ -184,7 +179,7 @@ def _binomial_classes(law: Binomial, kept: float) -> _Classes:
 
 def _geometric_classes(law: Geometric, kept: float) -> _Classes:
     """
-    g(k-1) / g(k) is 0 at k = 0, `left` up to the peak, 1/`right` beyond, infinite at most + 1.
+    Use g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond, infinite at most + 1.
 
     1 - left and 1 - right are exact, being ratios of small integers.
     """

@@ -1,13 +1,14 @@
 """
-Bounds that papers claim, one function a theorem, each refusing what lies outside its range.
+The bounds that papers claim, one function for each theorem.
 
-Errors of print are corrected, and the name of the bound says which.
+They are shown beside the tight figure for comparison; no guarantee rests on them. Printing errors
+are corrected, and the name of the bound says so. Bounds for uniform dummies rest on the closed form
+of [BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports; they count dummies
+whose number is fixed or binomial. All others are evaluated for ε ≤ 1 too, or where their
+calibration can be inverted. `published_noise.py` has those of protocols with noise on each item.
 
-They are kept beside the tight figure so that a reader can see what each paper would have claimed;
-no guarantee rests on them. Those for uniform dummies rest on the closed form of [BBGN19], whose
-proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports, and count dummies whose number is fixed
-or flexible; all others are taken for ε ≤ 1 too, or for what their calibration can be inverted for.
-Those of protocols with noise on each item are in `published_noise.py`.
+Each bound raises AccountingError if delta is not between 0 and 1, and BoundRangeError outside the
+range of its theorem.
 """
 
 import math
@@ -28,28 +29,22 @@ from common.task.shuffler_spec import PERMUTES, ShufflerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundSetting:
-    """Everything that a paper's bound may speak of."""
+    """The inputs of all published bounds."""
 
     reduction: MatchCountReduction
     crowd: AnonymitySet
     delta: float
     dummies: DummySpec = NO_DUMMIES
-    """The law of the users' dummies; how many are honest, the crowd says."""
+    """Distribution of the users' dummies; `crowd` has the number of honest ones."""
     shuffler: ShufflerSpec = PERMUTES
 
 
 def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
+    Return the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
     ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. It
-    knows no dummies, so that a crowd with dummies is refused: the number would hold, but nobody
-    claimed it.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: There are dummies, reports carry no noise, l is no whole number, the claim
-            lies outside ε ≤ 1, or the blanket is too small.
+    covers no dummies, and is refused with them although it would hold. Reports need noise.
     """
     rule = "the closed form"
     _check(reduction, crowd, delta, rule)
@@ -62,14 +57,10 @@ def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta
 
 def pure_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of pureDUMP: values in the clear among dummies [LLF+20].
+    Return the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
-    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; flexible ones as `_flexible` says.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: Reports carry noise or are no single histogram, the claim lies outside
-            ε ≤ 1, or there are too few dummies.
+    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; random ones as in `_flexible`. Reports
+    must name items without noise.
     """
     rule = "pureDUMP's bound"
     _check(reduction, crowd, delta, rule, flexible=True)
@@ -86,15 +77,10 @@ def pure_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float)
 
 def mix_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of mixDUMP: randomized response among dummies [LLF+20].
+    Return the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
     ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
-    honest users; flexible dummies as `_flexible` says.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: Reports carry no noise or are no single histogram, the claim lies outside
-            ε ≤ 1, or the blanket is too small.
+    honest users; random dummies as in `_flexible`. Reports must name items with noise.
     """
     rule = "mixDUMP's bound"
     _check(reduction, crowd, delta, rule, flexible=True)
@@ -105,14 +91,10 @@ def mix_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) 
 
 def od_hp_theorem_1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
+    Return the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
     ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies and n
-    honest users; h is the number of items where the protocol falls back to the plain domain.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: The claim lies outside ε ≤ 1, or the blanket is too small.
+    honest users; h is the number of items if the protocol does not hash.
     """
     rule = "Theorem 1"
     _check(reduction, crowd, delta, rule, flexible=True)
@@ -121,15 +103,10 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
 
 def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
+    Return the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
 
     λ = 64·ln(4/δ)/ε² where ε ≥ √(192·ln(4/δ)/n), else n - ε·n^1.5/√(432·ln(4/δ)), for n honest
-    users; the two meet at λ = n/3. λ/n is the blanket.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: There are dummies, reports are no randomized bits, or the claim lies
-            outside ε ≤ 1.
+    users; the two meet at λ = n/3. λ/n is the blanket. It covers no dummies.
     """
     rule = "DDPS's bound"
     _check(reduction, crowd, delta, rule)
@@ -148,14 +125,9 @@ def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> f
 
 def fe1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
+    Return the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
 
-    μ = 32·ln(2/δ)/ε², for μ dummies expected in each bucket.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: Reports carry noise, there are no dummies or too few, or their number has
-            another law than a fixed or a binomial one.
+    μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket, whose number is fixed or binomial.
     """
     rule = "FE1's bound"
     check_range_of_delta(delta)
@@ -180,7 +152,7 @@ def fe1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> fl
 def _among_dummies(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float, rule: str
 ) -> float:
-    """Count the dummies and, but for δ/2, at least so many of the others' reports as blanket."""
+    """Count the dummies and, except with probability δ/2, a lower bound of the others' blanket."""
     counted, delta = _flexible(crowd, delta)
     expected = reduction.blanket * crowd.others
     blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
@@ -188,7 +160,7 @@ def _among_dummies(
 
 
 def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rule: str) -> float:
-    """Give √(numerator / blanket), if [BBGN19] speaks for it."""
+    """Return √(numerator / blanket), if it is in the range of [BBGN19]."""
     if blanket <= 0:
         raise BoundRangeError(f"{rule} needs a blanket of more than one report; it counts none")
     epsilon = math.sqrt(numerator / blanket)
@@ -211,7 +183,7 @@ def _check(
     *,
     flexible: bool = False,
 ) -> None:
-    """Refuse what no theorem here speaks of."""
+    """Refuse inputs that no theorem here covers."""
     check_range_of_delta(delta)
     counted = crowd.random_dummies is None or (
         flexible and isinstance(crowd.random_dummies, Binomial)
@@ -233,10 +205,9 @@ def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
 
 def _flexible(crowd: AnonymitySet, delta: float) -> tuple[float, float]:
     """
-    Give how many dummies a bound may count on, and the δ that is left for it.
+    Return the number of dummies that a bound may count, and the δ left for it.
 
-    Of flexible dummies, each there by chance, all but the lower tail: a binomial number of mean μ
-    falls below μ - √(2μ·ln(2/δ)) with probability δ/2 at most (Chernoff), and δ/2 is left.
+    A binomial number of mean μ is below μ - √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
     drawn = crowd.random_dummies
     if not isinstance(drawn, Binomial):
@@ -267,7 +238,7 @@ SettingBound = Callable[[BoundSetting], float]
 
 
 def _uniform(bound: Bound) -> SettingBound:
-    """Ask a bound that knows only uniform dummies and a shuffler that only permutes."""
+    """Wrap a bound for uniform dummies and a shuffler that only permutes."""
 
     def asked(setting: BoundSetting) -> float:
         if not (setting.dummies.uniform and setting.shuffler.idle):
@@ -304,4 +275,4 @@ PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingPro
         "sageo": ("SAGeo's bound [MSE25]", lambda setting: sageo(setting.shuffler, setting.delta)),
     }
 )
-"""What each protocol's row in the table of compositions refers to, with its name in words."""
+"""Published bounds by the key in a protocol's row, with their full names."""

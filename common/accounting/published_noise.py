@@ -1,7 +1,8 @@
 """
-What the authors of protocols with noise on each item claim, one function a theorem.
+Published bounds of protocols with noise on each item, one function for each theorem.
 
-Each inverts a calibration: the least ε whose demands the noise meets. See `published.py`.
+Each inverts a calibration: it returns the least ε whose requirements the noise meets. Errors are as
+in `published.py`.
 """
 
 import math
@@ -15,27 +16,22 @@ from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _LEAST: Final = 1e-6
 _MOST: Final = 50.0
-"""Where calibrations are inverted."""
+"""Range in which calibrations are inverted."""
 _CLOSE: Final = 1e-9
-"""Relative width to which ε is searched."""
+"""Relative precision of ε."""
 _ROUNDED: Final = 2.0
-"""Units of 1 / RATIO_SUM by which a weight may be short of a ratio."""
+"""Units of 1 / RATIO_SUM by which a weight may fall short of a ratio."""
 
 
 def aue(crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of AUE: each honest user adds a dummy of each item with chance g [BC20].
+    Return the central ε of AUE: each honest user adds a dummy of each item with chance g [BC20].
 
-    g = 200·ln(4/δ)/(ε²n), g ≤ 1. That draws are conditioned on a largest number is not in the
-    paper, and not looked at.
+    g = 200·ln(4/δ)/(ε²n), g ≤ 1. The paper does not condition the draws on a largest number.
 
     Args:
-        crowd: Whose random dummies are those of one item.
+        crowd: Its random dummies are those of one item.
         delta: Strictly between 0 and 1.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: There is no such dummy, or the claim lies outside ε ≤ 1.
     """
     check_range_of_delta(delta)
     law, rule = crowd.random_dummies, "AUE's bound"
@@ -46,11 +42,8 @@ def aue(crowd: AnonymitySet, delta: float) -> float:
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """
-    Give the central ε of SBin: the least for which the authors ask for no more coins [MSE25].
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: The law is another one, or too few coins for any ε up to 50.
+    Return the central ε of SBin: the least ε for which the
+    authors require these coins [MSE25].
     """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
@@ -64,14 +57,9 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
 
 def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     """
-    Give the central ε of SAGeo: the least whose ratios and peak the law has [MSE25].
+    Return the central ε of SAGeo: the least ε whose ratios and peak the distribution has [MSE25].
 
-    What is cut off above is not in the paper, and not looked at.
-
-    Raises:
-        AccountingError: delta is not between 0 and 1.
-        BoundRangeError: The law is another one, or the peak is too low for any ε of the range,
-            β ≥ 1 - e^-ε/2.
+    The paper ignores the upper cut-off. Its range is β ≥ 1 - e^-ε/2.
     """
     check_range_of_delta(delta)
     rule = "SAGeo's bound"
@@ -95,11 +83,11 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
 
 def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
     """
-    Give the fair coins per item that SBin's authors ask for [MSE25].
+    Return the fair coins for each item that SBin's authors require [MSE25].
 
     Raises:
         AccountingError: delta is not between 0 and 1.
-        BoundRangeError: The formula says nothing here.
+        BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     coins = _sbin_coins(epsilon, delta, kept)
@@ -110,25 +98,25 @@ def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
 
 def sageo_left(epsilon: float, kept: float) -> float:
     """
-    Give q_l = (e^-ε/2 - 1 + β)/β; 0 where β is below its range.
+    Return q_l = (e^-ε/2 - 1 + β)/β; 0 if β is below its range.
 
-    As 1 + (e^-ε/2 - 1)/β, so that nothing cancels.
+    Computed as 1 + (e^-ε/2 - 1)/β, without cancellation.
     """
     return max(0.0, 1 + math.expm1(-epsilon / 2) / kept)
 
 
 def sageo_right(epsilon: float, kept: float) -> float:
-    """Give q_r = β/(e^ε/2 - 1 + β)."""
+    """Return q_r = β/(e^ε/2 - 1 + β)."""
     return kept / (math.expm1(epsilon / 2) + kept)
 
 
 def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> int:
     """
-    Give the peak that SAGeo's authors ask for [MSE25].
+    Return the peak that SAGeo's authors require [MSE25].
 
     Raises:
         AccountingError: delta is not between 0 and 1.
-        BoundRangeError: The formula says nothing here.
+        BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     peak = _sageo_peak(epsilon, delta, kept, left, right)
@@ -139,10 +127,10 @@ def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: fl
 
 def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
     """
-    Give M before it is rounded up, infinite outside the formula's range.
+    Return M before rounding up, infinite outside the formula's range.
 
-    With ε0 = ln((e^ε/2 + β - 1)/β), E = e^ε0 and L = ln(4β/δ),
-    M = [2(E-1) + (1+E)((1+E)L + √2·√(E·L·(2 + cosh(ε0)·(L-2) + L + 2·sinh ε0)))] / (E-1)².
+    With ε0 = ln((e^ε/2 + β - 1)/β), E = e^ε0 and L = ln(4β/δ), M = [2(E-1) + (1+E)((1+E)L +
+    √2·√(E·L·(2 + cosh(ε0)·(L-2) + L + 2·sinh ε0)))] / (E-1)².
     """
     growth = math.expm1(epsilon / 2) / kept
     e, log = 1 + growth, math.log(4 * kept / delta)
@@ -158,7 +146,7 @@ def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
 
 def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> float:
     """
-    Give ν before it is rounded up, infinite outside the formula's range.
+    Return ν before rounding up, infinite outside the formula's range.
 
     ν = ln[δ(q_l·q_r - 1) / ((2 - 2(β-1)e^ε/2·(q_l - 1) + (δ-2)q_l)(q_r - 1))] / ln q_l.
     """
@@ -172,7 +160,7 @@ def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: f
 
 
 def _least(short: Callable[[float], float], top: float, rule: str) -> float:
-    """Find where what is asked for falls to what is there, from above."""
+    """Find from above where the required noise falls to the given one."""
     if short(top) > 0:
         raise BoundRangeError(
             f"{rule} asks for more noise than there is, for any ε up to {top:.4g}"
@@ -180,7 +168,7 @@ def _least(short: Callable[[float], float], top: float, rule: str) -> float:
     low, high = _LEAST, top
     if short(low) <= 0:
         return low
-    # No root finder: beyond its range a calibration is infinite.
+    # Bisection, because a calibration is infinite outside its range.
     while high - low > _CLOSE * high:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if short(middle) <= 0 else (middle, high)
@@ -188,23 +176,13 @@ def _least(short: Callable[[float], float], top: float, rule: str) -> float:
 
 
 def at_most_one(epsilon: float, rule: str) -> float:
-    """
-    Give what a rule claims.
-
-    Raises:
-        BoundRangeError: It lies outside ε ≤ 1.
-    """
+    """Return a claim of ε ≤ 1, or raise BoundRangeError."""
     if epsilon > 1:
         raise BoundRangeError(f"{rule} holds for ε ≤ 1; here it would claim {epsilon:.3g}")
     return epsilon
 
 
 def check_range_of_delta(delta: float) -> None:
-    """
-    Check δ.
-
-    Raises:
-        AccountingError: It is not strictly between 0 and 1.
-    """
+    """Check that δ is strictly between 0 and 1, or raise AccountingError."""
     if not 0 < delta < 1:
         raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")

@@ -1,10 +1,9 @@
 """
-One released round, as accounting sees it: a curve δ(ε), certified upward, with a cheap end.
+One released round in accounting: an upper bound of its curve δ(ε), for replace-one neighbours.
 
-Five kinds: among a crowd of reports and uniform dummies (formula 1), among clones, where no more
-is known of a randomizer than its local ε, with noise on each item's count (`item_noise`), and
-without anybody's help, with noise of its own or with noise that other rounds share. Replace-one
-neighbours.
+The kinds are reports among users and uniform dummies (formula 1), among clones if only the local ε
+of a randomizer is known, with noise on each item's count (`item_noise`), and reports protected by
+their own noise alone, which other rounds may share.
 """
 
 import math
@@ -19,11 +18,11 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 class Release(Hashable, Protocol):
-    """What one released round gives away; hashable, so that what was worked out is remembered."""
+    """The privacy loss of one released round; hashable for caches."""
 
     @property
     def local_epsilon(self) -> float:
-        """What it gives away at most, whoever colludes; may be infinite."""
+        """ε against every coalition; may be infinite."""
 
     def delta(self, epsilon: float) -> float:
         """Bound δ at ε from above. Cost: tenths of a second."""
@@ -33,24 +32,24 @@ class Release(Hashable, Protocol):
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Give δ(ε) for many evaluations, an upper bound everywhere.
+        Return δ(ε) for many evaluations, an upper bound everywhere.
 
         Args:
-            epsilons: Where it must be within `tolerance` of the best bound.
+            epsilons: Points at which it is within `tolerance` of the best bound.
             tolerance: Relative.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmplifiedRelease:
-    """A match-count mechanism, and the crowd in which its users hid."""
+    """A match-count mechanism in an anonymity set."""
 
     reduction: MatchCountReduction
     crowd: AnonymitySet
 
     @property
     def local_epsilon(self) -> float:
-        """That of one report."""
+        """Local ε of one report."""
         return self.reduction.local_epsilon
 
     def delta(self, epsilon: float) -> float:
@@ -68,7 +67,7 @@ class AmplifiedRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneRelease:
-    """Any randomizer with a local ε, and the crowd in which its users hid; dummies do not count."""
+    """Any randomizer with a local ε, in an anonymity set; dummies are not counted."""
 
     local_epsilon: float
     """Finite."""
@@ -97,49 +96,20 @@ class CloneRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastingRelease:
-    """
-    Reports whose noise is shared with those of other rounds: pure ε, and no more than that.
-
-    `composition` adds the ε of several rounds up. That is a bound although they share noise: of a
-    bit whose instantaneous answers together have odds e^x, permanent noise leaves the odds e^g(x)
-    with g(x) = 2·atanh((1-f)·tanh(x/2)), which is concave and 0 at 0: g(x+y) ≤ g(x) + g(y).
-    """
-
-    local_epsilon: float
-
-    def delta(self, epsilon: float) -> float:
-        """δ = 1 - e^(ε-ε0): no pair of laws with a loss of at most ε0 has more."""
-        return -math.expm1(min(0.0, epsilon - self.local_epsilon))
-
-    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure: it helps nothing
-        """Give the local ε."""
-        return self.local_epsilon
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
-        tolerance: float,  # noqa: ARG002
-    ) -> Callable[[float], float]:
-        """Give `delta` itself."""
-        return self.delta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRelease:
-    """Reports that rely on nobody but their own device: pure ε, and randomized response's curve."""
+    """Reports protected by their own noise alone: pure ε, and randomized response's curve."""
 
     local_epsilon: float
 
     def delta(self, epsilon: float) -> float:
-        """δ = (e^ε0 - e^ε) / (e^ε0 + 1): no ε0-private pair of laws has more [KOV15]."""
+        """Return (e^ε0 - e^ε) / (e^ε0 + 1), the largest δ of any ε0-private pair [KOV15]."""
         if epsilon >= self.local_epsilon:
             return 0.0
         rest = -math.expm1(epsilon - self.local_epsilon)
         return rest / (1 + math.exp(-self.local_epsilon))
 
-    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure: it helps nothing
-        """Give the local ε."""
+    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure
+        """Return the local ε."""
         return self.local_epsilon
 
     def curve(
@@ -147,5 +117,20 @@ class LocalRelease:
         epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Give `delta` itself."""
+        """Return `delta` itself."""
         return self.delta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastingRelease(LocalRelease):
+    """
+    Reports whose noise is shared with those of other rounds: pure ε only.
+
+    `composition` adds the ε of such rounds, which is a bound although they share noise: if the
+    instantaneous answers on a bit together have odds e^x, permanent noise leaves the odds e^g(x)
+    with g(x) = 2·atanh((1-f)·tanh(x/2)), concave and 0 at 0: g(x+y) ≤ g(x) + g(y).
+    """
+
+    def delta(self, epsilon: float) -> float:
+        """Return 1 - e^(ε-ε0), the largest δ of any pair with a loss of at most ε0."""
+        return -math.expm1(min(0.0, epsilon - self.local_epsilon))

@@ -1,4 +1,4 @@
-"""What one statistic of several rounds proves against composed claims: an attack, for audits."""
+"""A lower bound on composed claims, proven by one statistic of several rounds; for audits."""
 
 import math
 from typing import Final

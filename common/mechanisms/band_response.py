@@ -1,9 +1,8 @@
 """
-The response that a square wave and a piecewise mechanism draw: a place near the item, or any.
+The response shared by the square wave and the piecewise mechanism: a place near the item, or any.
 
-Items stand on a line that is 2b places longer than they are. With weight `true` the answer is each
-of the 2b+1 places around the item, with weight `other` each other one. What the two mechanisms
-choose differently is b, and what they make of the answers.
+The d items lie on a line of d+2b places. Each of the 2b+1 places around the item has weight `true`,
+every other place weight `other`. The two mechanisms choose different b and estimators.
 """
 
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from common.task.specs import MAX_WEIGHT_SUM
 @dataclass(frozen=True)
 class BandResponse:
     """
-    Answer with a place around the item, or any: place j is around item v if v ≤ j ≤ v+2b.
+    Answer with a place, in or outside the band of the item: places v .. v+2b for item v.
 
-    All weights add to the same for every item, so that a place gives away their odds.
+    The sum of all weights is the same for every item, so a place is as private as the odds.
     """
 
     items: int
@@ -39,12 +38,12 @@ class BandResponse:
 
     @property
     def width(self) -> int:
-        """How many places are around an item: 2b+1."""
+        """Places in the band of an item: 2b+1."""
         return 2 * self.reach + 1
 
     @property
     def places(self) -> int:
-        """How many places there are: d+2b."""
+        """All places: d+2b."""
         return self.items + 2 * self.reach
 
     @cached_property
@@ -53,52 +52,52 @@ class BandResponse:
 
     @cached_property
     def total(self) -> int:
-        """W, the same for every item: its 2b+1 places, and d-1 others."""
+        """W, the sum of all weights: the 2b+1 places of the band and d-1 others."""
         return self._near + (self.items - 1) * self.weights.other
 
     @property
     def floor(self) -> float:
-        """How likely a given place away from the item is."""
+        """Probability of a given place outside the band."""
         return self.weights.other / self.total
 
     @property
     def rise(self) -> float:
-        """How much likelier a given place around the item is."""
+        """Additional probability of a given place inside the band."""
         return (self.weights.true - self.weights.other) / self.total
 
     @property
     def signal(self) -> float:
-        """How likely an answer is drawn from around its item alone: 1-γ."""
+        """Probability 1-γ that an answer is drawn from the band of its item alone."""
         return self.width * (self.weights.true - self.weights.other) / self.total
 
     @property
     def reduction(self) -> MatchCountReduction | None:
         """
-        An answer is uniform over all places with γ = D·other/W, and else over those around its
-        item.
+        An answer is uniform over all places with γ = D·other/W, and else over the band of its item.
 
-        So l = D/(2b+1), and the first and the last item share no place: collision 0, the worst of
-        all pairs. None where even these two share some, at a reach of half the items: then l may
-        be below 2, for which the accountant has no formula.
+        So l = D/(2b+1), and the bands of the first and the last item are disjoint: collision 0, the
+        worst of all pairs. None if even these two overlap: l may then be below 2, for which the
+        accountant has no formula.
         """
         if self.width >= self.items:
             return None
-        return MatchCountReduction.of_intervals(
+        return MatchCountReduction.of_support_sets(
             answers=self.places / self.width,
             local_epsilon=self.weights.local_epsilon,
             blanket=self.places * self.weights.other / self.total,
             signal=self.signal,
+            independent=False,
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """
         Answer for each value. Run by the user agent.
 
-        One integer below W is drawn for each value: below (2b+1)·true it names one of the places
-        around the item, above it one of the d-1 others.
+        One integer below W is drawn for each: below (2b+1)·true it names a place of the band, above
+        it one of the d-1 others.
 
         Args:
-            values: Items, shape (n,), each in 0 .. items-1, which is not checked here.
+            values: Items, shape (n,), each in 0 .. items-1, not checked here.
             rng: Source of randomness.
 
         Returns:
@@ -106,7 +105,7 @@ class BandResponse:
         """
         draw = rng.integers(0, self.total, size=values.shape, dtype=np.int64)
         around = values + draw // self.weights.true
-        # Without noise nothing is drawn beyond the first case, and nothing is divided by 0.
+        # Without noise every draw is in the band; max avoids a division by 0.
         other = (draw - self._near) // max(1, self.weights.other)
         away = other + self.width * (other >= values)
         return np.where(draw < self._near, around, away)

@@ -1,4 +1,4 @@
-"""What every mechanism offers, whatever kind of value it randomizes."""
+"""The interface that every mechanism implements, and checks that they share."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -20,18 +20,18 @@ Vector = NDArray[np.float64]
 
 class Randomizer(Protocol):
     """
-    One randomizer: what the device, the analyzer and the accountant ask of any of them.
+    The part of a mechanism that the device, the analyzer and the accountant use.
 
-    What values look like, and the estimator, are those of each kind of value: see mechanism.py for
-    items, number.py for numbers, rappor.py for texts, priv_kv.py for pairs.
+    The layout of values and the estimator depend on the kind of value: `Mechanism` here for items,
+    `NumberMechanism` for numbers, `Rappor` for texts, `PrivKv` for pairs.
     """
 
     @property
     def local_epsilon(self) -> float:
-        """What a report gives away by itself, rounded up; infinite without noise."""
+        """Local ε of one report, rounded up; infinite without noise."""
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether no report gives away more, in exact arithmetic. Run by the user agent."""
+        """Check exactly that one report is local_epsilon-private. Run by the user agent."""
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
@@ -39,23 +39,36 @@ class Randomizer(Protocol):
 
     @property
     def reduction(self) -> Reduction | None:
-        """What accounting for a shuffler needs; None of a mechanism that it has no formula for."""
+        """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
-        """Randomize n people's values, laid out as their kind is. Run by the user agent."""
+        """
+        Randomize the values of n people; each kind has its own layout. Run by the user agent.
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports this mechanism can make. Run by the analyzer."""
+        """Return which reports `randomize` can make, as a boolean mask. Run by the analyzer."""
 
     def tally(self, reports: Reports) -> Counts:
-        """Add valid reports up, in whole numbers: all that the analyzer keeps. Shape (cells,)."""
+        """
+        Add up reports in whole numbers, which is all that the analyzer keeps. Run by the analyzer.
+
+        Returns:
+            Counts of shape (cells,).
+
+        Raises:
+            ReportError: A report is not valid.
+        """
 
 
 _NULL_BYTE: Final = 0xFF
 
 
 class Incidence(Protocol):
-    """Which cells support which items: the linear map A[cell, item] in {0, 1}, and its adjoint."""
+    """The linear map A[cell, item] in {0, 1} of which cells support which items."""
 
     def forward(self, theta: Vector) -> Vector:
         """Sum theta over the items that each cell supports. (domain_size,) -> (cells,)."""
@@ -69,25 +82,25 @@ class Channel:
     """
     The exact probability of every cell under a distribution theta: scale · (kept · Aθ + floor).
 
-    Enough for maximum likelihood on the very law of the reports, whatever the mechanism.
+    Enough for maximum likelihood on the exact distribution of reports, for every mechanism.
     """
 
     incidence: Incidence
     scale: Vector
-    """How likely a cell's row (its seed) is; shape (cells,)."""
+    """Probability of a cell's row (its seed); shape (cells,)."""
     kept: float
-    """Share of reports that say the truth: real share · (p' - q')."""
+    """Share of truthful reports: real share · (p - q) of the responses."""
     floor: float
-    """What every cell of a row gets anyhow: noise and dummies."""
+    """Probability of each cell of a row from noise and dummies."""
 
     def forward(self, theta: Vector) -> Vector:
-        """Probability of each cell; shape (cells,), sums to 1 if theta does."""
+        """Return the probability of each cell, shape (cells,); they sum to 1 if theta does."""
         mass = self.kept * self.incidence.forward(theta) + self.floor * float(theta.sum())
         cells: Vector = self.scale * mass
         return cells
 
     def adjoint(self, weights: Vector) -> Vector:
-        """The transposed map; shape (domain_size,)."""
+        """Apply the transposed map; shape (domain_size,)."""
         scaled = self.scale * weights
         items: Vector = self.kept * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
         return items
@@ -96,15 +109,16 @@ class Channel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
     """
-    What the counted reports are, as far as the analyzer knows.
+    The composition of the counted reports, as far as the analyzer knows it.
 
-    Users' own, kept with one probability; uniform dummies; and dummies that name each item, as
-    many as a law says, for every item apart.
+    Users' own reports, each kept with one probability; uniform dummies; and dummies that name an
+    item, a random number for each item independently.
     """
 
     n_real: float
-    """Users whose reports may be among those counted, above 0; an expectation where reports were
-    refused."""
+    """
+    Users whose reports may be among those counted, above 0; an expectation if reports were refused.
+    """
     n_dummies: float = 0.0
     """Uniform dummies among those counted."""
     kept: float = 1.0
@@ -112,16 +126,16 @@ class Mixture:
     item_mean: float = 0.0
     """Expected dummies that name a given item."""
     item_variance: float = 0.0
-    """Variance of their number."""
+    """Variance of the number of dummies that name a given item."""
 
     def real_share(self, domain_size: int) -> float:
-        """Give the share of users' own reports among all."""
+        """Return the share of users' own reports among all."""
         own = self.n_real * self.kept
         return own / (own + self.n_dummies + domain_size * self.item_mean)
 
 
 class Mechanism(Randomizer, Protocol):
-    """One randomizer of items and its estimator. Pure; vectorised over users."""
+    """A randomizer of items and its estimator. Pure; vectorised over users."""
 
     @property
     def domain_size(self) -> int:
@@ -129,50 +143,62 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def reduction(self) -> MatchCountReduction | None:
-        """What accounting for a shuffler needs; None of a mechanism that it has no formula for."""
+        """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Randomize each value. Run by the user agent."""
+        """
+        Randomize each value. Run by the user agent.
+
+        Args:
+            values: Items, shape (n,), each in 0 .. domain_size-1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports of `report_dtype`.
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw uniform reports, which carry no input. Run by the user agent."""
+        """Draw reports that carry no input, from the blanket. Run by the user agent."""
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Say which reports support an item: all that one report tells of it. Run by auditors."""
+        """Return which reports support an item, as a boolean mask. Run by auditors."""
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the counts by cell that users and dummies would come to, without making each report.
+        Draw the cell counts of users and dummies directly, with the distribution of `tally`.
 
         Args:
             users: Users by item, shape (domain_size,).
             n_dummies: Uniform dummies.
-            rng: Source of randomness; never of a real collection.
+            rng: Source of randomness; never that of a real collection.
 
         Returns:
-            Counts of shape (cells,), of the very law that `tally` of all reports has.
+            Counts of shape (cells,).
         """
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate the share of each item, without bias. Shape (domain_size,)."""
+        """Estimate the share of each item without bias; (domain_size,). Run by the analyzer."""
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Give the exact variance of each debiased share, given the true ones."""
+        """Return the exact variance of each debiased share for the given true shares."""
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Give the law of a cell, of which a share real_share are users' own and the rest uniform.
+        Return the distribution of a cell if a share real_share of all reports is users' own.
 
-        None of a mechanism whose reports do not fall into cells that can be listed.
+        The rest are uniform dummies. None if the cells cannot be listed.
         """
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
     """
-    Check that values lie in the domain. The message does not repeat them.
+    Check that values lie in the domain. The message does not contain them.
 
     Raises:
-        ValueRangeError: One does not.
+        ValueRangeError: A value does not.
     """
     if values.size:
         check_value(int(values.min()), domain_size)
@@ -181,10 +207,10 @@ def check_values(values: NDArray[np.int64], domain_size: int) -> None:
 
 def check_value(value: int, domain_size: int) -> None:
     """
-    Check that a value of any size lies in the domain. The message does not repeat it.
+    Check that one value, of any size, lies in the domain. The message does not contain it.
 
     Raises:
-        ValueRangeError: It does not.
+        ValueRangeError: The value does not.
     """
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
@@ -192,15 +218,15 @@ def check_value(value: int, domain_size: int) -> None:
 
 def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
     """
-    Make padding: reports whose every byte is 0xFF, which lie outside every mechanism's range.
+    Return padding: reports of 0xFF bytes, which no mechanism can make.
 
-    They bring a submission to its task's fixed number of reports; the analyzer discards them.
+    They fill a submission up to its task's fixed number of reports; the analyzer discards them.
     """
     return np.frombuffer(bytes([_NULL_BYTE]) * (count * dtype.itemsize), dtype=dtype)
 
 
 def is_null(reports: Reports) -> NDArray[np.bool_]:
-    """Say which reports are padding."""
+    """Return which reports are padding."""
     raw = np.ascontiguousarray(reports).view(np.uint8)
     raw = raw.reshape(len(reports), reports.dtype.itemsize)
     nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
@@ -209,13 +235,13 @@ def is_null(reports: Reports) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismRequest:
-    """A mechanism by name, and what its integers follow from."""
+    """The parameters from which the integers of a mechanism are computed."""
 
     name: MechanismName
     domain_size: int
     """Items, at least 2."""
     buckets: int
-    """For hashing; every other mechanism knows its answers from the items, and ignores it."""
+    """For hashing; other mechanisms ignore it."""
     local_epsilon: float
     """Above 0 and at most 20, or infinite for reports without noise."""
 
@@ -223,10 +249,10 @@ class MechanismRequest:
         self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1
     ) -> MechanismSpec:
         """
-        State the integers that were found.
+        Return the task's description of the mechanism, with these integers.
 
         Raises:
-            TaskError: One of them is out of its range.
+            TaskError: An integer is out of range.
         """
         return MechanismSpec(
             name=self.name,
@@ -240,10 +266,10 @@ class MechanismRequest:
 
 def check_answers(spec: MechanismSpec, buckets: int) -> None:
     """
-    Check the answers of a mechanism that has no choice of them, and no digits.
+    Check the buckets and digits of a mechanism for which the domain determines both.
 
     Raises:
-        TaskError: The task states others, so that one mechanism would have two forms.
+        TaskError: The task states others; then one mechanism would have two forms.
     """
     if (spec.buckets, spec.digits) != (buckets, 1):
         raise TaskError(

@@ -1,9 +1,8 @@
 """Generalized randomized response (GRR, k-RR) over a small domain [KBR16]."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from common.task.task import Task
 
 
 class _Identity:
-    """Every cell supports one item: its own."""
+    """Incidence in which every cell supports its own item only."""
 
     def forward(self, theta: Vector) -> Vector:
         return theta
@@ -38,7 +37,7 @@ class Grr(OddsOfWeights, SupportCounting):
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
-        Give as many answers as items.
+        Compute the integers, with as many answers as items.
 
         Raises:
             TaskError: local_epsilon is out of range.
@@ -50,7 +49,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build it from a task, which has checked that there are as many answers as items."""
+        """Build the mechanism of a task, whose answers were checked to be its items."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
@@ -64,17 +63,17 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """Weight true / W."""
+        """The chance true / W, W the sum of all weights."""
         return self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """Weight other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        """The chance other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
 
     @property
     def q_dummy(self) -> float:
-        """A dummy is a uniform item."""
+        """The chance 1 / domain_size: a dummy is a uniform item."""
         return 1 / self.domain_size
 
     @property
@@ -85,42 +84,27 @@ class Grr(OddsOfWeights, SupportCounting):
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """
-        Randomize each value. Run by the user agent.
-
-        Args:
-            values: Items, shape (n,), each in 0 .. domain_size-1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, field item (uint32).
-
-        Raises:
-            ValueRangeError: A value lies outside the domain.
-        """
+        """Return one item for each value, field item (uint32). Run by the user agent."""
         check_values(values, self.domain_size)
         return plain_reports(self.weights.respond(values, self.domain_size, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw `count` uniform items: GRR's blanket. Run by the user agent."""
+        """Draw `count` uniform items, the blanket of GRR. Run by the user agent."""
         return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports name an item. Run by the analyzer."""
+        """Return which reports name an item. Run by the analyzer."""
         inside: NDArray[np.bool_] = reports["item"] < self.domain_size
         return inside
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Say which reports name an item. Run by auditors."""
+        """Return which reports name this item. Run by auditors."""
         named: NDArray[np.bool_] = reports["item"] == item
         return named
 
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by item. Run by the analyzer.
-
-        Returns:
-            Counts of shape (domain_size,).
 
         Raises:
             ReportError: An item is out of range.
@@ -131,12 +115,9 @@ class Grr(OddsOfWeights, SupportCounting):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the counts that users and dummies would come to.
+        Draw the truthful reports of each item, and one multinomial number for all others.
 
-        A report is the truth with probability signal and uniform otherwise: binomial numbers tell
-        the truth, and all the rest spread uniformly.
-
-        Cost: one binomial and one multinomial cell an item.
+        A report is truthful with probability `signal` and uniform otherwise.
         """
         truthful = rng.binomial(users, self.reduction.signal)
         rest = int(users.sum() - truthful.sum()) + n_dummies
@@ -144,11 +125,11 @@ class Grr(OddsOfWeights, SupportCounting):
         return np.asarray(truthful + spread, dtype=np.int64)
 
     def support_counts(self, cells: Counts) -> Counts:
-        """Give the cells themselves: a report supports the item it names."""
+        """Return the cells: a report supports the item it names."""
         return cells
 
     def channel(self, real_share: float) -> Channel:
-        """Give the law of a reported item when a share real_share of reports are users' own."""
+        """Return the distribution of a reported item."""
         return Channel(
             incidence=_Identity(),
             scale=np.ones(self.domain_size),
@@ -157,37 +138,13 @@ class Grr(OddsOfWeights, SupportCounting):
         )
 
 
-ITEMS: Final = 2
-
-
 @dataclass(frozen=True)
 class Warner(Grr):
-    """Tell the truth about a bit with weight `true`, the opposite with weight `other`."""
+    """Randomized response for a bit [War65]: the truth with weight `true`, else its opposite."""
 
     def __post_init__(self) -> None:
-        if self.domain_size != ITEMS:
+        if self.domain_size != 2:  # noqa: PLR2004  # a bit
             raise TaskError(
                 f"domain_size is {self.domain_size}; Warner's randomized response is for a bit, "
                 "and it must be 2"
             )
-
-    @classmethod
-    def keeping(cls, chance: Fraction) -> Self:
-        """Tell the truth with this chance, exactly: ε = ln(p / (1-p)); see `keep_weights`."""
-        return cls(ITEMS, keep_weights(chance))
-
-
-def keep_weights(chance: Fraction) -> ResponseWeights:
-    """
-    Give the integer weights of a bit that is kept with chance p.
-
-    Args:
-        chance: p, above 1/2 and at most 1; a fraction, such as Fraction("0.75"), so that the
-            weights are exact.
-
-    Raises:
-        TaskError: p is not above 1/2 and at most 1, or has no weights below 2^63.
-    """
-    if not ITEMS * chance > 1 or chance > 1:
-        raise TaskError(f"a bit is kept with chance {chance}; it must be above 1/2 and at most 1")
-    return ResponseWeights(true=chance.numerator, other=chance.denominator - chance.numerator)

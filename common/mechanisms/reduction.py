@@ -1,4 +1,4 @@
-"""What accounting needs to know of a mechanism: how much of a report is blanket, or only its ε."""
+"""The parameters of a mechanism that accounting needs: its privacy blanket, or its local ε only."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
-"""Ranges that accounting has been checked for."""
+"""Ranges for which accounting has been checked."""
 
 ThirdValue = Literal["exclusive", "independent", "none"]
 
@@ -17,27 +17,28 @@ ThirdValue = Literal["exclusive", "independent", "none"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCountReduction:
     """
-    A mechanism whose report supports its own value with probability p and others with q < p.
+    A mechanism whose report supports its own value with probability p and any other with q < p.
 
     With probability `blanket` = l·q a report is drawn independently of its input (a dummy always
-    is) and then supports any given value with probability 1/l; with probability `signal` = p - q
-    it is drawn likewise, but from what supports the true value [BBGN19]. The two add to 1.
+    is) and supports any given value with probability 1/l; with probability `signal` = p - q it is
+    drawn from the same distribution, conditioned on supporting its own value [BBGN19]. The two sum
+    to 1.
     """
 
     answers: float
-    """l: the alphabet of GRR, the buckets of local hashing; 1/q of a unary encoding."""
+    """l: the alphabet of GRR, the buckets of local hashing, 1/q of a unary encoding."""
     local_epsilon: float
     """ln(p / q), rounded up; infinite if reports carry no noise."""
     blanket: float
     signal: float
     collision: float
     """
-    Probability that a blanket report which supports one given value supports another: 0 in one
-    histogram, 1/l for hashing with a pairwise independent family that may draw every seed. The
-    less, the less private: 0 is an upper bound for any pair where it is not known.
+    Probability that a blanket report that supports one given value also supports another: 0 in one
+    histogram, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions are
+    less private, so 0 is an upper bound where the probability is unknown.
     """
     third_value: ThirdValue
-    """How a third value's support relates to the two: what an attack may rest on."""
+    """How the support of a third value relates to the two, for attacks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.collision <= 1:
@@ -47,7 +48,7 @@ class MatchCountReduction:
 
     @property
     def pairwise_independent(self) -> bool:
-        """Whether a blanket report supports two given values independently."""
+        """True if a blanket report supports two given values independently."""
         return self.collision == 1 / self.answers
 
     @classmethod
@@ -62,17 +63,17 @@ class MatchCountReduction:
         """
         Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
 
+        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1), each from its own
+        formula: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
+
         Args:
             answers: The alphabet of GRR, the buckets of local hashing.
             local_epsilon: Above 0; may be infinite.
-            hashed: Whether the answer is that to a hashed value, under a seed in the report.
-            collision: Of the hash family; without it, 1/answers.
-
-        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1), each from its own
-        formula: 1 - blanket would lose every digit at small ε, and 1 - signal at large.
+            hashed: True if the report holds a seed and the answer to the hashed value.
+            collision: Collision probability of the hash family, by default 1/answers.
 
         Raises:
-            AccountingError: answers or local_epsilon are out of range.
+            AccountingError: answers or local_epsilon is out of range.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer says nothing
             raise AccountingError(f"the alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
@@ -111,11 +112,11 @@ class MatchCountReduction:
         Args:
             answers: The alphabet of GRR, the buckets of local hashing; at least 2.
             weights: Of one answer.
-            hashed: Whether the answer is that to a hashed value, under a seed in the report.
-            collision: Of the hash family; without it, 1/answers.
+            hashed: True if the report holds a seed and the answer to the hashed value.
+            collision: Collision probability of the hash family, by default 1/answers.
 
         Raises:
-            TaskError: The weights of all answers do not stay below 2^63.
+            TaskError: The sum of the weights reaches 2^63.
         """
         total = weights.total(answers)
         uniform = 1 / answers if hashed else 0.0
@@ -129,72 +130,32 @@ class MatchCountReduction:
         )
 
     @classmethod
-    def of_independent_bits(
-        cls, *, answers: float, local_epsilon: float, blanket: float, signal: float
-    ) -> Self:
-        """
-        Describe a unary encoding: one bit an item, each set independently of the others.
-
-        U sets every bit with chance q [WBLJ17]; a report supports the items whose bits are set. The
-        own bit is set with p > q: γ = (1-p)/(1-q), l = 1/q, and two values collide with chance 1/l.
-
-        Args:
-            answers: l = 1/q.
-            local_epsilon: ln(p(1-q) / q(1-p)), rounded up.
-            blanket: γ, from a formula of its own.
-            signal: (p-q)/(1-q), from a formula of its own.
-
-        Raises:
-            AccountingError: answers or local_epsilon are out of range.
-        """
-        return cls._of_any_alphabet(
-            answers=answers,
-            local_epsilon=local_epsilon,
-            blanket=blanket,
-            signal=signal,
-            collision=1 / answers,
-            third_value="independent",
-        )
-
-    @classmethod
-    def of_intervals(
-        cls, *, answers: float, local_epsilon: float, blanket: float, signal: float
-    ) -> Self:
-        """
-        Describe a report that is uniform, or uniform within an interval around the value.
-
-        The intervals of the two values farthest apart are disjoint: collision 0, which bounds every
-        pair.
-
-        Args:
-            answers: l, how much longer the whole range is than an interval.
-            local_epsilon: ln of the ratio of the two densities, rounded up.
-            blanket: γ, from a formula of its own.
-            signal: 1 - γ, from a formula of its own.
-
-        Raises:
-            AccountingError: answers or local_epsilon are out of range.
-        """
-        return cls._of_any_alphabet(
-            answers=answers,
-            local_epsilon=local_epsilon,
-            blanket=blanket,
-            signal=signal,
-            collision=0.0,
-            third_value="none",
-        )
-
-    @classmethod
-    def _of_any_alphabet(
+    def of_support_sets(
         cls,
         *,
         answers: float,
         local_epsilon: float,
         blanket: float,
         signal: float,
-        collision: float,
-        third_value: ThirdValue,
+        independent: bool,
     ) -> Self:
+        """
+        Describe a mixture of a distribution U and U conditioned on a set of reports for each value.
+
+        A report supports the values whose sets contain it; every set has probability 1/l under U.
+        In a unary encoding U sets every bit with chance q [WBLJ17]: γ = (1-p)/(1-q) and l = 1/q.
+
+        Args:
+            answers: l, any number of at least 1.
+            local_epsilon: Rounded up.
+            blanket: γ, from its own formula.
+            signal: 1 - γ, from its own formula.
+            independent: True if U supports any values independently: collision 1/l. False if the
+                sets of the two values farthest apart are disjoint: collision 0 bounds every pair.
+
+        Raises:
+            AccountingError: answers or local_epsilon is out of range.
+        """
         if not answers <= MAX_ANSWERS:
             raise AccountingError(f"l = 1/q is {answers:.6g}; it must be at most {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
@@ -206,14 +167,14 @@ class MatchCountReduction:
             local_epsilon=local_epsilon,
             blanket=blanket,
             signal=signal,
-            collision=collision,
-            third_value=third_value,
+            collision=1 / answers if independent else 0.0,
+            third_value="independent" if independent else "none",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureReduction:
-    """A mechanism of which nothing but its local ε is used: every ε-LDP randomizer has one."""
+    """A mechanism accounted for by its local ε only, which every ε-LDP randomizer has."""
 
     local_epsilon: float
     """Rounded up; finite."""

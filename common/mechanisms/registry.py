@@ -1,4 +1,4 @@
-"""From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
+"""Build mechanisms from tasks, and the integers of a task from a request."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -27,15 +27,25 @@ from common.task.task import Task
 
 
 class MechanismFactory(Protocol):
-    """A mechanism's way into a task, and out of it again."""
+    """The constructors of a mechanism for items."""
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Work out the integers. Run by the analyzer."""
+        """
+        Compute the integers of a task. Run by the analyzer.
+
+        Raises:
+            TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
+        """
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:
-        """Build the mechanism from its integers. Run by the user agent and by the analyzer."""
+        """
+        Build the mechanism of a task from its integers. Run by the user agent and the analyzer.
+
+        Raises:
+            TaskError: The integers describe no mechanism of this kind.
+        """
 
 
 _CATALOGUE: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
@@ -68,12 +78,12 @@ def specify(
     name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
 ) -> MechanismSpec:
     """
-    Work out the integers of a mechanism. Run by the analyzer when it drafts a task.
+    Compute the integers of a mechanism. Run by the analyzer when it drafts a task.
 
     Args:
-        name: Of the mechanism.
+        name: Name of the mechanism.
         domain_size: Items, at least 2.
-        buckets: For hashing; every other mechanism knows its answers from the items.
+        buckets: For hashing; other mechanisms ignore it.
         local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
 
     Raises:
@@ -87,10 +97,10 @@ def specify(
 
 def mechanism_of(task: Task) -> Mechanism:
     """
-    Build the mechanism of a task that collects items. Run by the user agent and by the analyzer.
+    Build the mechanism of a task that collects items. Run by the user agent and the analyzer.
 
     Raises:
-        TaskError: The task's integers do not describe a mechanism that this program knows.
+        TaskError: The task's integers describe no known mechanism of this kind.
     """
     mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
     _check_length(task, mechanism)
@@ -98,53 +108,33 @@ def mechanism_of(task: Task) -> Mechanism:
 
 
 def rappor_of(task: Task) -> Rappor:
-    """
-    Build the mechanism of a task that collects texts; as `mechanism_of`.
-
-    Raises:
-        TaskError: The task collects no texts, or its integers describe no RAPPOR.
-    """
+    """Build the mechanism of a task that collects texts; errors as of `mechanism_of`."""
     rappor = Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
     _check_length(task, rappor)
     return rappor
 
 
 def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
-    """Give a mechanism for numbers, to be specified or built."""
+    """Return the class of a mechanism for numbers."""
     return _OF_NUMBERS[name]
 
 
 def number_mechanism_of(task: Task) -> NumberMechanism:
-    """
-    Build the mechanism of a task that collects numbers; as `mechanism_of`.
-
-    Raises:
-        TaskError: The task collects no numbers, or its integers describe none of their mechanisms.
-    """
+    """Build the mechanism of a task that collects numbers; errors as of `mechanism_of`."""
     mechanism = _OF_NUMBERS[spec_as(task.mechanism, NumberSpec).name].of(task)
     _check_length(task, mechanism)
     return mechanism
 
 
 def priv_kv_of(task: Task) -> PrivKv:
-    """
-    Build the mechanism of a task that collects pairs; as `mechanism_of`.
-
-    Raises:
-        TaskError: The task collects no pairs, or its integers describe no PrivKV.
-    """
+    """Build the mechanism of a task that collects pairs; errors as of `mechanism_of`."""
     priv_kv = PrivKv.of(task)
     _check_length(task, priv_kv)
     return priv_kv
 
 
 def randomizer_of(task: Task) -> Randomizer:
-    """
-    Build a task's mechanism, whatever kind of value it asks for; as `mechanism_of`.
-
-    Raises:
-        TaskError: The task's integers do not describe a mechanism that this program knows.
-    """
+    """Build a task's mechanism for any kind of value; errors as of `mechanism_of`."""
     return _OF_KIND[task.kind](task)
 
 

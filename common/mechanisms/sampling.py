@@ -8,28 +8,29 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 
 _BITS: Final = 16
-"""Drawn for every coin; one coin in 2^16 is left undecided by them."""
+"""Random bits drawn for every coin; they leave one coin in 2^16 undecided."""
 
 
 def exact_coins(
     weight: int, total: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """
-    Toss coins that come up with chance weight / total exactly. Run by the user agent.
+    Toss coins that show heads with chance weight / total exactly. Run by the user agent.
 
-    With weight·2^16 = t·total + r the chance is t/2^16 + (r/total)/2^16: of a uniform 16-bit u,
-    u < t is heads, u > t tails, and u = t is decided by an integer below total, heads below r.
+    With weight·2^16 = t·total + r the chance is t/2^16 + (r/total)/2^16: for a uniform 16-bit u, u
+    < t is heads and u > t is tails; u = t is decided by a uniform integer below total, heads below
+    r.
 
     Args:
         weight: 0 .. total.
         total: 1 .. 2^63-1.
-        shape: Of the result.
-        rng: Where the integers come from.
+        shape: Shape of the result.
+        rng: Source of randomness.
 
     Returns:
-        Heads and tails, of the given shape.
+        True for heads, of the given shape.
 
-    Cost: a sixteen-bit draw for each, a quarter of what an integer below total would take.
+    Cost: 16 random bits a coin, a quarter of a draw below total.
     """
     threshold, rest = divmod(weight << _BITS, total)
     draw = rng.integers(0, 1 << _BITS, size=shape, dtype=np.uint16)
@@ -42,25 +43,25 @@ def exact_coins(
 
 
 MAX_DENOMINATOR: Final = 2**50
-"""Of a Laplace scale: what is drawn below it, times a few dozen, stays below 2^63."""
+"""Largest term of a Laplace scale: draws below it, times a few dozen, stay below 2^63."""
 
 
 def discrete_laplace(
     scale_numerator: int, scale_denominator: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw noise with P(x) ∝ e^(-|x| · scale_denominator / scale_numerator) [CKS20].
+    Draw noise with P(x) ∝ e^(-|x| · scale_denominator / scale_numerator) [CKS20]. Run by the user
+    agent.
 
-    Run by the user agent. With t/s the scale, U + t·V is geometric noise of scale t if U is
-    uniform below t and kept with chance e^(-U/t), and V counts how often coins with chance 1/e
-    show heads before tails; ⌊(U + t·V)/s⌋ is that of scale t/s. A fair sign follows, of which
-    -0 is drawn again.
+    For a scale t/s, U + t·V is geometric noise of scale t if U is uniform below t and kept with
+    chance e^(-U/t), and V counts the heads of coins with chance 1/e before the first tail; ⌊(U +
+    t·V)/s⌋ has scale t/s. The sign is a fair coin, and -0 is drawn again.
 
     Args:
         scale_numerator: t, 1 .. MAX_DENOMINATOR.
         scale_denominator: s, 1 .. MAX_DENOMINATOR.
-        size: How many.
-        rng: Where the integers come from.
+        size: Number of draws.
+        rng: Source of randomness.
 
     Returns:
         Independent draws, shape (size,).
@@ -68,7 +69,7 @@ def discrete_laplace(
     Raises:
         TaskError: The scale is out of range.
 
-    Cost: some 12 integers a draw.
+    Cost: about 12 integers a draw.
     """
     for part in (scale_numerator, scale_denominator):
         if not 1 <= part <= MAX_DENOMINATOR:
@@ -95,15 +96,15 @@ def exponential_coins(
     """
     Toss coins that show heads with chance e^(-γ) exactly, 0 ≤ γ ≤ 1 [CKS20].
 
-    Of coins with chances γ/1, γ/2, γ/3, .. the first tail is at an odd place just as often.
+    Among coins with chances γ/1, γ/2, γ/3, .. the first tail has an odd position with that chance.
 
     Args:
         numerators: γ · denominator of each coin, each 0 .. denominator; shape (n,).
         denominator: 1 .. MAX_DENOMINATOR.
-        rng: Where the integers come from.
+        rng: Source of randomness.
 
     Returns:
-        Heads and tails, shape (n,).
+        True for heads, shape (n,).
     """
     first_tail = np.zeros(len(numerators), dtype=np.int64)
     tossing = np.arange(len(numerators))
@@ -119,7 +120,7 @@ def exponential_coins(
 
 
 def _heads_in_a_row(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Count how often a coin with chance 1/e shows heads before it shows tails."""
+    """Count the heads of a coin with chance 1/e before its first tail."""
     counts = np.zeros(size, dtype=np.int64)
     tossing = np.arange(size)
     while len(tossing):

@@ -1,15 +1,15 @@
-"""The band that a square wave spreads items over, and its way back by least squares.
+"""
+The square wave mechanism [LWLWLS20] and its estimator, by least squares over bands.
 
 Item v reaches the places v .. v+w-1, w the width: z = Aθ, z_j the sum of θ over the w items that
-reach place j. There are w-1 places more than items, so that θ can be told in several ways from a
-noisy z; least squares is the best of those that take every place for equally noisy.
+reach place j. There are w-1 more places than items, so several formulas recover θ from z; least
+squares is the best of them if all places are equally noisy.
 
-In one way, from the left, z_j - z_(j-1) = θ_j - θ_(j-w), and
-    θ_v = Σ_k z_(v-kw) - z_(v-1-kw).
-What no θ can bring about are the vectors that repeat with period w and sum to 0 over a period:
-they are orthogonal to all bands, and there are w-1 of them. So the least-squares estimate is the
-one from the left after z's part among them has been taken out. In class r of places, r = j mod w,
-with N_r members and mean m_r, that part is m_r - λ/N_r with λ = Σ m_r / Σ 1/N_r.
+One formula runs from the left, since z_j - z_(j-1) = θ_j - θ_(j-w):
+    θ_v = Σ_k z_(v-kw) - z_(v-1-kw). The vectors orthogonal to all bands repeat with period w and
+    sum to 0 over a period; they span w-1 dimensions. The least-squares estimate is the formula from
+    the left after removing z's component among them. In class r of places, r = j mod w, with N_r
+    members and mean m_r, that component is m_r - λ/N_r with λ = Σ m_r / Σ 1/N_r.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Band:
 
     @property
     def places(self) -> int:
-        """How many places there are: items + width - 1."""
+        """All places: items + width - 1."""
         return self.items + self.width - 1
 
     def forward(self, theta: Vector) -> Vector:
@@ -80,16 +80,17 @@ class Band:
 
     def variance(self, law: Vector) -> Vector:
         """
-        Give the variance of each estimate from one draw: z is 1 at a place drawn from `law`.
+        Return the variance of each estimate if z is 1 at one place drawn from `law` and 0
+        elsewhere.
 
         With the coefficients s of an item's estimate it is Σ s² π - (Σ s π)², exact. On chain v,
-        which is the places v, v-w, .. , s is 1 - c at v's class and -1 - c at that of v-1, minus c
-        everywhere else, where c = m - λ/N as above is the part of these ones that is taken out.
+        the places v, v-w, .., s is 1 - c at v's class, -1 - c at the class of v-1 and -c elsewhere,
+        where c = m - λ/N is the component, as above, of these ones that is removed.
 
         Cost: a few passes over the places.
         """
         if self.width == 1:
-            return law * (1 - law)  # the chains from v and v-1 are one, and the estimate is z
+            return law * (1 - law)  # the estimate is z itself
         inverse = self._inverse_sizes
         mass = self._class_sums(law)
         chains = self._chains(law)
@@ -101,7 +102,7 @@ class Band:
         level = (m_here + m_left) / inverse.sum()
         taken_here, taken_left = m_here - level * inverse[here], m_left - level * inverse[left]
         linear = m_here * mass[here] + m_left * mass[left] - level * (mass * inverse).sum()
-        # Σ c² π over all places: that of c = -level/N everywhere, put right in two classes.
+        # Σ c² π over all places: c = -level/N, corrected in two classes.
         square = level**2 * (mass * inverse**2).sum() + (
             (taken_here**2 - (level * inverse[here]) ** 2) * mass[here]
             + (taken_left**2 - (level * inverse[left]) ** 2) * mass[left]
@@ -117,14 +118,14 @@ class Band:
 
     @cached_property
     def _inverse_sizes(self) -> Vector:
-        """1/N_r."""
+        """The numbers 1/N_r."""
         return 1 / np.bincount(self._classes, minlength=self.width)
 
     def _class_sums(self, z: Vector) -> Vector:
         return np.bincount(self._classes, weights=z, minlength=self.width).astype(np.float64)
 
     def _chains(self, z: Vector) -> Vector:
-        """Sum z_j + z_(j-w) + .. for every j from -1 on, where it is 0: one more than places."""
+        """Sum z_j + z_(j-w) + .. for every j from -1 on, where the sum is 0; length places + 1."""
         rows = -(-self.places // self.width)
         padded = np.zeros(rows * self.width)
         padded[: self.places] = z
@@ -137,15 +138,15 @@ _PRECISE: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
-    Give the reach b to either side that tells most of an item [LWLWLS20].
+    Return the reach b to either side that preserves most information about an item [LWLWLS20].
 
-    b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the domain, which is what maximizes the mutual
-    information of a number and its report; here to the nearest item. From half of the domain at
-    small ε to nothing at large. In 60 digits: at small ε both differences cancel.
+    b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the domain, rounded to items: it maximizes the
+    mutual information of a number and its report. It falls from half of the domain at small ε to 0
+    at large ε. Computed in 60 digits, because both differences cancel at small ε.
 
     Args:
         domain_size: Items, at least 2.
-        local_epsilon: Above 0; infinite where reports carry no noise, and there is no reach.
+        local_epsilon: Above 0; infinite for reports without noise, whose reach is 0.
     """
     epsilon = Decimal(local_epsilon)
     if epsilon.is_infinite():
@@ -160,9 +161,9 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 @dataclass(frozen=True)
 class SquareWave(OddsOfWeights):
     """
-    Report a place around the item, or any: place j is around item v if v ≤ j ≤ v+2b.
+    Report a place, in or outside the band of the item: places v .. v+2b for item v.
 
-    All weights add to the same for every item, so that a place gives away their odds.
+    The sum of all weights is the same for every item, so a place is as private as the odds.
     """
 
     domain_size: int
@@ -177,7 +178,7 @@ class SquareWave(OddsOfWeights):
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
-        Give the places on the line.
+        Compute the integers, with the reach of the paper.
 
         Raises:
             TaskError: local_epsilon is out of range, or there are too many places.
@@ -190,10 +191,10 @@ class SquareWave(OddsOfWeights):
     @classmethod
     def of(cls, task: Task) -> Self:
         """
-        Build it from a task; any reach will do.
+        Build the mechanism of a task, with any reach.
 
         Raises:
-            TaskError: Its places are fewer than the items, or not an even number more.
+            TaskError: Its places are fewer than the items, or exceed them by an odd number.
         """
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
         check_answers(task.item_mechanism, task.domain_size + 2 * reach)
@@ -209,12 +210,12 @@ class SquareWave(OddsOfWeights):
 
     @property
     def width(self) -> int:
-        """How many places are around an item: 2b+1."""
+        """Places in the band of an item: 2b+1."""
         return self._response.width
 
     @property
     def places(self) -> int:
-        """How many places there are: d+2b."""
+        """All places: d+2b."""
         return self._response.places
 
     @property
@@ -224,23 +225,11 @@ class SquareWave(OddsOfWeights):
 
     @property
     def reduction(self) -> MatchCountReduction | None:
-        """That of its response: uniform, or uniform around the item."""
+        """Reduction of the response: uniform, or uniform over the band."""
         return self._response.reduction
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """
-        Randomize each value. Run by the user agent.
-
-        Args:
-            values: Items, shape (n,), each in 0 .. domain_size-1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, field item (uint32): places, each below d+2b.
-
-        Raises:
-            ValueRangeError: A value lies outside the domain.
-        """
+        """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
         check_values(values, self.domain_size)
         return plain_reports(self._response.randomize(values, rng))
 
@@ -249,22 +238,19 @@ class SquareWave(OddsOfWeights):
         return plain_reports(self._response.dummies(count, rng))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports name a place on the line. Run by the analyzer."""
+        """Return which reports name a place on the line. Run by the analyzer."""
         inside: NDArray[np.bool_] = reports["item"] < self.places
         return inside
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Say which reports name a place around an item. Run by auditors."""
+        """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
         around: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
         return around
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Count reports by place. Run by the analyzer.
-
-        Returns:
-            Counts of shape (d+2b,).
+        Count reports by place, shape (d+2b,). Run by the analyzer.
 
         Raises:
             ReportError: A place is out of range.
@@ -275,12 +261,10 @@ class SquareWave(OddsOfWeights):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the counts by place that users and dummies would come to.
+        Draw a place of the band for each truthful report, and one multinomial number for all
+        others.
 
-        A report is uniform around its item with probability `signal`, and uniform over all places
-        otherwise.
-
-        Cost: a draw for each of the first kind, and one multinomial draw for all the others.
+        A report is truthful with probability `signal` and uniform otherwise.
         """
         truthful = rng.binomial(users, self._response.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
@@ -291,17 +275,16 @@ class SquareWave(OddsOfWeights):
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
         """
-        Estimate the share of each item, without bias; see `Band`. Run by the analyzer.
+        Estimate the share of each item without bias; see `Band`. Run by the analyzer.
 
-        After the floor of noise and dummies, C_j - n·other/W - M/D, is taken off every place, what
-        is expected of it is n·(true-other)/W times the shares of the items that reach it.
-
-        Single shares are as uncertain as differences of single places are: they are for sums over
-        many items, and for refining.
+        The floor of noise and dummies, n·other/W + M/D, is subtracted at every place; the rest has
+        the expectation n·(true-other)/W times the shares of the items that reach the place. Single
+        shares are as uncertain as differences of places: use them for sums over many items, and for
+        refinement.
 
         Raises:
-            ValueError: Reports were sampled, or dummies name items: no protocol does that with
-                reports that name places.
+            ValueError: Reports were sampled, or dummies name items; no protocol with places does
+                that.
         """
         _check(mixture)
         floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
@@ -311,16 +294,15 @@ class SquareWave(OddsOfWeights):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """
-        Give the exact variance of each estimated share, given the true ones.
+        Return the exact variance of each estimated share for the given true shares.
 
-        Places are disjoint: a report of law π has the variance Σ s² π - (Σ s π)², s the
-        coefficients of the estimate. With the law averaged over users it would be too much, by how
-        the means Σ s π differ from user to user: by `rise` between those who hold the item and
-        those who do not, since the estimate is unbiased. That is f(1-f)·rise², and is taken off.
+        Places are disjoint: a report with distribution π has the variance Σ s² π - (Σ s π)², s the
+        coefficients of the estimate. With π averaged over users this is too large by the variance
+        of their means Σ s π, which differ by `rise` between holders of the item and others, as the
+        estimate is unbiased. That is f(1-f)·rise², and is subtracted.
 
         Args:
-            shares: At least 0; scaled to sum 1, so that noisy ones make a law. Where all are 0 the
-                law is that of users spread evenly.
+            shares: At least 0; scaled to sum to 1. If all are 0, users are taken as spread evenly.
             mixture: As of `debias`.
 
         Raises:
@@ -337,7 +319,7 @@ class SquareWave(OddsOfWeights):
         return exact
 
     def channel(self, real_share: float) -> Channel:
-        """Give the law of a place when a share real_share of reports are users' own."""
+        """Return the distribution of a place."""
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),

@@ -1,13 +1,12 @@
 """
-Debiased shares with exact variances, for every mechanism whose reports support items.
+Debiased shares and their exact variances, for every mechanism whose reports support items.
 
-One place for all of them: a mechanism says how likely a report supports its own value (p), another
-(q), and how likely a uniform dummy supports a value; the estimate follows. Run by the analyzer.
+A mechanism states the probability that a report supports its own value (p) or another one (q), and
+that a uniform dummy supports a value; the estimate follows. Run by the analyzer.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -16,25 +15,9 @@ from common.mechanisms.base import Counts, Mixture, Vector
 Real = float | Vector
 
 
-class SupportProbabilities(Protocol):
-    """How likely a report supports a value."""
-
-    @property
-    def p(self) -> float:
-        """Probability that a report supports its own value."""
-
-    @property
-    def q(self) -> float:
-        """Probability that a report supports another given value."""
-
-    @property
-    def q_dummy(self) -> float:
-        """Probability that a uniform dummy supports a value."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """p, q and q_dummy alone: of a mechanism that has not been made yet."""
+    """The probabilities p, q and q_dummy of a mechanism that is only planned."""
 
     p: float
     q: float
@@ -42,7 +25,7 @@ class Support:
 
 
 class SupportCounting:
-    """The estimator of a mechanism that counts which reports support an item; to be inherited."""
+    """Estimator of a mechanism that counts the reports that support each item; a base class."""
 
     @property
     @abstractmethod
@@ -64,24 +47,24 @@ class SupportCounting:
         """Count, for every item, the reports that support it. Shape (domain_size,)."""
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate the share of each item; see `debias`."""
+        """Estimate the share of each item; see the function `debias`."""
         return debias(self.support_counts(cells), mixture, self)
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Give the exact variance of each debiased share; see `variance`."""
+        """Return the exact variance of each debiased share."""
         return variance(shares, mixture, self)
 
 
-def debias(support: Counts, mixture: Mixture, probabilities: SupportProbabilities) -> Vector:
+def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
     """
     Estimate the share of each item among the users whose reports were counted.
 
     f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)) [WBLJ17], for n users whose reports are
-    kept with probability κ, M uniform dummies, and z̄ dummies expected of each item by name.
+    kept with probability κ, M uniform dummies, and z̄ expected dummies that name the item.
 
     Args:
         support: C_v, shape (domain_size,).
-        mixture: What the counted reports are.
+        mixture: Composition of the counted reports.
         probabilities: p, q and q_dummy.
 
     Returns:
@@ -94,8 +77,8 @@ def debias(support: Counts, mixture: Mixture, probabilities: SupportProbabilitie
     return shares
 
 
-def variance(shares: Vector, mixture: Mixture, probabilities: SupportProbabilities) -> Vector:
-    """Give the exact variance of each debiased share, given the true shares; shape as shares."""
+def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
+    """Return the exact variance of each debiased share for the given true shares; same shape."""
     return bernoulli_variance(
         shares,
         n_real=mixture.n_real,
@@ -120,10 +103,10 @@ def bernoulli_variance(
     item_variance: Real = 0.0,
 ) -> Vector:
     """
-    Give the variance for numbers or arrays that fit each other, one entry a design.
+    Return the variance of debiased shares, for numbers or arrays that broadcast.
 
     [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))²: counts are sums of
-    independent Bernoulli variables, one a report, and of an item's own dummies.
+    independent Bernoulli variables, one for each report, and of the dummies that name the item.
     """
     own, other = kept * p, kept * q
     reports = n_real * shares * own * (1 - own) + n_real * (1 - shares) * other * (1 - other)
@@ -131,7 +114,9 @@ def bernoulli_variance(
     return np.asarray(total / (n_real * kept * (p - q)) ** 2, dtype=np.float64)
 
 
-def expected_mse(domain_size: int, mixture: Mixture, probabilities: SupportProbabilities) -> float:
-    """Give the mean over items of the exact variance. It needs no truth: shares sum to 1."""
+def expected_mse(
+    domain_size: int, mixture: Mixture, probabilities: Support | SupportCounting
+) -> float:
+    """Return the mean over items of the exact variance; it only needs shares that sum to 1."""
     uniform = np.full(domain_size, 1 / domain_size)
     return float(variance(uniform, mixture, probabilities).mean())

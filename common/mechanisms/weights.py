@@ -1,9 +1,8 @@
 """
 Randomized response whose probabilities are exact ratios of integers.
 
-Every randomizer here says the truth with weight `true` and each other answer with weight
-`other`. The two integers stand in the task; p and q everywhere else come from them, and never
-from e^ε again.
+A randomizer answers truthfully with weight `true` and with each other answer with weight `other`. A
+task states the two integers; p and q are computed from them, never from e^ε.
 """
 
 import math
@@ -22,8 +21,8 @@ _OTHER_WEIGHT: Final = 2**32
 _EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)
 _ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
 """
-Takes e^ε down by far more than the error of a 60-digit exponential or logarithm, and by far less
-than one unit of a weight below 2^63 is worth. (Its 27 digits fit the default context exactly.)
+Lowers e^ε by far more than the error of a 60-digit exponential or logarithm, and by far less than
+one unit of a weight below 2^63. (Its 27 digits fit the default context exactly.)
 """
 
 
@@ -32,7 +31,7 @@ class ResponseWeights:
     """
     The odds true : other, with true / other ≤ e^(local epsilon) by construction.
 
-    1 : 0 are the odds of reports without noise, whose local ε is infinite.
+    The odds 1 : 0 belong to reports without noise, whose local ε is infinite.
     """
 
     true: int
@@ -49,11 +48,11 @@ class ResponseWeights:
     @classmethod
     def for_epsilon(cls, local_epsilon: float) -> Self:
         """
-        Give the weights that come closest to e^local_epsilon from below.
+        Return the weights closest to e^local_epsilon from below.
 
-        The ratio is ⌊2^32 · e^ε⌋ / 2^32, computed in 60-digit decimal arithmetic: a float
-        e**eps * 2**32 exceeds the promise for half of all ε above 15. Short of the promise by
-        a relative 2^-32 at most. An infinite ε gives the weights of reports without noise, 1 and 0.
+        The ratio is ⌊2^32 · e^ε⌋ / 2^32, computed in 60-digit decimal arithmetic: a float e**eps *
+        2**32 exceeds the promise for half of all ε above 15. The ratio is at most a relative 2^-32
+        too small. An infinite ε gives 1 and 0, the weights of reports without noise.
 
         Raises:
             TaskError: local_epsilon is neither above 2^-32 and at most 20, nor infinite.
@@ -70,14 +69,14 @@ class ResponseWeights:
 
     @classmethod
     def of(cls, spec: MechanismSpec) -> Self:
-        """Take them from what a task says."""
+        """Return the weights of a task's mechanism."""
         return cls(true=spec.true_weight, other=spec.other_weight)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """
-        Say whether true / other ≤ e^local_epsilon; in 60 digits, and no if within 1e-27.
+        Check true / other ≤ e^local_epsilon in 60 digits; false if the two are within 1e-27.
 
-        An infinite ε promises nothing, and every weights keep it.
+        An infinite ε promises nothing, so all weights keep it.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
@@ -90,10 +89,10 @@ class ResponseWeights:
 
     def total(self, answers: int) -> int:
         """
-        Give the sum of the weights over all answers.
+        Return the sum of the weights over all answers.
 
         Raises:
-            TaskError: It does not stay below 2^63.
+            TaskError: The sum reaches 2^63.
         """
         total = self.true + (answers - 1) * self.other
         if total > MAX_WEIGHT_SUM:
@@ -104,15 +103,15 @@ class ResponseWeights:
         self, truth: NDArray[np.int64], answers: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """
-        Answer each true value with exact randomized response. Run by the user agent.
+        Apply exact randomized response to each true answer. Run by the user agent.
 
-        One bounded integer is drawn for each value: below `true` it says "tell the truth",
-        above it names one of the other answers. Without noise there is nothing to draw.
+        One bounded integer is drawn for each: below `true` it means the truth, above it names one
+        of the other answers. Without noise nothing is drawn.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
-            answers: How many answers there are, at least 2.
-            rng: Where the integers come from.
+            answers: Number of answers, at least 2.
+            rng: Source of randomness.
 
         Returns:
             Answers, shape (n,), each in 0 .. answers-1.
@@ -126,9 +125,9 @@ class ResponseWeights:
 
 class OddsOfWeights:
     """
-    A mechanism whose report gives away the odds of its weights, and no more; to be inherited.
+    Base class of mechanisms whose reports are exactly as private as the odds of their weights.
 
-    Why that is so, each mechanism says.
+    Each mechanism explains why that holds for it.
     """
 
     weights: ResponseWeights
@@ -139,15 +138,15 @@ class OddsOfWeights:
         return self.weights.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
+        """Check true / other ≤ e^local_epsilon exactly. Run by the user agent."""
         return self.weights.keeps_promise(local_epsilon)
 
 
 def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
     """
-    Say whether likelier / rarer ≤ e^local_epsilon, for integers of up to 50 digits.
+    Check likelier / rarer ≤ e^local_epsilon, for integers of up to 50 digits.
 
-    Two random choices that are made apart have the product of their odds.
+    The odds of two independent random choices multiply.
     """
     if local_epsilon == math.inf:
         return True
@@ -155,12 +154,12 @@ def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
 
 
 def epsilon_of_odds(likelier: int, rarer: int) -> float:
-    """Give ln(likelier / rarer), rounded up, for integers of up to 50 digits."""
+    """Return ln(likelier / rarer), rounded up, for integers of up to 50 digits."""
     exact = _EXACT.ln(_EXACT.divide(likelier, rarer))
     nearest = float(exact)
     return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
 
 
 def _promise(local_epsilon: float) -> Decimal:
-    """Give e^local_epsilon, a relative 1e-27 too low."""
+    """Return e^local_epsilon, a relative 1e-27 too low."""
     return _EXACT.multiply(_EXACT.exp(Decimal(local_epsilon)), _ONE_DOWN)

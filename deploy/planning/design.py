@@ -9,7 +9,7 @@ import numpy as np
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
-from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
+from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import Support, bernoulli_variance, expected_mse, variance
 from common.mechanisms.weights import ResponseWeights

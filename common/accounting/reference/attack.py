@@ -1,20 +1,20 @@
 """
-What an attack proves: a δ, and so an ε, below which no accountant can come.
+Lower bounds by attacks: a δ, and so an ε, that no accountant can undercut.
 
-The analyzer knows that all other users hold one third value z, and drops what supports it. What
-is left is uniform, but for the victim's report if that is among it: N messages in all, a number
-that it sees. By the counts H_x, H_x' among them it tells the victim's two values apart. Where
-the victim's report is among the N for certain, its δ is formula 1's for a mechanism with as many
-answers as are left; where it is only with a chance, for one with less signal [BBGN19]. Under
-hashing z is a value whose support is independent of the two: one not on the line through them.
+The analyzer knows that all other users hold one third value z, and drops the messages that support
+it. The N remaining messages are uniform, except for the victim's report if it is among them; N is
+visible. The counts H_x, H_x' among them distinguish the victim's two values. The δ is formula 1's
+for one answer less if the victim's report is among the N for certain, and for less signal if it is
+with some chance [BBGN19]. Under hashing the support of z must be independent of the two, as for a
+value off the line through them.
 
 Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
-independently, whatever anybody holds, so nothing needs to be dropped: better where most reports
-are uniform anyhow. Where values exclude each other and all others hold x', only blanket reports
-support x: one count, for two-valued domains.
+independently of all values, so none needs to be dropped: better if most reports are uniform anyway.
+If values exclude each other and all others hold x', only blanket reports support x: one count, for
+two-valued domains.
 
-Every figure is a lower bound on the true δ, by construction: formula 1's δ falls with M, so bins
-of N are taken at their high edge; cells of H_x' at their mean, by Jensen; tails are left out.
+Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N are taken at
+their upper edge; cells of H_x' at their mean, by Jensen; tails are omitted.
 
 Run by `shuffledp account --compare` and by auditors. Replace-one neighbours.
 """
@@ -40,59 +40,43 @@ from common.accounting.count_distributions import (
     upper_quantile,
 )
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
-from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 Attack = Callable[[float], float]
-"""What δ an attack proves at an ε."""
+"""The δ that an attack proves at an ε."""
 
 _WINDOW_TAIL: Final = 1e-15
 _WIDEST: Final = 2 * 10**6
 _LEAST_PRESENCE: Final = 1e-12
 _FEW: Final = 1000
-"""Trials up to which a binomial law is tabulated whole."""
+"""Trials up to which a binomial distribution is tabulated in full."""
 _DIRECT: Final = 10**7
-"""Products up to which two laws are convolved term by term, without a Fourier transform."""
+"""Products up to which two distributions are convolved directly, without a Fourier transform."""
 _TRUSTED: Final = 1e-8
-"""What a Fourier transform leaves of a law: nothing below this share of its largest term."""
+"""A Fourier transform resolves terms above this share of the largest one."""
 _EXACT_TO: Final = 1 - 1e-6
-"""Factor for the floating-point error of a law's terms."""
+"""Factor for the floating-point error of a distribution's terms."""
 _FIRST_BINS: Final = 32
 _ROUNDS: Final = 2
 _TOLERANCE: Final = 1e-2
 _CLOSE_ENOUGH: Final = 1e-4
 
 
-def delta_lower(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
-    """
-    Give a δ that attacks on the mechanism prove: no (ε, δ') holds with a lesser δ'.
-
-    Args:
-        reduction: The mechanism. Where its values have a third, the attack needs it independent
-            of (hashing) or exclusive with (one histogram) the two.
-        crowd: Honest users and dummies in the batch.
-        epsilon: Central ε, at least 0.
-
-    Returns:
-        A δ in 0 .. 1; 0 where no attack succeeds.
-
-    Raises:
-        AccountingError: epsilon is negative or not a number.
-    """
-    if not epsilon >= 0:
-        raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-    return max(attack(epsilon) for attack in _attacks(reduction, crowd))
-
-
 def epsilon_lower(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give an ε that attacks prove: no (ε', δ) holds with a lesser ε'. 0 where none succeeds.
+    Return an ε that attacks prove: no (ε', δ) holds with a smaller ε'. 0 if no attack succeeds.
+
+    Args:
+        reduction: The mechanism. Attacks with a third value need it independent of (hashing) or
+            exclusive with (one histogram) the two.
+        crowd: Honest users and dummies in the batch.
+        delta: At least MIN_DELTA and below 1.
 
     Raises:
-        AccountingError: delta is not between MIN_DELTA and 1.
+        AccountingError: delta is out of range.
 
-    Cost: some ten times that of `epsilon_upper`; more where the number of dummies varies widely.
+    Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies widely.
     """
     check_delta(delta)
     top = min(epsilon_upper(reduction, crowd, delta), MOST_EPSILON)
@@ -100,7 +84,7 @@ def epsilon_lower(reduction: MatchCountReduction, crowd: AnonymitySet, delta: fl
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
-    """Find nearly the largest ε, up to `top`, at which an attack still proves more than delta."""
+    """Find about the largest ε, up to `top`, at which an attack proves more than delta."""
 
     def excess(epsilon: float) -> float:
         return math.log(max(attack(epsilon), 1e-300)) - math.log(delta)
@@ -120,10 +104,10 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
 
 def _attacks(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Attack]:
     """
-    List what can be tried on a mechanism in a crowd; at least one that never succeeds.
+    List the attacks on a mechanism in an anonymity set, including one that never succeeds.
 
-    Given an event of probability 1 - τ or more, whatever is seen has chances within τ of those
-    without it: of what is proven without it, (e^ε + 1)·τ is not.
+    Conditioning on an event of probability at least 1 - τ changes all probabilities by at most τ,
+    so a proof without it loses (e^ε + 1)·τ.
     """
     law = crowd.random_dummies
     if not isinstance(law, Conditioned):
@@ -153,7 +137,7 @@ def _attacks_on(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Att
 
 
 def _drop_a_third_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
-    """All others hold z; what supports z is dropped."""
+    """Attack if all others hold z: drop the messages that support z."""
     kept = 1 - 1 / reduction.answers
     others = _table(_blanket_laws(reduction, crowd, kept))
     if others is None:
@@ -177,13 +161,13 @@ def _drop_a_third_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> 
 
 
 def _count_everything(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
-    """Every report supports x and x' independently, whatever its sender holds."""
+    """Attack if every report supports x and x' independently of its sender's value."""
     least = 1 + crowd.others + max(0, crowd.dummies - crowd.known_dummies)
     laws = [] if crowd.random_dummies is None else [crowd.random_dummies]
     extra = _table(laws)
     if extra is None:
         return
-    # Of random dummies no more are known than there are.
+    # At most all random dummies are known.
     lost = max(0, crowd.known_dummies - crowd.dummies)
     counts = np.maximum(extra.first + np.arange(len(extra.probabilities)) - lost, 0)
     chances: Vector = np.bincount(counts - counts[0], weights=extra.probabilities).astype(float)
@@ -191,7 +175,7 @@ def _count_everything(reduction: MatchCountReduction, crowd: AnonymitySet) -> It
 
 
 def _count_one_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
-    """All others hold x': of them only blanket reports support x."""
+    """Attack if all others hold x': only their blanket reports support x."""
     others = _table(_blanket_laws(reduction, crowd, 1 / reduction.answers))
     if others is None:
         return
@@ -215,13 +199,13 @@ def _count_one_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Ite
 def _blanket_laws(
     reduction: MatchCountReduction, crowd: AnonymitySet, share: float
 ) -> list[CountDistribution | None]:
-    """Of the others' blanket reports and the unknown dummies, those that a share describes."""
+    """Return the distributions of a share of the others' blanket reports and of unknown dummies."""
     certain = crowd.dummies - crowd.known_dummies
     laws: list[CountDistribution | None] = [Binomial(crowd.others, reduction.blanket * share)]
     if certain > 0:
         laws.append(Binomial(certain, share))
     if crowd.random_dummies is not None:
-        # Known dummies among the random ones: an attack that knows them could only do better.
+        # Knowing dummies among the random ones would only help the attack.
         laws.append(crowd.random_dummies.thinned(share))
     return laws
 
@@ -233,13 +217,13 @@ class _Table:
     first: int
     probabilities: Vector
     complete: bool = True
-    """Whether all others are impossible; if not, a little mass is missing, at the ends too."""
+    """True if all other numbers are impossible; otherwise some mass is missing."""
 
     def shifted(self) -> tuple[Vector, Vector]:
         """
-        Give the laws with and without one more, on the same numbers from `first` on.
+        Return the distributions with and without one more, on the same numbers from `first` on.
 
-        What was cut off is cut off both: where one is missing, the other would be taken for proof.
+        Numbers missing from one are removed from both; otherwise they would count as proof.
         """
         more = np.concatenate([[0.0], self.probabilities])
         same = np.concatenate([self.probabilities, [0.0]])
@@ -248,7 +232,7 @@ class _Table:
 
 
 def _table(laws: Sequence[CountDistribution | None]) -> _Table | None:
-    """Tabulate a sum of independent counts; None if a law is missing or too wide for memory."""
+    """Tabulate a sum of independent counts; None if one is unknown or the table too wide."""
     total = _Table(0, np.ones(1))
     for law in laws:
         if law is None:
@@ -266,7 +250,7 @@ def _table(laws: Sequence[CountDistribution | None]) -> _Table | None:
 
 
 def _sum(one: _Table, other: _Table) -> _Table:
-    """Convolve; a Fourier transform leaves of the sum what is large enough for its rounding."""
+    """Convolve two tables; a Fourier transform keeps only the terms that it resolves."""
     first = one.first + other.first
     if len(one.probabilities) * len(other.probabilities) <= _DIRECT:
         product = np.convolve(one.probabilities, other.probabilities)
@@ -277,7 +261,7 @@ def _sum(one: _Table, other: _Table) -> _Table:
 
 
 class _MessagesAttack:
-    """Tell two values apart by their counts among N messages; the analyzer sees N."""
+    """Distinguish two values by their counts among N messages, given N."""
 
     def __init__(self, reduction: MatchCountReduction, sizes: _Table, presence: Vector) -> None:
         """
@@ -285,7 +269,7 @@ class _MessagesAttack:
 
         Args:
             reduction: Of a report that is among the N.
-            sizes: The law of N.
+            sizes: The distribution of N.
             presence: For each N, the probability that the victim's report is among them.
         """
         reachable = (sizes.probabilities > 0) & (presence > 0)
@@ -298,7 +282,7 @@ class _MessagesAttack:
         self._bins = Bins.between(0.0, float(max(stop, 1)), _FIRST_BINS)
 
     def __call__(self, epsilon: float) -> float:
-        """Give a δ that the attack proves at an ε."""
+        """Return a δ that the attack proves at ε."""
         if epsilon >= self._reduction.local_epsilon:
             return 0.0
         bins = self._bins
@@ -310,7 +294,7 @@ class _MessagesAttack:
             if losses.sum() <= _TOLERANCE * gained.sum() or gained.sum() == 0:
                 break
             bins = bins.refined(losses, _TOLERANCE * float(gained.sum()) / 2)
-        # Bins that were good for one ε are where the next one starts.
+        # The next ε starts from these bins.
         self._bins = bins
         masses, sizes, presence = self._charged_high(bins)
         best = min(int(np.argmax(gained)), len(sizes) - 1)
@@ -319,11 +303,11 @@ class _MessagesAttack:
         return _EXACT_TO * float((masses * values).sum())
 
     def _charged_high(self, bins: Bins) -> tuple[Vector, Vector, Vector]:
-        """Give each bin's mass, its largest N, and its least presence of the victim."""
+        """Return each bin's mass, largest N, and least presence of the victim."""
         edges = bins.edges.astype(int)
         masses = np.diff(self._cumulative[np.minimum(edges, len(self._presence))])
         sizes = self._first + edges[1:] - 1.0
         presence = np.minimum.reduceat(self._presence, edges[:-1])
-        # Where the victim's report may be missing for certain, nothing is proven.
+        # A bin proves nothing if the victim's report is certainly absent.
         proving = presence >= _LEAST_PRESENCE
         return np.where(proving, masses, 0.0), sizes, np.where(proving, presence, 1.0)

@@ -1,12 +1,13 @@
-"""Pairs of inputs, seen through the blanket: what the general privacy blanket needs to know.
+"""
+The general privacy blanket for one pair of inputs, as a list of atoms.
 
-A blanket is a law U and a chance γ with R_x ≥ γU for every input x. All that a pair x, x' does to
-privacy is in the joint law, under U, of the two ratios R_x/U and R_x'/U: a list of atoms. A
-continuous law becomes one by *mean-preserving splits*: on a cell where one ratio is constant, the
-other one's mass goes to the cell's two ends so that its mean is kept. That raises the expectation
-of every convex function of R_x - e^ε·R_x', whatever ε: the bound stays one.
+A blanket is a distribution U and a chance γ with R_x ≥ γU for every input x. The privacy of a pair
+x, x' depends only on the joint distribution, under U, of the two ratios R_x/U and R_x'/U: a list of
+atoms. A continuous distribution becomes one by *mean-preserving splits*: on a cell where one ratio
+is constant, the other one's mass is split between the cell's two ends, keeping its mean. That
+raises the expectation of every convex function of R_x - e^ε·R_x', so the result remains a bound.
 
-The proofs that the pairs below are the least private ones stand in docs/theory/accounting.md.
+docs/theory/accounting.md proves that the pairs below are the least private ones.
 """
 
 import itertools
@@ -27,25 +28,24 @@ from common.accounting.epsilon_search import least_epsilon
 from common.accounting.reference.randomizers import rappor_chances
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.mechanisms.reduction import MatchCountReduction
 
 _CELLS: Final = 1000
 """Cells on either side of 0 between the two inputs of a Laplace pair."""
 _SUM_ERROR: Final = 1e-12
 MAX_LAPLACE_EPSILON: Final = 20.0
 MAX_HASHES: Final = 16
-"""As many as RAPPOR can have."""
+"""The most that RAPPOR can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlanketPair:
-    """Atoms of U with the two ratios, each shape (atoms,); all three laws sum to 1."""
+    """Atoms of U with the two ratios, each of shape (atoms,); all three distributions sum to 1."""
 
     blanket: float
-    """γ: chance that a report is a draw from U, whatever its input. A dummy always is."""
+    """γ: chance that a report is a draw from U, for every input. A dummy always is."""
     local_epsilon: float
     chances: Vector
-    """Under U."""
+    """Probabilities under U."""
     first: Vector
     """R_x / U."""
     second: Vector
@@ -65,19 +65,6 @@ class BlanketPair:
                 raise AccountingError(f"the chances of {name} sum to {law.sum()}; it must be 1")
 
 
-def match_count_pair(reduction: MatchCountReduction) -> BlanketPair:
-    """Describe a match-count mechanism: which of its two values a blanket report supports."""
-    one, both = 1 / reduction.answers, reduction.collision / reduction.answers
-    base, lift = reduction.blanket, reduction.answers * reduction.signal
-    return BlanketPair(
-        blanket=reduction.blanket,
-        local_epsilon=reduction.local_epsilon,
-        chances=np.array([max(0.0, 1 - 2 * one + both), one - both, one - both, both]),
-        first=base + lift * np.array([0.0, 1.0, 0.0, 1.0]),
-        second=base + lift * np.array([0.0, 0.0, 1.0, 1.0]),
-    )
-
-
 def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -> BlanketPair:
     """
     Describe one report of RAPPOR with a Bloom filter, within one cohort [EPK14].
@@ -85,11 +72,11 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -
     U sets every bit with the chance p* of an unset one; the blanket is ((1-q*)/(1-p*))^hashes.
 
     Args:
-        f: Share of bits that are replaced for good, as in `rappor`.
+        f: Share of bits replaced permanently, as in `rappor`.
         p: Chance that a report shows an unset bit as 1.
         q: Chance that a report shows a set bit as 1.
         hashes: Bits that a word sets, 1 .. 16.
-        shared: Bits that both words set. None is the least private.
+        shared: Bits that both words set; 0 is the least private.
 
     Raises:
         AccountingError: A number is out of its range.
@@ -123,11 +110,11 @@ def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1
     """
     Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε.
 
-    U is the noise around 0 and γ = e^(-ε/2). R_x/U = exp((|y| - |y-x|)/b) is constant but between
-    0 and x.
+    U is the noise around 0 and γ = e^(-ε/2). R_x/U = exp((|y| - |y-x|)/b) varies only between 0 and
+    x.
 
     Args:
-        local_epsilon: Between 0 and MAX_LAPLACE_EPSILON; that of the inputs ±1.
+        local_epsilon: Between 0 and MAX_LAPLACE_EPSILON, for the inputs ±1.
         first: One of the victim's inputs, 0 .. 1.
         second: The other, -1 .. 0; 1 and -1 are the least private pair of all.
 
@@ -159,7 +146,7 @@ def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1
 
 def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
     """
-    Give chances and ratios R_value/U on the half line y > 0, for value ≥ 0.
+    Return chances and ratios R_value/U on the half line y > 0, for value ≥ 0.
 
     Up to the value the ratio is e^(rate·(2y - value)), beyond it e^(rate·value).
     """
@@ -180,19 +167,19 @@ def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
 
 
 _CELLS_PER_DEVIATION: Final = 24.0
-"""Grid cells in one root mean square of L: splits then cost some 1e-4 of ε."""
+"""Grid cells in one root mean square of L; splits then cost about 1e-4 of ε."""
 _WINDOW: Final = 9.0
-"""Half the window, in standard deviations of the tilted sum; one term's range is added."""
+"""Half the window, in standard deviations of the tilted sum, without one term's range."""
 _MIN_SIZE: Final = 1 << 14
 _MAX_SIZE: Final = 1 << 22
 """Sizes of the transform. Beyond about 10^8 blanket reports the grid is coarser, to 1e-3 of ε."""
 _BINS: Final = 48
 _MANY: Final = 16.0
-"""Mean number of blanket reports up to which every M has a bin of its own."""
+"""Mean number of blanket reports up to which every M has its own bin."""
 _UNIT: Final = 4 * float(np.finfo(np.float64).eps)
-"""Rounding of a transform's coefficient, for each doubling of its size."""
+"""Rounding of a transform's coefficient for each doubling of its size."""
 _NOTHING: Final = -80.0
-"""Logarithm below which the modulus of a sum's spectrum is not evaluated, only allowed for."""
+"""Logarithm of a spectrum's modulus below which only a bound is used."""
 _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
 """Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
 
@@ -202,16 +189,16 @@ def blanket_delta(pair: BlanketPair, crowd: AnonymitySet, epsilon: float) -> flo
     Bound δ from above for one pair of the victim's inputs.
 
     Args:
-        pair: The pair, as the blanket sees it.
-        crowd: Honest users, and dummies that are draws from U. A random number of dummies is not
-            counted; it can only help.
+        pair: The pair.
+        crowd: Honest users, and dummies drawn from U. A random number of dummies is not counted; it
+            can only help.
         epsilon: Central ε, at least 0.
 
     Raises:
         AccountingError: epsilon is negative or not a number.
 
-    Cost: one transform, up to 2^22; with dummies one pass over it for each of 48 bins. Some
-    10 ms at 10^6 users, most of a second at 10^9.
+    Cost: one transform, up to 2^22; with dummies one pass over it for each of 48 bins. About 10 ms
+    at 10^6 users, most of a second at 10^9.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -242,7 +229,7 @@ def blanket_epsilon(pair: BlanketPair, crowd: AnonymitySet, delta: float) -> flo
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
 
-    Cost: some ten δ.
+    Cost: about ten evaluations of δ.
     """
     crowding = 1 + crowd.others * pair.blanket + max(0, crowd.dummies - crowd.known_dummies)
     variance = float(pair.chances @ (pair.first - pair.second) ** 2) / crowding
@@ -260,7 +247,10 @@ class _Sum:
     def __init__(
         self, terms: Vector, chances: Vector, *, share: float, least: int, most: int
     ) -> None:
-        """Terms with their chances, each there with probability share; least .. most of them."""
+        """
+        Take terms with their chances, each present with probability
+        share; least .. most of them.
+        """
         top = float(terms.max())
         terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
         reach = top - float(terms.min())
@@ -287,7 +277,7 @@ class _Sum:
         self._transform(tilted, places % size, step, least)
 
     def _lay(self, scaled: Vector, chances: Vector, idle: float, step: float) -> NDArray[np.int64]:
-        """Put one term on the grid, 0 with the idle chance, and tilt it; give the places taken."""
+        """Put one term on the grid, 0 with the idle chance, and tilt it; return its places."""
         places, law = _on_grid(scaled, chances)
         law[-int(places[0])] += idle
         places, law = places[law > 0], law[law > 0]
@@ -300,9 +290,10 @@ class _Sum:
         self, tilted: Vector, places: NDArray[np.int64], step: float, least: int
     ) -> None:
         """
-        Take the spectra of one term's law and of s·e^(-θs), s > 0, which the sum is weighed with.
+        Compute the spectra of one term's distribution and of the weights s·e^(-θs), s > 0, of the
+        sum.
 
-        Frequencies that no sum of `least` terms has left are put into one allowance.
+        Frequencies that vanish in every sum of `least` terms are put into one allowance.
         """
         size = self._size
         cyclic = np.zeros(size)
@@ -343,7 +334,7 @@ class _Sum:
 
 
 def _mean_zero_tilt(values: Vector, log_law: Vector) -> float:
-    """Give θ ≥ 0 at which the tilted mean is 0; any θ is correct, this one is accurate."""
+    """Return θ ≥ 0 at which the tilted mean is 0; any θ is correct, this one is accurate."""
     top = float(values.max())
 
     def mean(tilt: float) -> float:
@@ -358,7 +349,7 @@ def _mean_zero_tilt(values: Vector, log_law: Vector) -> float:
 
 
 def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector]:
-    """Split every atom between its two neighbours among the whole numbers, keeping its mean."""
+    """Split every atom between the two neighbouring whole numbers, keeping its mean."""
     floor = np.floor(scaled)
     above = chances * (scaled - floor)
     low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)

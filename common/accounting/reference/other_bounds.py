@@ -1,4 +1,4 @@
-"""What every other bound says of the same mechanism, crowd and δ: for `account --compare`."""
+"""All other bounds for a mechanism, anonymity set and δ, for `account --compare`."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 def _asked(bound: SettingBound) -> Bound:
-    """Ask a paper's bound of uniform dummies and a shuffler that only permutes."""
+    """Apply a paper's bound to uniform dummies and a shuffler that only permutes."""
     return lambda reduction, crowd, delta: bound(
         BoundSetting(reduction=reduction, crowd=crowd, delta=delta)
     )
 
 
 _OF_EACH_ITEM: Final = frozenset({"aue", "sbin", "sageo"})
-"""Bounds that speak of dummies of each item: no question here is about them."""
+"""Bounds for dummies of each item, which are not compared here."""
 _OF_PAPERS: Final = tuple(
     (name, _asked(bound)) for key, (name, bound) in PUBLISHED.items() if key not in _OF_EACH_ITEM
 )
@@ -34,19 +34,19 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
     ("what is proven of the variation ratio, without dummies", certified_variation_ratio),
 )
-"""Every bound that is shown beside the tight one, with its name in words."""
+"""Every bound shown beside the tight one, with its full name."""
 
 
 def compare(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> list[tuple[str, float | str]]:
     """
-    Ask every other bound. Run by `shuffledp account`.
+    Evaluate every other bound. Run by `shuffledp account`.
 
     Returns:
-        In the order of COMPARED: the bound's name, and the central ε that it claims or, where it
-        speaks of something else, the sentence in which it says so. The tight figure is not among
-        them.
+        In the order of COMPARED: the bound's name, and its central ε or, outside the range of its
+        theorem,
+        the reason. The tight figure is not included.
 
     Raises:
         AccountingError: delta is outside its range.

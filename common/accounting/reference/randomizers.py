@@ -1,12 +1,12 @@
 """
-Randomizers that are neither randomized response nor hashing, and yet match-count.
+Match-count reductions of randomizers other than randomized response and hashing, from floats.
 
-A unary encoding, RAPPOR with one bit a category, Duchi's bit and the piecewise mechanism each mix
-a blanket law U with U conditioned on a set of reports that "support" the value, a set of the same
-probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). That is all that formula 1 asks
-for, so it is an upper bound for them too, with a real l. A dummy must be drawn from U.
+A unary encoding, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism
+each mix a blanket distribution U with U conditioned on a set of reports that "support" the value,
+of the same probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs
+nothing else, so it is an upper bound for them too, with a real l. A dummy must be drawn from U.
 
-Proofs stand in docs/theory/accounting.md. Run by whoever accounts for such a randomizer.
+Proofs are in docs/theory/accounting.md.
 """
 
 import math
@@ -17,11 +17,10 @@ from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCou
 
 def unary(p: float, q: float) -> MatchCountReduction:
     """
-    Describe a unary encoding: the value's own bit is set with chance p, every other with q < p.
+    Describe a unary encoding: the own bit is set with chance p, every other with q < p.
 
-    U sets every bit independently with chance q [WBLJ17]. A report supports the items
-    whose bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 reports carry no noise for whoever
-    sees which is whose.
+    U sets every bit independently with chance q [WBLJ17]. A report supports the items whose bits
+    are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
 
     Raises:
         AccountingError: Not 0 < q < p ≤ 1, or q below 1/MAX_ANSWERS, or p and q too close.
@@ -29,11 +28,12 @@ def unary(p: float, q: float) -> MatchCountReduction:
     if not 0 < q < p <= 1:
         raise AccountingError(f"a bit is set with p = {p}, q = {q}; it must be 0 < q < p <= 1")
     ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
-    return MatchCountReduction.of_independent_bits(
+    return MatchCountReduction.of_support_sets(
         answers=1 / q,
         local_epsilon=_up(ratio),
         blanket=(1 - p) / (1 - q),
         signal=(p - q) / (1 - q),
+        independent=True,
     )
 
 
@@ -41,17 +41,18 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    Each number from its own formula, since 1-p has no digits left at large ε.
+    Each number has its own formula, since 1-p loses its digits at large ε.
 
     Raises:
         AccountingError: local_epsilon is out of range.
     """
     half = _checked(local_epsilon) / 2
-    return MatchCountReduction.of_independent_bits(
+    return MatchCountReduction.of_support_sets(
         answers=math.exp(half) + 1,
         local_epsilon=_up(local_epsilon),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
+        independent=True,
     )
 
 
@@ -63,22 +64,22 @@ def optimized_unary(local_epsilon: float) -> MatchCountReduction:
         AccountingError: local_epsilon is out of range.
     """
     _checked(local_epsilon)
-    return MatchCountReduction.of_independent_bits(
+    return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
         local_epsilon=_up(local_epsilon),
         blanket=(1 + math.exp(-local_epsilon)) / 2,
         signal=-math.expm1(-local_epsilon) / 2,
+        independent=True,
     )
 
 
 def rappor(f: float, p: float, q: float) -> MatchCountReduction:
     """
-    Describe one report of basic RAPPOR, one bit a category and one cohort [EPK14].
+    Describe one report of basic RAPPOR, one bit for each category and one cohort [EPK14].
 
-    With RAPPOR's letters a set bit is reported as 1 with chance q* = f(p+q)/2 + (1-f)q and an unset
-    one with p* = f(p+q)/2 + (1-f)p. Many reports of one person are not covered, Bloom filters with
-    several hashes neither (`general_blanket.py` has those), nor cohorts: account for each as a
-    crowd of its own.
+    A set bit is reported as 1 with chance q* = f(p+q)/2 + (1-f)q and an unset one with p* =
+    f(p+q)/2 + (1-f)p. This covers neither several reports of one person, nor Bloom filters with
+    several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises:
         AccountingError: f, p and q are not chances, or not p < q and f < 1.
@@ -89,7 +90,7 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
 
 def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
     """
-    Give (q*, p*): how likely a set and an unset bit is reported as 1 [EPK14].
+    Return (q*, p*): the chances that a set and an unset bit is reported as 1 [EPK14].
 
     Raises:
         AccountingError: f, p and q are not chances, or not p < q and f < 1.
@@ -105,7 +106,7 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     Describe Duchi's one-bit randomizer of a number in -1 .. 1 [DJW18].
 
     At ±1 it is binary randomized response. Every other input is a mixture of the two, and δ is
-    convex in the pair of the victim's laws: no pair of inputs is less private.
+    convex in the pair of the victim's distributions: no pair of inputs is less private.
 
     Raises:
         AccountingError: local_epsilon is out of range.
@@ -128,11 +129,12 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
         AccountingError: local_epsilon is out of range.
     """
     half = _checked(local_epsilon) / 2
-    return MatchCountReduction.of_intervals(
+    return MatchCountReduction.of_support_sets(
         answers=math.exp(half) + 1,
         local_epsilon=_up(local_epsilon),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
+        independent=False,
     )
 
 
@@ -146,5 +148,5 @@ def _checked(local_epsilon: float) -> float:
 
 
 def _up(local_epsilon: float) -> float:
-    """Round up what was computed to the nearest float."""
+    """Round a float up by one unit in the last place."""
     return math.nextafter(local_epsilon, math.inf)

@@ -1,8 +1,9 @@
 """
-The variation-ratio reduction: a randomizer known by three numbers only [WPL+23].
+The variation-ratio reduction: a randomizer described by three numbers only [WPL+23].
 
-For the victim's two laws R, R' let β be their total variation, p the largest ratio of one to the
-other, and q the largest ratio of either to any other user's law. With a = β/(p-1) and r = ap/q,
+For the victim's two distributions R, R' let β be their total variation, p the largest ratio of one
+to the other, and q the largest ratio of either to any other user's distribution. With a = β/(p-1)
+and r = ap/q,
 
     R = ap·Q + a·Q' + (1-a-ap)·Q*,   R' = a·Q + ap·Q' + (1-a-ap)·Q*,   others ≥ r·Q + r·Q',
 
@@ -13,12 +14,12 @@ That is not an upper bound: a channel that completes both worlds must know wheth
 report was the draw from Q*, and given (a, b) that is not equally likely in the two. GRR over 4
 items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 
-**Certified** here is the least of two figures that are proven:
+**Certified** here is the least of two proven figures:
 
-* *revealed*: tell the adversary whether the victim's report is a draw from Q* at all. If it is
-  (probability 1-w, w = a + ap) the worlds are equal; if not, the counts and a common channel make
-  both. The hockey-stick divergence of a mixture with public components is the mixture of the
-  divergences, so δ(ε) ≤ w·δ'(ε), δ' that of clones with chance 2r and odds p;
+* *revealed*: tell the adversary whether the victim's report is a draw from Q*. If so (probability
+  1-w, w = a + ap) the worlds are equal; if not, the counts and a common channel make both. The
+  hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
+  δ(ε) ≤ w·δ'(ε), δ' that of clones with chance 2r and odds p;
 * *with a coin*: clones with chance 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`; never
   above [FMT21] where p = q = e^ε0.
 """
@@ -38,27 +39,27 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _LARGEST: Final = 700.0
-"""Local ε whose exponential is a number."""
+"""Largest local ε whose exponential is finite."""
 _FEW: Final = 4096
-"""Numbers of clones that are summed one by one."""
+"""Numbers of clones that are summed individually."""
 _NODES: Final = 1024
 _WINDOW: Final = 12.0
-"""Standard deviations of the number of clones that are summed; of all if there are few."""
+"""Standard deviations of the number of clones that are summed; all if there are few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariationRatio:
     """
-    A pair of victim's laws, as the reduction sees it.
+    The three numbers of a pair of the victim's distributions.
 
-    It speaks of this pair. For a randomizer it must be asked for the worst pair, and neither δ
-    need fall as β does: fewer differences also mean fewer clones.
+    They describe this pair. For a randomizer use the worst pair; δ need not fall with β, because
+    smaller differences also mean fewer clones.
     """
 
     odds: float
     """p: the largest ratio of the victim's two laws, above 1."""
     variation: float
-    """β: their total variation itself, not a bound of it; at most (p-1)/(p+1)."""
+    """β: their exact total variation, not a bound; at most (p-1)/(p+1)."""
     ratio: float
     """q: the largest ratio of either to another user's law, at least 1."""
 
@@ -101,7 +102,7 @@ class VariationRatio:
 
     @property
     def side(self) -> float:
-        """Probability a = β/(p-1) that the victim's report is of the less likely clone."""
+        """Probability a = β/(p-1) that the victim's report is the less likely clone."""
         return self.variation / (self.odds - 1)
 
     @property
@@ -127,15 +128,15 @@ class VariationRatio:
 
     def reduction_delta(self, crowd: AnonymitySet, epsilon: float) -> float:
         """
-        Give δ as the published reduction has it: for comparison, **not** an upper bound.
+        Return δ of the published reduction, for comparison: **not** an upper bound.
 
-        With m of the n reports draws from Q or Q' and J ~ Bin(m, 1/2), the two worlds leave
+        With m of the n reports draws from Q or Q' and J ~ Bin(m, 1/2), the two worlds give
 
             δ = Σ_m P(C = m-1)·2β(1+e^ε)/m·E[(u_m - J)_+],
             u_m = (a(p - e^ε)·m - (e^ε - 1)(1-w)(n-m)·r/(1-2r)) / (β(1+e^ε)),  C ~ Bin(n-1, 2r).
 
-        Cost: up to 4096 binomial evaluations; more values of C than that are summed at 1024 nodes,
-        to some 1e-4 of δ.
+        Cost: up to 4096 binomial evaluations; more values of C are summed at 1024 nodes, to about
+        1e-4 of δ.
         """
         others, chance = crowd.others, min(1.0, 2 * self.clone)
         clones, weights = _nodes(others, chance)
@@ -158,7 +159,7 @@ class VariationRatio:
         )
 
     def reduction_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
-        """Give ε as the published reduction has it: for comparison, not an upper bound."""
+        """Return ε of the published reduction, for comparison: not an upper bound."""
         return least_epsilon(
             lambda epsilon: self.reduction_delta(crowd, epsilon),
             delta=delta,
@@ -168,11 +169,11 @@ class VariationRatio:
 
 def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
-    Give the central ε of [WPL+23], numeric form, dummies not counted; not a proven upper bound.
+    Return the central ε of [WPL+23], numeric, dummies not counted; not a proven upper bound.
 
     Raises:
         AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite.
+        BoundRangeError: The local ε is infinite or too large.
     """
     return VariationRatio.of(reduction).reduction_epsilon(crowd, delta)
 
@@ -181,22 +182,19 @@ def certified_variation_ratio(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> float:
     """
-    Give the central ε that is proven of the three numbers of a mechanism; dummies not counted.
-
-    Raises:
-        AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite or too large.
+    Return the central ε proven from the three numbers; as
+    `variation_ratio`, but an upper bound.
     """
     return VariationRatio.of(reduction).certified_epsilon(crowd, delta)
 
 
 def _most_variation(odds: float) -> float:
-    """Total variation of two laws within a factor of each other: at most (p-1)/(p+1)."""
+    """Return the largest total variation (p-1)/(p+1) within a factor p of each other."""
     return (odds - 1) / (odds + 1)
 
 
 def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
-    """Numbers of clones and their weights; a number between two nodes is shared by them."""
+    """Return numbers of clones and their weights; numbers between two nodes count for both."""
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))

@@ -1,18 +1,18 @@
 """
-A hash family over a finite field that any two points collide under with probability exactly 1/q,
+A hash family over a finite field in which any two points collide with probability exactly 1/q,
 decoded by one Fourier transform.
 
-A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform
-vector a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform
-seed and a uniform bucket supports any two points independently, with probability exactly 1/q².
+A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform vector
+a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform seed and
+a uniform bucket supports any two points independently, with probability exactly 1/q².
 
-Scaling (a, y) by a nonzero constant changes nothing about what it supports. So reports fall into
-rows (one a canonical seed, whose leading nonzero digit is 1; and one for seed 0) of q cells.
-Seed 0 hashes everything to bucket 0: its reports tell no point from another, but leaving them out
-would bias every estimate by q^-t, and forbidding the seed would break that independence.
+A report (a, y) supports the same points after scaling by a nonzero constant. So reports fall into
+rows of q cells: one row for each canonical seed, whose leading nonzero digit is 1, and one for seed
+0. Seed 0 hashes everything to bucket 0: its reports support all points alike, but omitting them
+would bias every estimate by q^-t, and forbidding the seed would break the independence.
 
-Only points whose leading digit is below `slices` are used, as many as there are items: what the
-transform would find elsewhere nobody asks for, and leaving it out saves most of its cost.
+Only points whose leading digit is below `slices` are used, as many as the items need, which saves
+most of the cost of the transform.
 """
 
 import math
@@ -33,12 +33,12 @@ Complex = NDArray[np.complex128]
 MIN_DIGITS: Final = 2
 """With one digit there are as many buckets as points, and nothing is hashed."""
 MAX_SEEDS: Final = 2**24
-"""Seeds of the family that the analyzer's transform takes (128 MiB of complex numbers)."""
+"""Largest family that the analyzer's transform takes (128 MiB of complex numbers)."""
 
 _CHUNK: Final = 1 << 15
-"""Reports counted at a time, so that the work stays in the cache."""
+"""Reports counted at a time, which fit the cache."""
 _THREADS: Final = os.cpu_count() or 1
-"""The transforms release the interpreter's lock."""
+"""Transforms release the interpreter's lock."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class HashFamily:
     q: int
     t: int
     slices: int
-    """Values that a point's leading digit takes, at most q."""
+    """Values of a point's leading digit, at most q."""
 
     def __post_init__(self) -> None:
         check_prime(self.q)
@@ -67,7 +67,7 @@ class HashFamily:
     @classmethod
     def holding(cls, items: int, q: int, t: int) -> "HashFamily":
         """
-        Give the family with the fewest slices that hold so many items.
+        Return the family with the fewest slices that hold the items.
 
         Raises:
             TaskError: q is not prime, or t digits are too few or too many.
@@ -76,17 +76,17 @@ class HashFamily:
 
     @property
     def seeds(self) -> int:
-        """How many seeds there are: q^t."""
+        """Number of seeds: q^t."""
         return int(self.q**self.t)
 
     @property
     def points(self) -> int:
-        """How many points are used: slices·q^(t-1)."""
+        """Number of points in use: slices·q^(t-1)."""
         return int(self.slices * self.q ** (self.t - 1))
 
     @property
     def rows(self) -> int:
-        """How many rows of cells there are: (q^t-1)/(q-1) canonical seeds, and seed 0 (row 0)."""
+        """Rows of cells: row 0 for seed 0, and (q^t-1)/(q-1) for the canonical seeds."""
         return 1 + (self.seeds - 1) // (self.q - 1)
 
     def hash(self, seeds: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -98,11 +98,11 @@ class HashFamily:
             total += seed_digit * point_digit
         return total % self.q
 
-    # --- counting: run by the analyzer, with tables made when first needed ---------------------
+    # --- counting: run by the analyzer, with tables made on first use ---------------------
 
     @cached_property
     def _multiples(self) -> NDArray[np.int32]:
-        """The vector k·a for every canonical seed a (rows) and k = 1 .. q-1 (columns)."""
+        """Return the vector k·a for every canonical seed a (rows) and k = 1 .. q-1 (columns)."""
         canonical = np.concatenate(
             [np.arange(self.q**digit, 2 * self.q**digit) for digit in range(self.t)]
         )
@@ -117,14 +117,14 @@ class HashFamily:
 
     @cached_property
     def _first_cell(self) -> NDArray[np.int32]:
-        """The first cell of the row that each seed belongs to."""
+        """Return the first cell of the row of each seed."""
         first = np.zeros(self.seeds, dtype=np.int32)
         first[self._multiples] = np.arange(1, self.rows)[:, None] * self.q
         return first
 
     @cached_property
     def _to_canonical(self) -> NDArray[np.uint32]:
-        """The constant that takes each seed to its canonical multiple; 1 for seed 0."""
+        """Return the constant that maps each seed to its canonical multiple; 1 for seed 0."""
         inverses = np.array([pow(k, -1, self.q) for k in range(1, self.q)])
         constant = np.ones(self.seeds, dtype=np.uint32)
         constant[self._multiples] = inverses
@@ -139,7 +139,7 @@ class HashFamily:
             buckets: Shape (n,), below q.
 
         Returns:
-            Counts of shape (rows · q,): cell y of row r stands at r·q + y.
+            Counts of shape (rows · q,); cell y of row r is at r·q + y.
 
         Cost: one pass over the reports, two table look-ups each.
         """
@@ -154,7 +154,7 @@ class HashFamily:
             np.add(first[seed], bucket, out=cells[part], casting="unsafe")
         return np.bincount(cells, minlength=self.rows * self.q)
 
-    # --- decoding: what is real has a Hermitian spectrum, so half of it is enough ---------------
+    # --- decoding: a real array has a Hermitian spectrum, so half of it is enough ---------------
     #
     # The half spectrum holds the vectors u of F_q^t whose last digit is at most q//2, laid out as
     # scipy's real transforms want it; the value at any other u is the conjugate of that at -u.
@@ -164,7 +164,7 @@ class HashFamily:
         return self.q // 2 + 1
 
     def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
-        """Where each vector's value stands in the half spectrum, and the sign of its imaginary."""
+        """Return each vector's place in the half spectrum, and the sign of its imaginary part."""
         negated = np.zeros_like(vectors)
         rest, place = vectors, 1
         for _ in range(self.t):
@@ -177,15 +177,15 @@ class HashFamily:
 
     @cached_property
     def _spread(self) -> tuple[NDArray[np.int64], Vector]:
-        """For every row and frequency k = 1 .. q//2: where k·a stands in the half spectrum."""
+        """Return the place of k·a in the half spectrum for every row and k = 1 .. q//2."""
         return self._in_half(self._multiples[:, : self._half - 1].astype(np.int64))
 
     @cached_property
     def _gather(self) -> tuple[NDArray[np.int64], Vector]:
-        """For every vector u ≠ 0 of the half spectrum: the row and frequency with u = k·a."""
+        """Return the row and frequency with u = k·a for every u ≠ 0 of the half spectrum."""
         heads = np.arange(self.seeds // self.q) * self.q
         vectors = (heads[:, None] + np.arange(self._half)).ravel()
-        vectors[0] = 1  # u = 0 has no row; its value is put in by hand
+        vectors[0] = 1  # u = 0 has no row; its value is set by the caller
         inverse = np.array([0] + [pow(k, -1, self.q) for k in range(1, self.q)])
         frequency = inverse[self._to_canonical[vectors]]
         mirrored = frequency >= self._half
@@ -195,7 +195,7 @@ class HashFamily:
 
     @cached_property
     def _phases(self) -> Complex:
-        """ω^(digit·slice) for the leading digit; shape (slices, q)."""
+        """Return ω^(digit·slice) for the leading digit; shape (slices, q)."""
         turns = np.outer(np.arange(self.slices), np.arange(self.q)) % self.q
         phases: Complex = np.exp(2j * np.pi * turns / self.q)
         return phases
@@ -204,9 +204,9 @@ class HashFamily:
         """
         Sum, for every point, the cells that support it. Shape (rows · q,) -> (points,).
 
-        With F_a the discrete Fourier transform of row a, the sum over rows of cell ⟨a, v⟩ is
-        (1/q) Σ_a Σ_k F_a[k] ω^{k⟨a,v⟩}: the inverse t-dimensional transform of the F_a[k] placed at
-        the vectors k·a. The terms k = 0 add the total of all rows.
+        With F_a the discrete Fourier transform of row a, the sum over rows of cell ⟨a, v⟩ is (1/q)
+        Σ_a Σ_k F_a[k] ω^{k⟨a,v⟩}: the inverse t-dimensional transform of the F_a[k] placed at the
+        vectors k·a. The terms k = 0 add the total of all rows.
 
         Cost: a transform of every row and one of the points.
         """
@@ -250,10 +250,10 @@ class HashFamily:
 
 def check_prime(buckets: int) -> None:
     """
-    Check that so many buckets make a field. Cost: O(√buckets).
+    Check that the number of buckets is prime. Cost: O(√buckets).
 
     Raises:
-        TaskError: They are not a prime number.
+        TaskError: It is not.
     """
     if buckets < 2 or any(  # noqa: PLR2004
         buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)

@@ -1,4 +1,4 @@
-"""A public bijection that scrambles 64-bit words, alike in all versions and on all machines."""
+"""A public permutation of the points of a field, the same in every version and on every machine."""
 
 import hashlib
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _ROUNDS: Final = 4
 class Placement:
     """
     A permutation of 0 .. size-1: a four-round Feistel network [LR88] on the next even power of two,
-    walked until it lands inside (cycle walking [BR02]); at most four steps on average.
+    repeated until the result is inside (cycle walking [BR02]); at most four steps on average.
 
     The round function is the 64-bit finalizer of MurmurHash3 keyed by SHA-256(label ‖ nonce).
     """
@@ -43,7 +43,7 @@ class Placement:
             items: Shape (n,), each in 0 .. size-1.
 
         Returns:
-            Points, shape (n,), each in 0 .. size-1, no two alike.
+            Distinct points for distinct items, shape (n,), each in 0 .. size-1.
         """
         keys = np.frombuffer(hashlib.sha256(_LABEL + self.nonce).digest(), dtype="<u8")
         half = np.uint64(max(1, ((self.size - 1).bit_length() + 1) // 2))

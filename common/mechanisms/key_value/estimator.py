@@ -1,8 +1,8 @@
 """
-What is estimated of pairs: who owns each key, and the mean value, each with its error.
+The estimator of pairs: the share of owners and the mean value of each key, with errors.
 
-A report is about one key of all, drawn evenly; p1 is the chance of telling truly whether it is
-owned, p2 that of telling the true sign of the value.
+A report concerns one key, drawn uniformly; p1 is the chance of a truthful answer on whether the key
+is owned, p2 of a truthful sign of the value.
 """
 
 from abc import ABC, abstractmethod
@@ -17,74 +17,75 @@ from common.mechanisms.base import Counts, Vector
 ABSENT: Final = 0
 MINUS: Final = 1
 PLUS: Final = 2
-"""What a report may say of its key; the columns of the counts."""
+"""The three answers on a key, which are the columns of the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairEstimates:
-    """All of shape (keys,), and all numbers finite."""
+    """Estimates of shape (keys,), all finite."""
 
     frequencies: Vector
-    """Shares of people who own each key; unbiased, so that they may lie outside 0 .. 1."""
+    """Share of people who own each key; unbiased, so possibly outside 0 .. 1."""
     frequency_errors: Vector
     """Their standard errors."""
     means_with_fakes: Vector
-    """Of the values told of each key, fakes among them; in -1 .. 1."""
+    """Mean of the values reported for each key, fakes included; in -1 .. 1."""
     errors_with_fakes: Vector
-    """Their standard errors: noise alone, not what fakes add."""
+    """Their standard errors by noise alone, without the bias of fakes."""
     told: NDArray[np.bool_]
-    """Of which keys somebody told a value, or a fake."""
+    """Keys for which at least one report has a value or a fake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnersMeans:
-    """Both of shape (keys,), and finite."""
+    """Estimates of shape (keys,), all finite."""
 
     means: Vector
-    """Of the values of those who own a key, in -1 .. 1."""
+    """Mean value among the owners of each key, in -1 .. 1."""
     mean_errors: Vector
     """Their standard errors, at most 1."""
 
 
 class PairEstimator(ABC):
-    """Estimate shares and means from counts by key, and say how far they are off; inherited."""
+    """Estimate shares and means from counts by key, with their errors; a base class."""
 
     @property
     @abstractmethod
     def p_key(self) -> float:
-        """Chance p1 of telling the truth of whether a key is owned."""
+        """Chance p1 of a truthful answer on whether the key is owned."""
 
     @property
     @abstractmethod
     def key_signal(self) -> float:
-        """How much likelier an owned key is told to be present: 2·p1 - 1; may be 0."""
+        """Difference 2·p1 - 1 in the chance to report owned and other keys as present; may be 0."""
 
     @property
     @abstractmethod
     def value_signal(self) -> float:
-        """How much of a value is left in the sign that is told: 2·p2 - 1, above 0."""
+        """Correlation 2·p2 - 1 of the reported sign and the true one, above 0."""
 
     @property
     @abstractmethod
     def fake_values(self) -> Vector:
-        """What is taken for the value of a key that is not owned, in -1 .. 1; shape (keys,)."""
+        """Value used for a key that is not owned, in -1 .. 1; shape (keys,)."""
 
     def estimate(self, cells: Counts) -> PairEstimates:
         """
-        Estimate the share of people who own each key, and their mean value. Run by the analyzer.
+        Estimate the share of owners of each key and their mean value. Run by the analyzer.
 
-        The share is unbiased. The mean is that of everybody who said that the key is present,
-        fakes included, as [YHMZ19] has it: (n+ - n-) / (2·p2 - 1)(n+ + n-), put back into -1 .. 1.
+        The share is unbiased. The mean covers all reports of the key as present, fakes included, as
+        in [YHMZ19]: (n+ - n-) / (2·p2 - 1)(n+ + n-), clipped to -1 .. 1.
 
-        Where nothing is known (no reports of a key, none of a value, or a fair coin for the key)
-        the answer is the middle of what is possible, ± half of it.
+        Without information (no reports on a key, none with a value, or a fair coin for the key) the
+        estimate is the middle of the possible range, ± half of it.
 
         Args:
-            cells: What `tally` gave.
+            cells: From `tally`.
 
         Returns:
-            In shares and in -1 .. 1. The errors of shares are about the very people who were asked,
-            those of means about many people of whom they were drawn.
+            Shares, and means in -1 .. 1. The errors of shares refer to the people asked, those of
+            means to a
+            large population from which they were drawn.
         """
         total = float(cells.sum())
         about = cells.sum(axis=1).astype(np.float64)
@@ -104,14 +105,14 @@ class PairEstimator(ABC):
             frequencies=np.where(known, shares, 0.5),
             frequency_errors=np.where(known, spread, 0.5),
             means_with_fakes=means,
-            # No number in -1 .. 1 varies by more than 1, which is less than the noise of one sign.
+            # A number in -1 .. 1 has a standard deviation of at most 1, below the noise of a sign.
             errors_with_fakes=np.minimum(noise, 1.0),
             told=present > 0,
         )
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
         """
-        Give the share of fakes among those who say that a key is present.
+        Return the share of fakes among the reports of a key as present.
 
         φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), f the share of people who own it, in 0 .. 1.
         """
@@ -121,13 +122,12 @@ class PairEstimator(ABC):
 
     def bias_of_fakes(self, frequencies: Vector, means: Vector) -> Vector:
         """
-        Give how far fakes pull an estimated mean m on average: φ·(t - m), t the fake.
+        Return the expected bias of an estimated mean m by fakes: φ·(t - m), t the fake.
 
-        Of each report that says present, whoever sent it is one who does not own the key with
-        chance φ, and then its sign is that of t, whatever the other reports are: given how many
-        there are, one or more, the expectation is exact for people drawn at random, but for what
-        lies beyond -1 .. 1 and is put back. For a population that is given once and for all it is
-        off by the order of keys / people.
+        The sender of a report of the key as present is not an owner with chance φ, whatever the
+        other reports are, and then the sign is that of t. Given one or more such reports, the
+        expectation is exact for people drawn at random, except for clipping to -1 .. 1. For a fixed
+        population it is off by the order of keys / people.
 
         Args:
             frequencies: True shares of people who own each key, in 0 .. 1.
@@ -138,16 +138,15 @@ class PairEstimator(ABC):
 
     def expected(self, frequencies: Vector, means: Vector, n_users: int) -> PairEstimates:
         """
-        Say what `estimate` comes to on average and how far it varies, of people drawn at random.
+        Return the expectation and the standard errors of `estimate`, for people drawn at random.
 
-        Shares vary around those of the people drawn, means around those of all. Both through the
-        mean of 1/R over numbers R of reports, to the second order, and but for means that are
-        put back to -1 .. 1.
+        Shares vary around those of the people drawn, means around those of the population. Both use
+        the second-order mean of 1/R over numbers R of reports, and ignore clipping to -1 .. 1.
 
         Args:
             frequencies: True shares of people who own each key, in 0 .. 1.
             means: True means of their values, in -1 .. 1.
-            n_users: How many people there are; at least a few for each key.
+            n_users: Number of people, at least a few for each key.
         """
         chance = np.full(len(frequencies), 1 / len(frequencies))
         inverse = _mean_inverse(n_users, chance)
@@ -169,14 +168,15 @@ class PairEstimator(ABC):
 
     def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
         """
-        Take the fakes out of estimated means, with the estimated shares: (M - φ·t) / (1 - φ).
+        Remove the fakes from estimated means by the estimated shares: (M - φ·t) / (1 - φ).
 
-        Nearly unbiased from a single round, where iterating takes many; the noise grows by
-        1/(1 - φ). With fakes in the middle it is the baseline estimator of [GLCXC20]. Where no
-        share above 0 is estimated, or nobody told a value, nothing is known: the middle, ± half.
+        Nearly unbiased from a single round, where the iterations of [YHMZ19] take several; the
+        noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of
+        [GLCXC20]. Where the estimated share is not above 0, or no report has a value, the estimate
+        is the middle of the range, ± half of it.
 
         Raises:
-            ValueError: Reports tell nothing of who owns a key, so that there are no such shares.
+            ValueError: Reports carry no information on ownership, so shares cannot be estimated.
         """
         if not self.key_signal:
             raise ValueError("reports tell nothing of who owns a key: fakes cannot be taken out")
@@ -186,7 +186,7 @@ class PairEstimator(ABC):
         told = safe * self.key_signal + 1 - self.p_key
         kept = safe * self.p_key / told  # 1 - φ, which would be 0 for the smallest shares
         means = (estimates.means_with_fakes - self.share_of_fakes(safe) * self.fake_values) / kept
-        # How a mean changes with the share it was corrected by: dφ/df = -p1·(1-p1) / told².
+        # Derivative of the mean by the share used: dφ/df = -p1·(1-p1) / told².
         slope = (means - self.fake_values) / kept * self.p_key * (1 - self.p_key) / told**2
         errors = np.hypot(estimates.errors_with_fakes / kept, slope * estimates.frequency_errors)
         return OwnersMeans(
@@ -196,7 +196,7 @@ class PairEstimator(ABC):
 
 
 def _mean_inverse(trials: int, chances: Vector) -> Vector:
-    """Give E[1/R] of a binomial R that is not 0, to the second order."""
+    """Return E[1/R] of a binomial R that is not 0, to the second order."""
     mean = trials * chances
     inverse: Vector = (1 + (1 - chances) / mean) / mean
     return inverse

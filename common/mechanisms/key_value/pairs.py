@@ -1,4 +1,4 @@
-"""Pairs of a key and a value: which keys each person owns, and with what value, in -1 .. 1 here."""
+"""Pairs of a key and a value in -1 .. 1, for one person or many."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from common.task.specs import MAX_KEYS
 _NO_KEY: Final = "a key must be one of the task's"
 
 Owned = NDArray[np.float64]
-"""Values of n people as a table: shape (n, keys), each in -1 .. 1, and NaN of a key not owned."""
+"""Values of n people as a table: shape (n, keys), each in -1 .. 1, NaN for a key not owned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
     """
-    What n people own, person by person: as long as all their pairs, however many keys there are.
+    The pairs of n people, stored person by person, in memory proportional to their number.
 
-    Person i's pairs are those at offsets[i] .. offsets[i+1]-1. No message repeats a key or a value:
-    both are secret.
+    Person i's pairs are at offsets[i] .. offsets[i+1]-1. No message contains a key or a value: both
+    are secret.
     """
 
     offsets: NDArray[np.int64]
-    """Shape (n+1,), from 0, nowhere falling."""
+    """Shape (n+1,), from 0, non-decreasing."""
     keys: NDArray[np.int64]
-    """Shape (offsets[n],), at least 0, ascending within a person."""
+    """Shape (offsets[n],), at least 0, strictly ascending within a person."""
     values: Vector
     """Same shape, each in -1 .. 1."""
 
@@ -51,17 +51,17 @@ class Pairs:
     @classmethod
     def of_person(cls, owned: Mapping[int, float], low: float, high: float) -> Self:
         """
-        Take one person's pairs, as the device is told them.
+        Return one person's pairs from the device's input.
 
         Args:
             owned: Values in low .. high by key.
-            low: Of the task.
-            high: Of the task.
+            low: Lower end of the task's range.
+            high: Upper end of the task's range.
 
         Raises:
-            ValueRangeError: A value is outside, or a key is no whole number of at least 0.
+            ValueRangeError: A value is outside, or a key is not an integer of at least 0.
 
-        Cost: that of sorting the keys, however many the task has.
+        Cost: sorting the person's keys, whatever the task's number of keys.
         """
         if not all(type(key) is int and 0 <= key < MAX_KEYS for key in owned):
             raise ValueRangeError(_NO_KEY)
@@ -78,10 +78,10 @@ class Pairs:
     @classmethod
     def of_table(cls, table: Owned, n_keys: int) -> Self:
         """
-        Take the pairs of many people from a table with NaN where a key is not owned.
+        Return the pairs of many people from a table with NaN for keys that are not owned.
 
         Raises:
-            ValueRangeError: The table has not n_keys columns, or a value is not in -1 .. 1.
+            ValueRangeError: The table does not have n_keys columns, or a value is not in -1 .. 1.
 
         Cost: a pass over the whole table.
         """
@@ -96,31 +96,31 @@ class Pairs:
 
     @property
     def n_users(self) -> int:
-        """How many people there are, those who own nothing among them."""
+        """Number of people, including those who own nothing."""
         return len(self.offsets) - 1
 
     def check_keys(self, n_keys: int) -> None:
         """
-        Check that nobody owns a key beyond those of the task.
+        Check that all keys are below the task's number of keys.
 
         Raises:
-            ValueRangeError: Somebody does.
+            ValueRangeError: One is not.
         """
         if (self.keys >= n_keys).any():
             raise ValueRangeError(_NO_KEY)
 
     def look_up(self, asked: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.bool_], Vector]:
         """
-        Look one key up for each person.
+        Look up one key for each person.
 
         Args:
             asked: Keys, shape (n,), each in 0 .. n_keys-1.
-            n_keys: Keys of the task, of which all are that anybody owns.
+            n_keys: The task's number of keys; all owned keys are below it.
 
         Returns:
-            Whether each person owns the key asked of it, and the value of it, 0 where not.
+            Whether each person owns the requested key, and its value, 0 where not.
 
-        Cost: a search among all pairs for each person.
+        Cost: a binary search among all pairs for each person.
         """
         persons = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.offsets))
         places = persons * n_keys + self.keys  # ascending, as persons and their keys are
@@ -131,5 +131,5 @@ class Pairs:
 
 
 def _lies_within(value: object, low: float, high: float) -> bool:
-    """Say whether something is a number from low to high: before numpy repeats it in an error."""
+    """Check that a value is a number from low to high, before numpy repeats it in an error."""
     return isinstance(value, float | int) and low <= value <= high

@@ -1,21 +1,19 @@
 """
-PrivKV: how many own each key, and the mean of the values that they have for it [YHMZ19].
+PrivKV: the share of owners of each key, and the mean of their values [YHMZ19].
 
-A report is about one key, drawn evenly among all, whoever owns it: absent, present with -, or
-present with +. Whether the key is owned goes through randomized response at ε1; the value, rounded
-to an end of its range at random, through another at ε2. Whoever does not own the key and says so
-falsely takes a fake value that the task names, and these fakes pull the estimated means towards
-them: by how much, `bias_of_fakes` says exactly, and `without_fakes` takes it out again. [YHMZ19]
-takes a fake evenly from the range instead of its middle; both have the same chances for + and -.
+A report concerns one key, drawn uniformly from all: absent, present with -, or present with +.
+Ownership goes through randomized response at ε1; the value, rounded at random to an end of its
+range, through another at ε2. A person who does not own the key but reports it as present uses a
+fake value stated in the task. Fakes bias the estimated means: `bias_of_fakes` computes by how much,
+and `without_fakes` removes the bias. [YHMZ19] draws a fake uniformly from the range instead of
+using its middle; both give + and - the same chances.
 
-Two people's odds of a report are at most e^ε1 · e^ε2. They reach that only where a fake is an end
-of the range: with fakes in the middle they are e^ε2, or 2·e^ε1 / (1 + e^-ε2) if that is more
-[GLCXC20, Theorem 2]. `worst_odds` gives them as an exact fraction for any fakes.
+Two people's odds of a report are at most e^ε1 · e^ε2, reached only if a fake is an end of the
+range. With fakes in the middle they are max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC20, Theorem 2].
 """
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -26,7 +24,7 @@ from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
-from common.mechanisms.numeric.number import report_layout, to_grid
+from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.protocols import KeyValueMechanismName
@@ -35,13 +33,13 @@ from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
-"""Intervals of the grid: fakes are moved by 1/65536 of the half range at most."""
-_REPORT: Final = report_layout([("key", "<u2"), ("said", "u1")])
+"""Intervals of the grid, to which fakes are rounded."""
+_REPORT: Final = np.dtype([("key", "<u2"), ("said", "u1")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRequest:
-    """PrivKV by name, and what its integers follow from."""
+    """The parameters from which the integers of PrivKV are computed."""
 
     name: KeyValueMechanismName = "priv-kv"
     keys: int
@@ -50,25 +48,27 @@ class PairRequest:
     local_epsilon: float
     """Above 0 and at most 20."""
     key_share: float = 0.5
-    """Of local_epsilon, what whether a key is owned may cost: 0 or more, below 1. With 0 the
-    reports tell nothing of it, but half of them still name a value."""
+    """
+    Share of local_epsilon spent on ownership: at least 0 and below 1. With 0 reports carry no
+    information on ownership, but half of them still carry a value.
+    """
     fakes: tuple[float, ...] = ()
-    """One a key, in low .. high; nothing for the middle of the range."""
+    """One for each key, in low .. high; empty for the middle of the range."""
 
 
 @dataclass(frozen=True)
 class PrivKv(PairEstimator):
-    """Randomize one key of each person, and estimate shares and means of all keys."""
+    """Randomize one key of each person; estimate shares and means of all keys."""
 
     keys: int
     steps: int
     key_true: int
     key_other: int
-    """Odds of telling the truth of whether a key is owned; 1 : 1 tells nothing."""
+    """Odds of a truthful answer on ownership; 1 : 1 reveals nothing."""
     value: ResponseWeights
-    """Odds of telling the true sign."""
+    """Odds of the true sign."""
     fakes: tuple[int, ...] = ()
-    """Steps of the grid, one a key; nothing for its middle."""
+    """Steps of the grid, one for each key; empty for its middle."""
 
     def __post_init__(self) -> None:
         within("the number of keys", self.keys, 1, MAX_KEYS)
@@ -89,12 +89,12 @@ class PrivKv(PairEstimator):
     @classmethod
     def specify(cls, wanted: PairRequest) -> KeyValueSpec:
         """
-        Work out the integers. Run by the analyzer.
+        Compute the integers. Run by the analyzer.
 
-        What is left to the value is rounded down, so that both together keep the promise.
+        The ε left for the value is rounded down, so that both together keep the promise.
 
         Raises:
-            TaskError: local_epsilon, a share of it, or what the task would say is out of range.
+            TaskError: local_epsilon, key_share or a resulting integer is out of range.
         """
         check_local_epsilon(wanted.local_epsilon)
         if math.isinf(wanted.local_epsilon):
@@ -125,11 +125,11 @@ class PrivKv(PairEstimator):
     @classmethod
     def of_spec(cls, spec: KeyValueSpec, keys: int) -> Self:
         """
-        Build it from what a task says of it, for so many keys.
+        Build the mechanism from a task's description and its number of keys.
 
         Raises:
-            TaskError: There are too many keys, or not as many fake values, or reports are of
-                another length.
+            TaskError: There are too many keys or a wrong number of fakes, or reports have another
+                length.
         """
         if spec.report_bytes != _REPORT.itemsize:
             raise TaskError(
@@ -149,7 +149,7 @@ class PrivKv(PairEstimator):
     @classmethod
     def of(cls, task: Task) -> Self:
         """
-        Build it from a task, whose domain_size is the number of keys.
+        Build the mechanism of a task, whose domain_size is the number of keys.
 
         Raises:
             TaskError: The task is not about pairs, or as of `of_spec`.
@@ -161,53 +161,23 @@ class PrivKv(PairEstimator):
 
     @property
     def local_epsilon(self) -> float:
-        """ε1 + ε2, rounded up: what is left whatever the fakes are."""
+        """The sum ε1 + ε2, rounded up, which holds for all fakes."""
         return epsilon_of_odds(self.key_true * self.value.true, self.key_other * self.value.other)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether e^ε1 · e^ε2 ≤ e^local_epsilon, in exact arithmetic. Run by the user agent."""
+        """Check e^ε1 · e^ε2 ≤ e^local_epsilon exactly. Run by the user agent."""
         return odds_keep(
             self.key_true * self.value.true, self.key_other * self.value.other, local_epsilon
         )
 
     @property
-    def worst_odds(self) -> Fraction:
-        """
-        Give how much likelier one person makes a report than another: the exact maximum.
-
-        Keys are drawn evenly, so that it is that of one key, over people who own it with a value
-        at an end of the range, where all chances are extreme, or do not own it.
-        """
-        ends = {self.steps, 0}
-        fakes = set(self.fakes) if self.fakes else {self.steps // 2}
-        worst = Fraction(1)
-        for fake in (min(fakes), max(fakes)):
-            laws = [self._law(end, owned=True) for end in ends] + [self._law(fake, owned=False)]
-            for chances in zip(*laws, strict=True):
-                worst = max(worst, Fraction(max(chances), min(chances)))
-        return worst
-
-    def _law(self, step: int, *, owned: bool) -> tuple[int, int, int]:
-        """Weigh absent, - and + of one key, whose value or fake is this step of the grid."""
-        shown, hidden = self.key_true, self.key_other
-        if not owned:
-            shown, hidden = hidden, shown
-        true, other, left = self.value.true, self.value.other, self.steps - step
-        both = self.steps * (true + other)
-        return (
-            hidden * both,
-            shown * (step * other + left * true),
-            shown * (step * true + left * other),
-        )
-
-    @property
     def reduction(self) -> PureReduction:
-        """Nothing but ε1 + ε2 is used: blankets of pairs have no formula here."""
+        """The local ε only: no formula covers blankets of pairs."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """A key, unsigned 16-bit, and what is said of it, 0 .. 2."""
+        """A key, unsigned 16-bit, and the answer, 0 .. 2."""
         return _REPORT
 
     @cached_property
@@ -218,22 +188,22 @@ class PrivKv(PairEstimator):
 
     @property
     def p_key(self) -> float:
-        """Chance p1 of telling the truth of whether a key is owned."""
+        """Chance p1 of a truthful answer on whether the key is owned."""
         return self.key_true / (self.key_true + self.key_other)
 
     @property
     def key_signal(self) -> float:
-        """How much likelier an owned key is told to be present: 2·p1 - 1."""
+        """Difference 2·p1 - 1 in the chance to report owned and other keys as present."""
         return (self.key_true - self.key_other) / (self.key_true + self.key_other)
 
     @property
     def value_signal(self) -> float:
-        """How much of a value is left in the sign that is told: 2·p2 - 1."""
+        """Correlation 2·p2 - 1 of the reported sign and the true one."""
         return (self.value.true - self.value.other) / (self.value.true + self.value.other)
 
     @property
     def fake_values(self) -> Vector:
-        """What is taken for the value of a key that is not owned, in -1 .. 1; shape (keys,)."""
+        """Value used for a key that is not owned, in -1 .. 1; shape (keys,)."""
         values: Vector = self._fake_steps / self.steps * 2 - 1
         return values
 
@@ -241,20 +211,20 @@ class PrivKv(PairEstimator):
         """
         Randomize one key of each person. Run by the user agent.
 
-        As much is drawn for who owns the key as for who does not: the key, a step of the grid, an
-        end of the range, the sign that is told of it, and whether the key is told truly.
+        The number of draws does not depend on ownership: the key, a step of the grid, an end of the
+        range, its reported sign, and whether the answer on ownership is truthful.
 
         Args:
-            pairs: Of n people; or their values as a table (n, keys), NaN where a key is not owned.
+            pairs: Of n people; or their values as a table (n, keys), NaN for a key not owned.
             rng: Source of randomness.
 
         Returns:
             n reports, fields key (uint16) and said (uint8).
 
         Raises:
-            ValueRangeError: A key or a value is not one that the task allows.
+            ValueRangeError: A key or a value is outside the range of the task.
 
-        Cost: five integers a person; for one person, a pass over the pairs that it owns.
+        Cost: five integers a person; for one person, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
             pairs = Pairs.of_table(pairs, self.keys)
@@ -273,13 +243,13 @@ class PrivKv(PairEstimator):
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports are about a key and say one of three things. Run by the analyzer."""
+        """Return which reports name a key and one of the three answers. Run by the analyzer."""
         fine: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["said"] <= PLUS)
         return fine
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Count reports by key and by what they say. Run by the analyzer.
+        Count reports by key and answer. Run by the analyzer.
 
         Returns:
             Counts of shape (keys, 3): absent, present with -, present with +.

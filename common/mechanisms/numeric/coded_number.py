@@ -1,7 +1,7 @@
 """
-Mechanisms whose report on one number is a code: Duchi's bit, the piecewise mechanism, the hybrid.
+Mechanisms that report one number as a code: Duchi's bit, the piecewise mechanism, the hybrid.
 
-A report stands for a number in each coordinate, whose expectation is the person's own.
+Each code stands for a number whose expectation is the person's own.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,10 @@ from common.protocols import NumberMechanismName
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """Of what reports stand for, coordinate by coordinate: each of shape (coordinates,)."""
+    """
+    Sums over the numbers for which reports stand, by
+    coordinate; each of shape (coordinates,).
+    """
 
     count: Vector
     first: Vector
@@ -33,16 +36,16 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The expected square of what an answer stands for: level + slope · the square on the grid."""
+    """The expected square of an answer's number: level + slope · the square on the grid."""
 
     level: float
     slope: float
-    """0 where answers tell nothing of the square."""
+    """0 if answers carry no information on the square."""
     steps: int
-    """Of the grid; what rounding adds to the square counts with the slope."""
+    """Intervals of the grid; the slope also multiplies the variance of rounding."""
 
     def second_moment(self, numbers: Numbers) -> Numbers:
-        """Give that of each number, exactly, rounding to the grid included; of the same shape."""
+        """Return the expected square for each number, exact including rounding; same shape."""
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
         squares = numbers**2 + rounding_variance(numbers, self.steps)
@@ -51,19 +54,18 @@ class Spread:
 
     def moments(self, totals: Totals, n_reports: int, sampling: float) -> Moments:
         """
-        Estimate means from totals, and how far they may be off.
+        Estimate means and their variances from totals.
 
-        Where a report has an answer for a coordinate it stands for `sampling` times what that does,
-        elsewhere for 0: Var = sampling·(level + slope·s) - s of one report, s the people's mean
-        square. Where there is a slope the answers tell s, which is kept in 0 .. 1. Where not, s is
-        taken for the square of the mean, and the variance is that of a sample: it errs upward, by
-        how much people differ and by one part in the number of reports.
+        A report that answers for a coordinate stands for `sampling` times the answer there, and for
+        0 elsewhere: one report has the variance sampling·(level + slope·s) - s, s the people's mean
+        square. With a slope, s is estimated from the answers and clipped to 0 .. 1. Without, s is
+        taken as the square of the mean and the variance as that of a sample, which errs upward by
+        the variance between people and by one part in the number of reports.
 
         Args:
-            totals: Of all answers.
-            n_reports: How many reports there were. Where that is too few to say anything, the
-                variances are infinite.
-            sampling: One over the share of coordinates that each of them tells.
+            totals: Sums of all answers.
+            n_reports: Number of reports. If they are too few, the variances are infinite.
+            sampling: Inverse of the share of coordinates that each report covers.
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
@@ -78,16 +80,16 @@ class Spread:
         return Moments(means=means, variances=variances)
 
     def variance(self, values: Numbers, sampling: float) -> Vector:
-        """Give the exact variance of the means that `moments` estimates for these people."""
+        """Return the exact variance of the means from `moments` for these people."""
         own = sampling * self.second_moment(values) - values**2
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
 
 
 _BYTE: Final = 0xFF
-"""Codes that one byte has room for, beside padding."""
+"""Codes that one byte can hold, besides padding."""
 _CHUNK: Final = 1 << 18
-"""Codes that are added up at a time, so that memory stays bounded."""
+"""Codes added up at a time, which bounds memory."""
 
 
 class CodedNumber(OddsOfWeights, ABC):
@@ -98,22 +100,22 @@ class CodedNumber(OddsOfWeights, ABC):
     @property
     @abstractmethod
     def answers(self) -> int:
-        """How many codes there are: 0 .. answers-1."""
+        """Number of codes: 0 .. answers-1."""
 
     @property
     @abstractmethod
     def features(self) -> int:
-        """How many whole numbers are kept of all codes that were added up."""
+        """Number of integers that are summed over codes."""
 
     @property
     @abstractmethod
     def spread(self) -> Spread:
-        """How far what a code stands for is spread around the number."""
+        """Expected square of an answer's number."""
 
     @property
     @abstractmethod
     def reduction(self) -> Reduction:
-        """What accounting for a shuffler needs."""
+        """Parameters for amplification by shuffling."""
 
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -121,7 +123,7 @@ class CodedNumber(OddsOfWeights, ABC):
         Answer for each number. Run by the user agent.
 
         Args:
-            numbers: Shape (n,), in -1 .. 1, which is not checked here.
+            numbers: Shape (n,), in -1 .. 1, not checked here.
             rng: Source of randomness.
 
         Returns:
@@ -129,65 +131,49 @@ class CodedNumber(OddsOfWeights, ABC):
         """
 
     @abstractmethod
-    def decode(self, codes: NDArray[np.int64]) -> Vector:
-        """Give what each code stands for."""
-
-    @abstractmethod
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the whole numbers of each code that are added up, none below 0: (features, n)."""
+        """Return the integers of each code that are summed, none negative: (features, n)."""
 
     @abstractmethod
     def totals(self, sums: Counts) -> Totals:
-        """Give what codes stand for in all, from sums of parts: (coordinates, features)."""
+        """Return totals from sums of parts: (coordinates, features)."""
 
     @property
     def dimensions(self) -> int:
-        """A person has one number."""
+        """One number for each person."""
         return 1
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        """Of a code in a report: a byte, or four."""
+        """Type of a code in a report: one byte, or four."""
         return np.dtype("u1") if self.answers <= _BYTE else np.dtype("<u4")
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned code; never of 1 bits alone, as padding is."""
+        """One unsigned code, never all 1 bits as padding is."""
         return np.dtype([("code", self.code_dtype)])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Randomize each person's number. Run by the user agent.
-
-        Args:
-            values: Shape (n, 1), in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, field code.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1.
-        """
+        """Return a code for each person's number, field code. Run by the user agent."""
         check_numbers(values, 1)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["code"] = self.encode(values[:, 0], rng)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports have a code that there is. Run by the analyzer."""
+        """Return which reports have a code below `answers`. Run by the analyzer."""
         fine: NDArray[np.bool_] = reports["code"] < self.answers
         return fine
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Add reports up. Run by the analyzer.
+        Sum the parts of reports. Run by the analyzer.
 
         Returns:
-            The sums of `parts`, shape (features,): whole numbers, below 2^63 for 10^9 people.
+            Shape (features,), integers below 2^63 for 10^9 people.
 
         Raises:
-            ReportError: There is no such code.
+            ReportError: A code is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
@@ -197,15 +183,15 @@ class CodedNumber(OddsOfWeights, ABC):
         return cells
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the mean, without bias, from what `tally` gave. Run by the analyzer."""
+        """Estimate the mean without bias from the result of `tally`. Run by the analyzer."""
         totals = self.totals(cells[np.newaxis])
         return self.spread.moments(totals, int(totals.count[0]), sampling=1.0)
 
     def variance(self, values: Numbers) -> Vector:
-        """Give the exact variance of the estimated mean for these people; shape (1,)."""
+        """Return the exact variance of the estimated mean for these people; shape (1,)."""
         return self.spread.variance(values, sampling=1.0)
 
 
 def chunks(reports: Reports) -> Iterator[Reports]:
-    """Give reports a few at a time."""
+    """Split reports into chunks of bounded size."""
     return (reports[start : start + _CHUNK] for start in range(0, len(reports), _CHUNK))

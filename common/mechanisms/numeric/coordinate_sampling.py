@@ -1,8 +1,9 @@
-"""Several numbers of which a report tells a few, drawn at random: what Harmony and Multi-HM share.
+"""
+Several numbers of which a report covers a random sample: Harmony and Multi-HM.
 
-The coordinates of a report are a uniform set of k out of d, whatever the numbers; each of them is
-answered by a mechanism for one number, at ε/k. A report stands for d/k times what its codes stand
-for, and for 0 in every other coordinate: the expectation is the person's numbers.
+The coordinates of a report are a uniform set of k out of d, independent of the numbers. Each is
+answered by a mechanism for one number, at ε/k. A report stands for d/k times the numbers of its
+codes, and for 0 in every other coordinate: the expectation is the person's numbers.
 """
 
 import math
@@ -37,7 +38,7 @@ Answer = TypeVar("Answer", bound=CodedNumber)
 
 
 def equal_share(local_epsilon: float, parts: int) -> float:
-    """Give the largest float of which `parts` add to local_epsilon at most, or infinity."""
+    """Return the largest float that, times `parts`, is at most local_epsilon; or infinity."""
     share = local_epsilon / parts
     if math.isfinite(share) and Fraction(share) * parts > Fraction(local_epsilon):
         return math.nextafter(share, 0)
@@ -46,7 +47,7 @@ def equal_share(local_epsilon: float, parts: int) -> float:
 
 @dataclass(frozen=True)
 class SampledCoordinates(Generic[Answer]):
-    """Tell `sampled` of `dimensions` numbers, each by `answer`."""
+    """Report `sampled` of `dimensions` numbers, each by `answer`."""
 
     dimensions: int
     sampled: int
@@ -62,19 +63,19 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def local_epsilon(self) -> float:
-        """Sum ln(true / other) over the coordinates told, rounded up: each has noise of its own."""
+        """Sum of ln(true / other) over the covered coordinates, rounded up."""
         each = self.answer.local_epsilon
         total = self.sampled * each
         exact = Fraction(each) * self.sampled
         return total if Fraction(total) >= exact else math.nextafter(total, math.inf)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^(local_epsilon / k). Run by the user agent."""
+        """Check true / other ≤ e^(local_epsilon / k) exactly. Run by the user agent."""
         return self.answer.keeps_promise(equal_share(local_epsilon, self.sampled))
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """The coordinates in rising order, and a code for each; no report is padding."""
+        """The coordinates in ascending order, and a code for each; never padding."""
         return np.dtype(
             [
                 ("coordinates", "<u2", (self.sampled,)),
@@ -85,11 +86,11 @@ class SampledCoordinates(Generic[Answer]):
     @property
     def reduction(self) -> Reduction:
         """
-        Of a single bit of one coordinate: randomized response over two answers, at collision 0.
+        For a single bit of one coordinate: randomized response over two answers, at collision 0.
 
         U is uniform over coordinates and bits, and people at the corners of the cube support half
-        of it; opposite corners share nothing, and every other person is a mixture of corners. Of
-        anything else only the local ε is used.
+        of it; opposite corners are disjoint, and every other person is a mixture of corners.
+        Otherwise the local ε only.
         """
         if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit
             return MatchCountReduction.for_weights(
@@ -99,17 +100,11 @@ class SampledCoordinates(Generic[Answer]):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
-        Randomize each person's numbers. Run by the user agent.
-
-        Args:
-            values: Shape (n, dimensions), each in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, fields coordinates and codes, each of shape (sampled,).
+        Return coordinates and codes of each person, each of shape (sampled,). Run by the user
+        agent.
 
         Raises:
-            ValueRangeError: A number is not in -1 .. 1, or there are more or fewer.
+            ValueRangeError: A number is not in -1 .. 1, or a person has another number of them.
         """
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
@@ -121,10 +116,10 @@ class SampledCoordinates(Generic[Answer]):
 
     def _subsets(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw sets of coordinates, every one of them as likely [BF87].
+        Draw uniform sets of coordinates [BF87].
 
-        The j-th draw is below d-k+j; where it has been taken already, d-k+j-1 is taken instead,
-        which was not there to be drawn before.
+        The j-th draw is at most d-k+j-1; if it is already in the set, d-k+j-1 is taken instead,
+        which no earlier draw could be.
         """
         chosen = np.empty((count, self.sampled), dtype=np.int64)
         for place, last in enumerate(range(self.dimensions - self.sampled, self.dimensions)):
@@ -135,7 +130,7 @@ class SampledCoordinates(Generic[Answer]):
         return chosen
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which have rising coordinates, and codes that there are. Run by the analyzer."""
+        """Return which reports have ascending coordinates and valid codes. Run by the analyzer."""
         coordinates = reports["coordinates"].astype(np.int64)
         rising = np.diff(coordinates, axis=1) > 0
         known = coordinates < self.dimensions
@@ -146,14 +141,13 @@ class SampledCoordinates(Generic[Answer]):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Add reports up, coordinate by coordinate. Run by the analyzer.
+        Sum the codes' parts by coordinate. Run by the analyzer.
 
         Returns:
-            The sums of the codes' parts, shape (dimensions · features,): those of coordinate 0
-            first.
+            Shape (dimensions · features,), coordinate 0 first.
 
         Raises:
-            ReportError: Coordinates do not rise, or there is no such coordinate or code.
+            ReportError: Coordinates do not ascend, or a coordinate or code is out of range.
 
         Cost: a pass over the reports for each part.
         """
@@ -175,49 +169,52 @@ class SampledCoordinates(Generic[Answer]):
         return cells.ravel()
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the means, without bias, from what `tally` gave. Run by the analyzer."""
+        """Estimate the means without bias from the result of `tally`. Run by the analyzer."""
         totals = self.answer.totals(cells.reshape(self.dimensions, self.answer.features))
         n_reports = round(float(totals.count.sum()) / self.sampled)
         return self.answer.spread.moments(totals, n_reports, self.dimensions / self.sampled)
 
     def variance(self, values: Numbers) -> Vector:
-        """Give the exact variance of the estimated means for these people; (dimensions,)."""
+        """Return the exact variance of the estimated means for these people; (dimensions,)."""
         return self.answer.spread.variance(values, self.dimensions / self.sampled)
 
 
 @dataclass(frozen=True)
 class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
-    """One coordinate and its bit, which stands for ±d·C."""
+    """Report one coordinate and its bit, which stands for ±d·C [NXY+16]."""
 
     NAME: ClassVar[NumberMechanismName] = "harmony"
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the odds that come closest to e^ε."""
+        """Choose the odds closest to e^ε from below."""
         return cls(wanted.dimensions, 1, Duchi(ResponseWeights.for_epsilon(wanted.local_epsilon)))
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the odds of a task."""
+        """Take the odds from a task."""
         return cls(dimensions, 1, Duchi(number_weights(spec)))
 
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the odds: there is nothing else."""
+        """State the odds."""
         return to_spec(self.NAME, low, high, self.report_dtype, weights=self.answer.weights)
 
 
 EPSILON_EACH: Final = 2.5
-"""ε that is worth another coordinate [WXY+19]."""
+"""Increase of ε that makes another coordinate worthwhile [WXY+19]."""
 
 
 def paper_sample(dimensions: int, local_epsilon: float) -> int:
-    """Give how many coordinates a report tells of: k = max(1, min(d, ⌊ε / 2.5⌋))."""
+    """Return the number of coordinates in a report: k = max(1, min(d, ⌊ε / 2.5⌋))."""
     return max(1, min(dimensions, int(local_epsilon // EPSILON_EACH)))
 
 
 @dataclass(frozen=True)
 class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
-    """K coordinates, each by the hybrid at ε/k; a report stands for d/k times its codes."""
+    """
+    Report k coordinates, each by the hybrid at ε/k, which stand for
+    d/k times their codes [WXY+19].
+    """
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
 
@@ -227,23 +224,23 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
         Choose the integers.
 
         Raises:
-            TaskError: local_epsilon or dimensions are out of range.
+            TaskError: local_epsilon or dimensions is out of range.
         """
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the paper's number of coordinates."""
+        """Choose the paper's number of coordinates."""
         return cls.for_epsilon(wanted.dimensions, wanted.local_epsilon)
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers of a task; any number of coordinates will do."""
+        """Take the integers from a task, with any number of coordinates."""
         return cls(dimensions, spec.sampled, Hybrid.of_parts(spec))
 
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers of the hybrid, and how many coordinates it answers for."""
+        """State the integers of the hybrid and the number of coordinates."""
         return to_spec(
             self.NAME,
             low,

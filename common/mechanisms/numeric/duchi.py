@@ -1,8 +1,8 @@
 """
 Duchi's bit of a number in -1 .. 1 [DJW18]; Harmony in one dimension [NXY+16].
 
-The number is rounded to an end at random, so that its mean stays, and Warner's randomized response
-says which. A bit stands for one of ±C, C = (e^ε+1)/(e^ε-1).
+The number is rounded at random to an end, keeping its mean, and Warner's randomized response
+reports which. A bit stands for ±C, C = (e^ε+1)/(e^ε-1).
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ from common.task.specs import NumberSpec
 @dataclass(frozen=True)
 class Duchi(CodedNumber, SpecifiedNumbers):
     """
-    Tell which end a number was rounded to, with weight `true`, or the other with weight `other`.
+    Report the end to which a number was rounded with weight `true`, or the other with weight
+    `other`.
 
     Pr[+] = 1/2 + t·(true - other) / 2(true + other), which lies between its values at the ends.
     """
@@ -41,18 +42,18 @@ class Duchi(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the odds that come closest to e^ε."""
+        """Choose the odds closest to e^ε from below."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls(ResponseWeights.for_epsilon(wanted.local_epsilon))
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the odds of a task."""
+        """Take the odds from a task."""
         check_one_number(cls.NAME, dimensions)
         return cls(number_weights(spec))
 
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the odds: there is nothing else, and no grid."""
+        """State the odds."""
         return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
 
     @property
@@ -62,40 +63,35 @@ class Duchi(CodedNumber, SpecifiedNumbers):
 
     @property
     def features(self) -> int:
-        """How many went down, and how many up."""
+        """Counts of down and up."""
         return 2
 
     @property
     def scale(self) -> float:
-        """C = (true + other) / (true - other): what a bit stands for."""
+        """C = (true + other) / (true - other), the number for which a bit stands."""
         true, other = self.weights.true, self.weights.other
         return (true + other) / (true - other)
 
     @property
     def spread(self) -> Spread:
-        """A bit stands for ±C, whose square is C² whatever the number."""
+        """The square of ±C is C² for every number."""
         return Spread(level=self.scale**2, slope=0.0, steps=0)
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """Randomized response over two answers: no two numbers are less private than the ends."""
+        """Randomized response over two answers; the two ends are the least private numbers."""
         return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to 0 or 1, its end of the range, and answer for that."""
+        """Round each number to 0 or 1, its end of the range, and randomize that."""
         return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
 
-    def decode(self, codes: NDArray[np.int64]) -> Vector:
-        """Give -C or C."""
-        stands: Vector = np.where(codes == 1, self.scale, -self.scale)
-        return stands
-
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Say whether a code is 0, and whether it is 1."""
+        """Return 1 for down, and 1 for up."""
         return np.stack([codes == 0, codes == 1]).astype(np.int64)
 
     def totals(self, sums: Counts) -> Totals:
-        """Weigh bits by C."""
+        """Multiply bits by ±C."""
         count = (sums[:, 0] + sums[:, 1]).astype(np.float64)
         return Totals(
             count=count,

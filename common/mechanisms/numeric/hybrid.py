@@ -1,8 +1,8 @@
 """
 The hybrid mechanism for a number in -1 .. 1 [WXY+19]: the piecewise mechanism, or Duchi's bit.
 
-Which of the two is drawn independently of the number, and the report tells it. Each of them has the
-odds true : other, and so has the hybrid. At the paper's chance of the piecewise mechanism the
+The choice between the two is independent of the number, and the report states it. Both have the
+odds true : other, and so has the hybrid. With the paper's chance of the piecewise mechanism the
 variance is the same for every number.
 """
 
@@ -40,7 +40,7 @@ LEAST_EPSILON: Final = math.log(
 
 
 def paper_weight(local_epsilon: float) -> int:
-    """Give how often, of MIX_SUM, to answer by the piecewise mechanism: 1 - e^(-ε/2), or never."""
+    """Return the chance of the piecewise mechanism, of MIX_SUM: 1 - e^(-ε/2), or 0 up to ε*."""
     if local_epsilon <= LEAST_EPSILON:
         return 0
     return round(-math.expm1(-local_epsilon / 2) * MIX_SUM)
@@ -51,7 +51,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
     """
     Report Duchi's bit as code 0 or 1, or place j of the piecewise mechanism as code 2+j.
 
-    Where the piecewise mechanism is never drawn, there is none: no grid, no reach, and two codes.
+    With chance 0 of the piecewise mechanism there is no grid and no reach, and there are two codes.
     """
 
     NAME: ClassVar[NumberMechanismName] = "hybrid"
@@ -77,7 +77,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the mixture of the paper."""
+        """Choose the mixture of the paper."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
 
@@ -97,12 +97,12 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def of_parts(cls, spec: NumberSpec) -> Self:
-        """Take the integers of one answer, whatever number of them a person gives."""
+        """Take the integers of one answer from a task with any number of dimensions."""
         return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers of a task; any mixture will do."""
+        """Take the integers from a task, with any mixture."""
         check_one_number(cls.NAME, dimensions)
         return cls.of_parts(spec)
 
@@ -131,17 +131,17 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     @property
     def answers(self) -> int:
-        """Two bits, and the places."""
+        """Two bits and all places."""
         return 2 if self._piecewise is None else 2 + self._piecewise.answers
 
     @property
     def features(self) -> int:
-        """Those of both parts."""
+        """The features of both parts."""
         return 2 if self._piecewise is None else 2 + self._piecewise.features
 
     @cached_property
     def spread(self) -> Spread:
-        """Mix those of both parts."""
+        """Mixture of the spreads of both parts."""
         duchi = self._duchi.spread
         if self._piecewise is None:
             return duchi
@@ -154,13 +154,13 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     @property
     def reduction(self) -> Reduction:
-        """Only the odds; of Duchi's bit alone, its own."""
+        """The local ε only; for Duchi's bit alone its reduction."""
         if self._piecewise is None:
             return self._duchi.reduction
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw which part answers for each number, and answer."""
+        """Draw the part that answers for each number, and answer."""
         if self._piecewise is None:
             return self._duchi.encode(numbers, rng)
         draw = rng.integers(0, MIX_SUM, size=numbers.shape, dtype=np.int64)
@@ -170,15 +170,8 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
         codes[~by_place] = self._duchi.encode(numbers[~by_place], rng)
         return codes
 
-    def decode(self, codes: NDArray[np.int64]) -> Vector:
-        """Give what bits and places stand for."""
-        bits = self._duchi.decode(codes)
-        if self._piecewise is None:
-            return bits
-        return np.where(codes < 2, bits, self._piecewise.decode(codes - 2))  # noqa: PLR2004  # bits
-
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give those of bits, 0 for a place, and those of places, 0 for a bit."""
+        """Return the parts of bits, 0 for a place, then those of places, 0 for a bit."""
         bits = self._duchi.parts(codes)
         if self._piecewise is None:
             return bits
@@ -186,7 +179,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
         return np.concatenate([bits, places])
 
     def totals(self, sums: Counts) -> Totals:
-        """Add those of both parts."""
+        """Add the totals of both parts."""
         bits = self._duchi.totals(sums[:, :2])
         if self._piecewise is None:
             return bits

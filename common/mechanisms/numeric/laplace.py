@@ -1,9 +1,8 @@
 """
 Discrete Laplace noise on a number in -1 .. 1 [DMNS06], the oldest mechanism and the baseline.
 
-The number goes to a grid, and noise with P(x) ∝ e^(-|x|/scale), in whole steps, is added: the ends
-of the range are `steps` apart, so that no report is more than e^(steps/scale) times as likely from
-one number as from another.
+The number is rounded to a grid, and noise with P(x) ∝ e^(-|x|/scale), in whole steps, is added. The
+ends of the range are `steps` apart, so the likelihood ratio is at most e^(steps/scale).
 """
 
 import math
@@ -36,22 +35,22 @@ from common.task.task import MAX_USERS
 
 FAR: Final = 64
 """
-Scales of noise beyond the ends of the grid at which reports are cut.
+Scales of noise beyond the ends of the grid at which reports are clipped.
 
-What lies farther is reported as the cut: post-processing, which costs no privacy. Noise goes that
-far on either side with a chance below e^-64 < 2e-28, which changes no estimate.
+Clipping is post-processing and costs no privacy. Noise goes that far on either side with a chance
+below e^-64 < 2e-28, which changes no estimate.
 """
 
 
 @dataclass(frozen=True)
 class Laplace(SpecifiedNumbers):
-    """Report place i + noise + FAR·scale of a number at grid point i."""
+    """Report place i + noise + FAR·scale for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"
 
     steps: int
     scale: int
-    """In steps."""
+    """In steps of the grid."""
 
     def __post_init__(self) -> None:
         if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
@@ -67,13 +66,13 @@ class Laplace(SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the least scale that keeps the promise."""
+        """Choose the least scale that keeps the promise."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the grid and the scale of a task."""
+        """Take the grid and the scale from a task."""
         check_one_number(cls.NAME, dimensions)
         return cls(spec.steps, spec.scale)
 
@@ -83,12 +82,12 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def dimensions(self) -> int:
-        """A person has one number."""
+        """One number for each person."""
         return 1
 
     @property
     def places(self) -> int:
-        """How many places a report may name."""
+        """Number of places."""
         return self.steps + 1 + 2 * FAR * self.scale
 
     @property
@@ -99,33 +98,21 @@ class Laplace(SpecifiedNumbers):
         return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether steps / scale ≤ local_epsilon, exactly. Run by the user agent."""
+        """Check steps / scale ≤ local_epsilon exactly. Run by the user agent."""
         return math.isinf(local_epsilon) or self.steps <= Fraction(local_epsilon) * self.scale
 
     @property
     def reduction(self) -> PureReduction:
-        """Only the local ε."""
+        """The local ε only."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 64-bit place, far below that of padding."""
+        """One unsigned 64-bit place, far below padding."""
         return np.dtype([("place", "<u8")])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Randomize each person's number. Run by the user agent.
-
-        Args:
-            values: Shape (n, 1), in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, field place.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1.
-        """
+        """Return a place for each person's number, field place. Run by the user agent."""
         check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, 1, len(noisy), rng)
@@ -134,19 +121,16 @@ class Laplace(SpecifiedNumbers):
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports name a place that there is. Run by the analyzer."""
+        """Return which reports have a place below `places`. Run by the analyzer."""
         fine: NDArray[np.bool_] = reports["place"] < self.places
         return fine
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Add reports up. Run by the analyzer.
-
-        Returns:
-            Their number and the sum of their places, shape (2,).
+        Return the number of reports and the sum of their places, shape (2,). Run by the analyzer.
 
         Raises:
-            ReportError: There is no such place.
+            ReportError: A place is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a place is not below {self.places}")
@@ -155,9 +139,10 @@ class Laplace(SpecifiedNumbers):
 
     def estimate(self, cells: Counts) -> Moments:
         """
-        Estimate the mean, without bias, from what `tally` gave. Run by the analyzer.
+        Estimate the mean without bias from the result of `tally`. Run by the analyzer.
 
-        The variance is the noise's, which is known, and the most that rounding to the grid can add.
+        The variance is the known variance of the noise plus the largest possible variance of
+        rounding.
         """
         n_reports = int(cells[0])
         if n_reports == 0:
@@ -170,13 +155,13 @@ class Laplace(SpecifiedNumbers):
         )
 
     def variance(self, values: Numbers) -> Vector:
-        """Give the exact variance of the estimated mean for these people; shape (1,)."""
+        """Return the exact variance of the estimated mean for these people; shape (1,)."""
         own = self._noise_variance + rounding_variance(values, self.steps)
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
 
     @property
     def _noise_variance(self) -> float:
-        """2a/(1-a)² steps², a = e^(-1/scale), in units of -1 .. 1; of noise that is not cut."""
+        """Return 2a/(1-a)² steps², a = e^(-1/scale), in units of -1 .. 1; without clipping."""
         in_steps = 0.5 / math.sinh(0.5 / self.scale) ** 2
         return in_steps * (2 / self.steps) ** 2

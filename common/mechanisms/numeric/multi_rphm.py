@@ -1,12 +1,12 @@
 """
 Multi-RPHM [Sun+20]: vectors projected at random to fewer dimensions, then Multi-HM.
 
-A vector t becomes x = clip(tR, -1, 1), R of d × q with orthonormal columns, drawn by the task's
-nonce and known to all. The mean of x is estimated and mapped back by Rᵀ.
+A vector t becomes x = clip(tR, -1, 1), with R of d × q and orthonormal columns, public and derived
+from the task's nonce. The mean of x is estimated and mapped back by Rᵀ.
 
-The estimate is biased: what is perpendicular to R is lost, on average a share 1 - q/d of the means'
-square, and clipping takes a little. It is the mean times q/d on average over R, at the noise of
-Multi-HM times q/d: plain scaling by q/d has that noise and less bias.
+The estimate is biased: the part perpendicular to R is lost, on average a share 1 - q/d of the
+means' square, and clipping loses a little. On average over R it is the mean times q/d, with the
+noise of Multi-HM times q/d. Scaling by q/d without a projection has that noise and less bias.
 """
 
 import hashlib
@@ -42,21 +42,21 @@ _LABEL: Final = b"shuffledp v1 projection"
 
 
 def paper_projected(dimensions: int) -> int:
-    """Give q = .3·d to the nearest whole number, at least 1."""
+    """Return q = .3·d, rounded to the nearest integer, at least 1."""
     return max(1, round(SHARE * dimensions))
 
 
 @lru_cache(maxsize=2)
 def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.float64]:
     """
-    Draw R from a nonce. Run by every party that needs it, with one result.
+    Derive R from a nonce. Every party that needs it gets the same result.
 
     SHAKE-256 of a label and the nonce [FIPS202] gives 53-bit uniform numbers, Φ⁻¹ normal ones, and
-    Gram and Schmidt orthonormal columns: the uniform law over subspaces. No version of any library
-    changes it beyond its rounding, which does not matter: numbers are rounded at random next.
+    Gram and Schmidt orthonormal columns: the uniform distribution over subspaces. Library versions
+    can only change its rounding, which does not matter, since numbers are then rounded at random.
 
     Args:
-        nonce: Of the task.
+        nonce: The task's.
         dimensions: d.
         projected: q, at most d.
 
@@ -70,24 +70,24 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-53
     normal = special.ndtri(uniform).reshape(dimensions, projected)
     columns, upper = np.linalg.qr(normal)
-    # Householder's signs are the library's choice; Gram and Schmidt's are those of their columns.
+    # Householder's signs depend on the library; use those of Gram and Schmidt.
     matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
     return matrix
 
 
 MAX_ENTRIES: Final = 2**21
-"""Of a projection: a device makes it in some seconds, once a task."""
+"""Largest projection: a device computes it once for a task, in a few seconds."""
 
 
 @dataclass(frozen=True)
 class MultiRphm:
-    """Multi-HM of the projected vector; the mean is mapped back."""
+    """Multi-HM of the projected vector, mapped back."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"
 
     dimensions: int
     inner: MultiHm
-    """Over q dimensions."""
+    """Multi-HM over q dimensions."""
     nonce: bytes
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class MultiRphm:
         Choose the integers.
 
         Raises:
-            TaskError: local_epsilon or dimensions are out of range.
+            TaskError: local_epsilon or dimensions is out of range.
         """
         inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
         return cls(dimensions, inner, nonce)
@@ -116,10 +116,10 @@ class MultiRphm:
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
         """
-        Take the paper's number of dimensions. Run by the analyzer.
+        Compute the integers, with the paper's number of dimensions. Run by the analyzer.
 
         Raises:
-            TaskError: local_epsilon or dimensions are out of range.
+            TaskError: local_epsilon or dimensions is out of range.
         """
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
@@ -128,10 +128,10 @@ class MultiRphm:
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
         """
-        Build it from what a task says of it; any number of dimensions to project to will do.
+        Build the mechanism from a task's description, with any number of projected dimensions.
 
         Raises:
-            TaskError: The integers describe no such mechanism, or have one that it does not use.
+            TaskError: The integers describe no such mechanism, or one of them is unused and not 0.
         """
         inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
         mechanism = cls(dimensions, inner, nonce)
@@ -140,16 +140,11 @@ class MultiRphm:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build it from a task, whose domain_size is the numbers that a person has.
-
-        Raises:
-            TaskError: As of `of_spec`, or the task is not about numbers.
-        """
+        """Build the mechanism of a task, whose domain_size is the numbers of a person."""
         return cls.of_spec(number_spec(task), task.domain_size, task.nonce)
 
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers of Multi-HM, and how many dimensions it is given."""
+        """State the integers of Multi-HM and its number of dimensions."""
         answer = self.inner.answer
         return to_spec(
             self.NAME,
@@ -171,63 +166,46 @@ class MultiRphm:
 
     @property
     def local_epsilon(self) -> float:
-        """Multi-HM's: the projection knows no one's numbers."""
+        """As of Multi-HM: the projection is independent of all values."""
         return self.inner.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether Multi-HM keeps it. Run by the user agent."""
+        """Check that Multi-HM is local_epsilon-private. Run by the user agent."""
         return self.inner.keeps_promise(local_epsilon)
 
     @property
     def reduction(self) -> Reduction:
-        """Multi-HM's: what is projected and clipped is a vector of the cube like any other."""
+        """As of Multi-HM: a projected and clipped vector is another vector of the cube."""
         return self.inner.reduction
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """Multi-HM's."""
+        """As of Multi-HM."""
         return self.inner.report_dtype
 
     def project(self, values: Numbers) -> Numbers:
-        """Give each person's clip(tR, -1, 1). Run by the user agent."""
+        """Return each person's clip(tR, -1, 1). Run by the user agent."""
         return np.clip(values @ self.matrix, -1.0, 1.0)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Project and randomize each person's numbers. Run by the user agent.
-
-        Args:
-            values: Shape (n, dimensions), each in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports of Multi-HM over the projected dimensions.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1, or there are more or fewer.
-        """
+        """Return a report of Multi-HM on each person's projection. Run by the user agent."""
         check_numbers(values, self.dimensions)
         return self.inner.randomize(self.project(values), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports Multi-HM can make. Run by the analyzer."""
+        """Return which reports Multi-HM can make. Run by the analyzer."""
         return self.inner.valid(reports)
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Add reports up, as Multi-HM does. Run by the analyzer.
-
-        Raises:
-            ReportError: One is not valid.
-        """
+        """Add up reports as Multi-HM does. Run by the analyzer."""
         return self.inner.tally(reports)
 
     def estimate(self, cells: Counts) -> Moments:
         """
         Map the means of the projected vectors back. Run by the analyzer.
 
-        The variances are those of noise only. The covariances between projected dimensions, some
-        1/q of them, are left out, since nothing is known of the products that they come from.
+        The variances are those of noise only. They omit the covariances between projected
+        dimensions, about 1/q of them, since the products they depend on are unknown.
         """
         found = self.inner.estimate(cells)
         return Moments(
@@ -238,11 +216,11 @@ class MultiRphm:
 
     def variance(self, values: Numbers) -> Vector:
         """
-        Give the exact variance of the estimated means for these people, of noise alone.
+        Return the exact variance of the estimated means for these people, by noise alone.
 
-        Two projected dimensions of one report are told of together with chance k(k-1)/q(q-1), so
-        that they have the covariance -c·x_i·x_l, c = (q-k)/k(q-1): with Σ over dimensions it takes
-        c·((xRᵀ)² - Σ R²x²) off.
+        One report covers two projected dimensions with chance k(k-1)/q(q-1), so they have the
+        covariance -c·x_i·x_l, c = (q-k)/k(q-1): this subtracts c·((xRᵀ)² - Σ R²x²), Σ over
+        dimensions.
         """
         told = self.project(values)
         k, q = self.inner.sampled, self.inner.dimensions
@@ -255,6 +233,9 @@ class MultiRphm:
         return exact
 
     def bias(self, values: Numbers) -> Vector:
-        """Give the expected estimate less the mean of these people, clipping included; exact."""
+        """
+        Return the exact bias for these people, clipping included:
+        expected estimate minus mean.
+        """
         expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
         return expected

@@ -1,4 +1,4 @@
-"""What every mechanism for numbers offers: one number of a person, or several, in -1 .. 1 here."""
+"""The interface of mechanisms for numbers in -1 .. 1, and code that they share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,15 +20,17 @@ Numbers = NDArray[np.float64]
 """Values of n people: shape (n, dimensions), each in -1 .. 1."""
 
 STEPS: Final = 4096
-"""Intervals of the grid that a mechanism is specified with; a task may say another number. Rounding
-to this one adds a variance of 6e-8 at most, far below that of any noise."""
+"""
+Default intervals of the grid. Rounding to it adds a variance of
+at most 6e-8, far below any noise.
+"""
 FRACTION_BITS: Final = 32
-"""How finely the place of a number between two grid points is resolved, in random bits."""
+"""Random bits that decide to which grid point a number is rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRequest:
-    """A mechanism for numbers by name, and what its integers follow from."""
+    """The parameters from which the integers of a mechanism for numbers are computed."""
 
     name: NumberMechanismName
     dimensions: int
@@ -48,59 +50,72 @@ class NumberRequest:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
     """
-    Means of the people whose reports were added up, with their variances.
+    Estimated means of the people whose reports were added up, with their variances.
 
-    The variance is that of noise alone: it says how far the estimate may be off the mean of these
-    very people. Where there are too few reports to say anything of a mean, its variance is infinite
-    and the mean no figure.
+    The variance is that of noise alone: it bounds the distance to the mean of these very people.
+    With too few reports it is infinite, and the mean is meaningless.
     """
 
     means: Vector
-    """Shape (dimensions,); may lie outside -1 .. 1."""
+    """Shape (dimensions,); may be outside -1 .. 1."""
     variances: Vector
-    """Of those means, estimated from the reports themselves; same shape."""
+    """Variances of those means, estimated from the reports; same shape."""
     unbiased: bool = True
-    """Whether the expected means are the true ones: if not, the variances are not all of the
-    error, and there are no confidence intervals."""
+    """
+    False if the means are biased: then the variances are not the whole error, and there are no
+    confidence intervals.
+    """
 
 
 class NumberMechanism(Randomizer, Protocol):
-    """One randomizer of numbers and its estimator. Pure; vectorised over users."""
+    """A randomizer of numbers and its estimator. Pure; vectorised over users."""
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a person has."""
+        """Numbers of each person."""
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """Work out the integers. Run by the analyzer."""
+        """
+        Compute the integers of a task. Run by the analyzer.
+
+        Raises:
+            TaskError: The mechanism does not support these dimensions or this local_epsilon.
+        """
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """
-        Build the mechanism from its integers. Run by the user agent and by the analyzer.
+        Build the mechanism of a task from its integers. Run by the user agent and the analyzer.
 
         Raises:
-            TaskError: They describe no mechanism of this kind.
+            TaskError: The task is not about numbers, or its integers describe no such mechanism.
         """
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
         Randomize each person's numbers. Run by the user agent.
 
+        Args:
+            values: Shape (n, dimensions), each in -1 .. 1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports of `report_dtype`.
+
         Raises:
-            ValueRangeError: A number is not in -1 .. 1.
+            ValueRangeError: A number is not in -1 .. 1, or a person has another number of them.
         """
 
     def estimate(self, cells: Counts) -> Moments:
-        """Estimate the means from what `tally` gave. Run by the analyzer."""
+        """Estimate the means from the result of `tally`. Run by the analyzer."""
 
     def variance(self, values: Numbers) -> Vector:
-        """Give the exact variance of the estimated means for these people; (dimensions,)."""
+        """Return the exact variance of the estimated means for these people; (dimensions,)."""
 
 
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Move low .. high to -1 .. 1; what rounding takes beyond the ends is put back to them."""
+    """Map low .. high to -1 .. 1; results beyond the ends by rounding are clipped."""
     centred = (values - low) / (high - low) * 2 - 1
     unit: NDArray[np.float64] = np.clip(centred, -1.0, 1.0)
     return unit
@@ -108,29 +123,29 @@ def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
     """
-    Check that numbers lie in -1 .. 1 and are as many as they must be. No message repeats one.
+    Check the shape of numbers and that each lies in -1 .. 1. The message does not contain them.
 
     Raises:
-        ValueRangeError: One does not, or there are more or fewer.
+        ValueRangeError: One does not, or a person has another number of them.
     """
     if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # people, dimensions
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
-    if not (np.abs(values) <= 1).all():  # what is not a number is not
+    if not (np.abs(values) <= 1).all():  # NaN fails too
         raise ValueRangeError("a number must lie in the task's range")
 
 
 def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """
-    Move numbers in -1 .. 1 to whole steps 0 .. steps, at random and so that their mean stays.
+    Round numbers in -1 .. 1 to whole steps 0 .. steps at random, keeping their means.
 
-    A number between two grid points goes up with a chance that is its place between them, to
-    2^-32. Rounding comes before all noise and mixes neighbours of the grid, of which no two are
-    less private than its ends are: no ε grows by it. With one step a number goes to an end of the
-    range at once. Run by the user agent.
+    A number between two grid points is rounded up with a chance equal to its relative position, to
+    2^-32. Rounding precedes all noise and mixes neighbours of the grid, no two of which are less
+    private than its ends: no ε grows. With one step a number is rounded to an end. Run by the user
+    agent.
 
     Args:
-        values: In -1 .. 1, which is not checked here; of any shape, which the result has too.
-        steps: 1 or more.
+        values: In -1 .. 1, not checked here; any shape, which the result shares.
+        steps: At least 1.
         rng: Source of randomness.
     """
     place = (values + 1) * (steps / 2)
@@ -141,58 +156,47 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
 
 
 def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
-    """Give the variance that `to_grid` adds to each number, in its own units; at most 1/steps²."""
+    """Return the variance that `to_grid` adds to each number, in its units; at most 1/steps²."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
     variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2
     return variance
 
 
-def report_layout(fields: list[tuple[str, Any]]) -> np.dtype[Any]:
-    """Give a fixed-size layout without gaps, little-endian as every report's."""
-    return np.dtype(fields, align=False)
-
-
 class SpecifiedNumbers(ABC):
     """
-    What a mechanism's integers are to itself and to a task; to be inherited.
+    Conversion of a mechanism's integers from and to a task; a base class.
 
-    A mechanism that is built from a task states its integers again, and both must agree: what it
-    does not use is 0 then, and one mechanism has one form.
+    A mechanism built from a task states its integers again, and both must agree. So unused integers
+    are 0, and each mechanism has a single form.
     """
 
     @classmethod
     @abstractmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the integers."""
+        """Choose the integers for a request."""
 
     @classmethod
     @abstractmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers that a task states."""
+        """Take the integers from a task."""
 
     @abstractmethod
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers, for numbers in this range."""
+        """State the integers for a task with this range of numbers."""
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """
-        Work out the integers. Run by the analyzer.
-
-        Raises:
-            TaskError: The mechanism is not for so many numbers, or not for this local_epsilon.
-        """
+        """Compute the integers of a task. Run by the analyzer."""
         return cls.wanting(wanted).spec(wanted.low, wanted.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """
-        Build the mechanism from what a task says of it, for so many numbers a person.
+        Build the mechanism from a task's description and its numbers of a person.
 
         Raises:
-            TaskError: The integers describe no mechanism of this kind, or have one that it does
-                not use.
+            TaskError: The integers describe no such mechanism, or one of them is unused and not 0.
         """
         mechanism = cls.built(spec, dimensions)
         check_spec(spec, mechanism.spec(spec.low, spec.high))
@@ -200,21 +204,16 @@ class SpecifiedNumbers(ABC):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task, whose domain_size is the numbers that a person has.
-
-        Raises:
-            TaskError: As of `of_spec`, or the task is not about numbers.
-        """
+        """Build the mechanism of a task, whose domain_size is the numbers of a person."""
         return cls.of_spec(number_spec(task), task.domain_size)
 
 
 def number_spec(task: Task) -> NumberSpec:
     """
-    Give what a task says of its mechanism for numbers.
+    Return a task's description of its mechanism for numbers.
 
     Raises:
-        TaskError: It is about something else.
+        TaskError: The task is about another kind of value.
     """
     spec: object = task.mechanism
     if not isinstance(spec, NumberSpec):
@@ -224,10 +223,10 @@ def number_spec(task: Task) -> NumberSpec:
 
 def check_spec(spec: NumberSpec, found: NumberSpec) -> None:
     """
-    Check that a task states a mechanism just as the mechanism states itself.
+    Check that a task's description equals the one that the mechanism states itself.
 
     Raises:
-        TaskError: It has a number that the mechanism does not use, or another length of reports.
+        TaskError: An integer that the mechanism does not use is set, or the report length differs.
     """
     ours = asdict(found)
     for field, value in asdict(spec).items():
@@ -251,7 +250,7 @@ def to_spec(
     sampled: int = 1,
     projected: int = 0,
 ) -> NumberSpec:
-    """State the integers that a mechanism uses, and 0 for all others (1 for `sampled`)."""
+    """Return a description with the integers in use, and 0 for all others (1 for `sampled`)."""
     return NumberSpec(
         name=name,
         low=low,
@@ -270,10 +269,10 @@ def to_spec(
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
     """
-    Take the odds of an answer from what a task says.
+    Return the odds of an answer from a task's description.
 
     Raises:
-        TaskError: They are none, or those of reports without noise, or too large to be drawn.
+        TaskError: They are missing, those of reports without noise, or too large to draw.
     """
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
@@ -287,7 +286,7 @@ def check_one_number(name: NumberMechanismName, dimensions: int) -> None:
     Check that a person has one number.
 
     Raises:
-        TaskError: It is another number of them.
+        TaskError: A person has another number of them.
     """
     if dimensions != 1:
         raise TaskError(f"the mechanism {name} is for one number; a person has {dimensions}")

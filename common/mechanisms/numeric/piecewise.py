@@ -1,10 +1,10 @@
 """
 The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid.
 
-It is the square wave's response with another reach: a place near the number's with weight `true`
-each, any other with weight `other`. The paper's band of length C-1 out of 2C, C = (e^(ε/2)+1) /
-(e^(ε/2)-1), is 1/(e^(ε/2)+1) of all places. The expected place is linear in the number, whatever
-the band, and so is the estimate in the place.
+It is the square wave's response with another reach: a place near the number's has weight `true`,
+any other weight `other`. The paper's band of length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1),
+is 1/(e^(ε/2)+1) of all places. The expected place is linear in the number for every band, and so is
+the estimate in the place.
 """
 
 import math
@@ -37,10 +37,10 @@ from common.task.task import MAX_USERS
 
 def paper_reach(steps: int, local_epsilon: float) -> int:
     """
-    Give the reach whose band is nearest to the paper's share of all places [WXY+19].
+    Return the reach whose band is nearest to the paper's share of all places [WXY+19].
 
-    A band of w = 2·reach + 1 out of steps + w places is 1/(e^(ε/2)+1) of them at
-    w = steps·e^(-ε/2); here w is the nearest odd number.
+    A band of w = 2·reach + 1 out of steps + w places is 1/(e^(ε/2)+1) of them at w =
+    steps·e^(-ε/2); here w is the nearest odd number.
     """
     return max(0, round((steps * math.exp(-local_epsilon / 2) - 1) / 2))
 
@@ -48,11 +48,11 @@ def paper_reach(steps: int, local_epsilon: float) -> int:
 @dataclass(frozen=True)
 class Piecewise(CodedNumber, SpecifiedNumbers):
     """
-    Report a place around the grid point that the number was rounded to, or any.
+    Report a place, in or outside the band of the grid point to which the number was rounded.
 
-    A place i among the first steps+1 is the number 2i/steps - 1 moved by the reach. A report stands
-    for (place - middle) / (signal · steps/2), signal the chance that it was drawn from around its
-    own: a report that was drawn from all places is the middle on average.
+    A place i among the first steps+1 is the number 2i/steps - 1 shifted by the reach. A report
+    stands for (place - middle) / (signal · steps/2), where `signal` is the chance that it was drawn
+    from its own band: a report drawn from all places is the middle on average.
     """
 
     NAME: ClassVar[NumberMechanismName] = "piecewise"
@@ -73,7 +73,7 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Take the reach of the paper, and the odds that come closest to e^ε."""
+        """Choose the reach of the paper, and the odds closest to e^ε from below."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
 
@@ -90,7 +90,7 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take a grid, a reach and odds as a task has them; any reach will do."""
+        """Take the grid, any reach and the odds from a task."""
         check_one_number(cls.NAME, dimensions)
         return cls(spec.steps, spec.reach, number_weights(spec))
 
@@ -108,17 +108,17 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @cached_property
     def response(self) -> BandResponse:
-        """The band around each of the steps+1 points of the grid."""
+        """The band response over the steps+1 points of the grid."""
         return BandResponse(self.steps + 1, self.reach, self.weights)
 
     @property
     def answers(self) -> int:
-        """How many places there are."""
+        """Number of places."""
         return self.steps + 1 + 2 * self.reach
 
     @property
     def features(self) -> int:
-        """Reports, their places, and the squares of their places."""
+        """Counts, places, and squares of places."""
         return 3
 
     @property
@@ -127,13 +127,13 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @cached_property
     def unit(self) -> float:
-        """What one place is worth: 2 / (steps · signal)."""
+        """Number for which one place stands: 2 / (steps · signal)."""
         return 2 / (self.steps * self.response.signal)
 
     @cached_property
     def spread(self) -> Spread:
         """
-        Give E[r²] = t²/signal + level, t on the grid.
+        E[r²] = t²/signal + level, t on the grid.
 
         In places from the middle: with chance `signal` uniform over w places around t·steps/2, of
         variance (w²-1)/12, else uniform over all D, of second moment (D²-1)/12.
@@ -148,27 +148,22 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @property
     def reduction(self) -> Reduction:
-        """That of the response; where the bands of the two ends overlap, only the odds."""
+        """As of the response; if the bands of the two ends overlap, the local ε only."""
         return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """Round each number to the grid, and answer for its point."""
         return self.response.randomize(to_grid(numbers, self.steps, rng), rng)
 
-    def decode(self, codes: NDArray[np.int64]) -> Vector:
-        """Give how far places are from the middle, in units of their worth."""
-        stands: Vector = (codes - self._middle).astype(np.float64) * self.unit
-        return stands
-
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give 1, the place, and its square."""
+        """Return 1, the place, and its square."""
         return np.stack([np.ones_like(codes), codes, codes**2])
 
     def totals(self, sums: Counts) -> Totals:
         """
-        Move sums to the middle, in whole numbers, and weigh them.
+        Centre sums in integers, and scale them.
 
-        With D places and n reports no number on the way exceeds D²·n.
+        With D places and n reports no intermediate number exceeds D²·n.
         """
         count, places, squares = sums[:, 0], sums[:, 1], sums[:, 2]
         first = (places - self._middle * count).astype(np.float64)

@@ -1,9 +1,9 @@
 """
-Which bits of a filter a text sets, in a cohort: RAPPOR's hashing [EPK14], bit for bit that of the
-public client [GRappor].
+The bits of a Bloom filter that a text sets in a cohort, bit for bit as in RAPPOR's public client
+[EPK14], [GRappor].
 
-The digest is MD5 of the cohort (four bytes, big-endian) and the text. Nothing rests on MD5 being
-hard to invert or to collide: it spreads texts over bits, and privacy holds for any filter.
+The digest is MD5 of the cohort (four bytes, big-endian) and the text. Security does not rest on
+MD5: it only spreads texts over bits, and privacy holds for any filter.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ _COHORT_BYTES: Final = 4
 
 def check_hashes(bits: int, hashes: int) -> None:
     """
-    Check that one digest is enough for all hashes.
+    Check that one digest is long enough for all hashes.
 
     Raises:
-        TaskError: It is not: each takes a byte, or two where there are more than 256 bits.
+        TaskError: It is not; each hash takes a byte, or two if there are more than 256 bits.
     """
     most = _DIGEST_BYTES // hash_bytes(bits)
     if hashes > most:
@@ -33,21 +33,22 @@ def check_hashes(bits: int, hashes: int) -> None:
 
 
 def hash_bytes(bits: int) -> int:
-    """Give the bytes of a digest that name one of so many bits: 1 up to 256, 2 up to 65,536."""
+    """Return the digest bytes that select one of the bits: 1 up to 256 bits, 2 up to 65,536."""
     return ((bits - 1).bit_length() - 1) // 8 + 1 if bits > 1 else 1
 
 
 def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ...]:
     """
-    Give the bits that a text sets, one a hash: fewer bits than hashes where two are the same.
+    Return the bits that a text sets, one for each hash; two hashes may select the same bit.
 
-    The i-th group of bytes of the digest, least significant first, modulo the number of bits.
+    Hash i is the i-th group of bytes of the digest, least significant first, modulo the number of
+    bits.
 
     Args:
         text: UTF-8, or any bytes.
-        cohort: 0 or more, below 2^32.
+        cohort: At least 0 and below 2^32.
         bits: k, the length of the filter.
-        hashes: h; as `check_hashes` allows.
+        hashes: h, as `check_hashes` allows.
     """
     width = hash_bytes(bits)
     message = cohort.to_bytes(_COHORT_BYTES, "big") + text
@@ -60,9 +61,9 @@ def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ..
 
 def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) -> NDArray[np.intp]:
     """
-    Give the bits that each text sets in each cohort, shape (texts, cohorts, hashes).
+    Return the bits that each text sets in each cohort, shape (texts, cohorts, hashes).
 
-    Cost: a digest for each text and cohort, some 2 µs.
+    Cost: a digest for each text and cohort, about 2 µs.
     """
     found = [positions(text, cohort, bits, hashes) for text in texts for cohort in range(cohorts)]
     return np.array(found, dtype=np.intp).reshape(len(texts), cohorts, hashes)
@@ -70,9 +71,9 @@ def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) 
 
 def hash_chances(bits: int) -> Vector:
     """
-    Give the chance that one hash of a random text names each bit, shape (bits,).
+    Return the chance that one hash of a random text selects each bit, shape (bits,).
 
-    1/k if k is a power of two; otherwise the first bits come up a little more often.
+    1/k if k is a power of two; otherwise the first bits are slightly more likely.
     """
     values = 256 ** hash_bytes(bits)
     whole, rest = divmod(values, bits)

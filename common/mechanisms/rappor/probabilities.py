@@ -1,5 +1,5 @@
 """
-How likely RAPPOR's reports show a bit as set, and what that gives away; all from integers [EPK14].
+The probabilities of RAPPOR's reports and their local ε, computed from integers [EPK14].
 
 One report shows a bit that the text leaves unset as set with chance p*, and one that it sets with
 chance q*:
@@ -21,15 +21,15 @@ from common.task.specs import INSTANT_SUM, PERMANENT_SUM, RapporSpec
 Chance = Fraction | Decimal | float
 
 _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
-"""Denominator of p* and q*: a permanent bit's chances are 256ths, a report's 65536ths of those."""
+"""Denominator of p* and q*: 256 for a permanent bit, times 65536 for a report's."""
 _UP: Final = Context(prec=60, rounding=ROUND_CEILING)
 _ONE_UP: Final = Decimal(1) + Decimal("1e-27")
-"""Takes a logarithm up by far more than the error of 60 digits."""
+"""Raises a logarithm by far more than the error of 60 digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporProbabilities:
-    """The weights of f, p and q: 128ths, 65536ths and 65536ths."""
+    """The integer weights of f, p and q: 128ths, 65536ths and 65536ths."""
 
     permanent: int
     unset: int
@@ -40,12 +40,11 @@ class RapporProbabilities:
         """
         Round f up to 128ths, p up and q down to 65536ths. Run by the analyzer.
 
-        Each of the three adds noise to what a device would else have sent: a permanent bit replaced
-        once more by a fair coin, or a report's bit now and then by a coin of some chance. So no ε
-        is above that of the chances as they were given.
+        All three only add noise: fair coins in permanent bits, or coins of some chance in the bits
+        of a report. So no ε exceeds that of the given chances.
 
         Raises:
-            TaskError: One is no chance, f comes to 1, or p does not stay below q.
+            TaskError: One is not a chance, f rounds to 1, or p does not stay below q.
         """
         permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
         unset = math.ceil(_exact("p", p) * INSTANT_SUM)
@@ -58,7 +57,7 @@ class RapporProbabilities:
 
     @classmethod
     def of(cls, spec: RapporSpec) -> Self:
-        """Take them from what a task says."""
+        """Return the weights of a task."""
         return cls(permanent=spec.permanent_weight, unset=spec.unset_weight, set=spec.set_weight)
 
     @property
@@ -71,51 +70,52 @@ class RapporProbabilities:
 
     @property
     def unset_chance(self) -> float:
-        """p*: how likely one report shows a bit that the text leaves unset."""
+        """Chance p* that one report shows a bit as set that the text leaves unset."""
         return self._unset_odds / _TOTAL
 
     @property
     def set_chance(self) -> float:
-        """q*: how likely one report shows a bit that the text sets."""
+        """Chance q* that one report shows a bit as set that the text sets."""
         return self._set_odds / _TOTAL
 
     def report_epsilon(self, hashes: int) -> float:
         """
-        Give what ONE report gives away: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
+        Return the local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
 
-        The least private two texts set 2h different bits. Texts whose own hashes name a bit twice,
-        or that share bits, give away less. The cohort does not depend on the text.
+        In the least private pair two texts set 2h different bits. Texts that share bits, or whose
+        own hashes coincide, are more private. The cohort does not depend on the text.
         """
         more = self._set_odds * (_TOTAL - self._unset_odds)
         less = self._unset_odds * (_TOTAL - self._set_odds)
         return _epsilon(more, less, hashes)
 
     def permanent_epsilon(self, hashes: int) -> float:
-        """Give 2h·ln((1-f/2) / (f/2)), rounded up; infinite if f is 0 [EPK14]."""
+        """Return 2h·ln((1-f/2) / (f/2)), rounded up; infinite if f is 0 [EPK14]."""
         return _epsilon(2 * PERMANENT_SUM - self.permanent, self.permanent, 2 * hashes)
 
     def one_hash_reduction(self, *, third: bool) -> MatchCountReduction:
         """
         Describe one report of RAPPOR with one hash, in any number of cohorts.
 
-        Let U be a uniform cohort and every bit set with chance p*, and let a report support a text
-        if the text's bit in the report's cohort is set. U supports any text with chance p* in every
-        cohort. Relative to U a report has density q*/p* if it supports its own text, and
-        γ = (1-q*)/(1-p*) if not, whatever its cohort: it is a draw from U with chance γ, and else
-        one from U given that it supports its text. So formula 1 holds with l = 1/p*.
-        Two texts that share their bit in a share s of the cohorts collide with chance s + (1-s)·p*,
-        1/l at least; the less, the less private: 1/l bounds every pair.
+        Let U be a uniform cohort with every bit set with chance p*, and let a report support a text
+        if the text's bit in the report's cohort is set; U supports any text with chance p* in every
+        cohort. Relative to U a report has density q*/p* if it supports its own text, and γ =
+        (1-q*)/(1-p*) otherwise: with chance γ it is a draw from U, else one from U given that it
+        supports its text. So formula 1 holds with l = 1/p*. Two texts that share their bit in a
+        share s of the cohorts collide with chance s + (1-s)·p* ≥ 1/l; fewer collisions are less
+        private, so 1/l bounds every pair.
 
         Args:
-            third: Whether three texts are sure to share no bit in any cohort; else no attack speaks
-                of them.
+            third: True if three texts share no bit in any cohort for certain; otherwise no attack
+                covers them.
         """
         rest = _TOTAL - self._unset_odds
-        found = MatchCountReduction.of_independent_bits(
+        found = MatchCountReduction.of_support_sets(
             answers=_TOTAL / self._unset_odds,
             local_epsilon=self.report_epsilon(1),
             blanket=(_TOTAL - self._set_odds) / rest,
             signal=(self._set_odds - self._unset_odds) / rest,
+            independent=True,
         )
         return found if third else dataclasses.replace(found, third_value="none")
 
@@ -131,7 +131,7 @@ def _exact(name: str, chance: Chance) -> Fraction:
 
 
 def _epsilon(more: int, less: int, times: int) -> float:
-    """Give ln(more / less), so many times, rounded up; infinite where less is 0."""
+    """Return times · ln(more / less), rounded up; infinite if less is 0."""
     if less == 0:
         return math.inf
     exact = _UP.multiply(_UP.multiply(_UP.ln(_UP.divide(more, less)), times), _ONE_UP)

@@ -1,16 +1,17 @@
 """
-RAPPOR: texts as bits of a Bloom filter, with noise for good and noise anew [EPK14].
+RAPPOR: texts as bits of a Bloom filter, with permanent and with instantaneous noise [EPK14].
 
-A person belongs to a cohort j of m for good. Its text sets h of k bits there (`bloom.py`), or the
-one bit of a label. The permanent response replaces a bit by a fair coin with chance f, once and for
-all (`permanent.py`). A report shows an unset permanent bit as set with chance p, a set one with
-chance q, anew each time (`rappor_chances.py` has what comes of the three).
+A person permanently belongs to one cohort j of m. The text sets h of k bits there (`bloom.py`), or
+the one bit of a label. The permanent response replaces each bit once by a fair coin with chance f
+(`permanent_response.py`). A report shows an unset permanent bit as set with chance p, a set one
+with chance q, drawn for each report (`probabilities.py` has the resulting chances).
 
-Four variants of the paper are one class: without noise anew (p = 0, q = 1) a report is the
-permanent response, "one-time"; with a bit a label, one hash and one cohort it is "basic".
+One class covers four variants of the paper: without instantaneous noise (p = 0, q = 1) a report is
+the permanent response, "one-time"; with one bit for each label, one hash and one cohort it is
+"basic".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
@@ -20,29 +21,15 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Reports
+from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.permanent_response import Packed
 from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
 from common.task.text import check_labels
 
 _DEFAULT_BYTES: Final = 256
-_CHUNK_BITS: Final = 1 << 22
-"""Bits that are drawn or counted at a time, so that memory stays bounded."""
-_PREFIX: Final = permanent.encoder_prefix(b"")
-"""That of the C++ client. What tells two questions apart is the secret: see `scope_secret`."""
-
-
-def show(responses: Packed, unset_mask: Packed, set_mask: Packed) -> Packed:
-    """
-    Show bits through masks: an unset bit as the first has it, a set one as the second.
-
-    With masks whose bits are set with chance p and q it is the noise that a report draws anew.
-    """
-    shown: Packed = (unset_mask & ~responses) | (set_mask & responses)
-    return shown
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class Rappor:
 
     spec: RapporSpec
     labels: tuple[str, ...] = ()
-    """With the encoding `labels`, what each bit stands for; else nothing."""
+    """Labels of the bits with the encoding `labels`, else empty."""
 
     def __post_init__(self) -> None:
         if self.spec.report_bytes != self.report_dtype.itemsize:
@@ -82,9 +69,9 @@ class Rappor:
         question: str = "",
     ) -> RapporSpec:
         """
-        Work out the integers. Run by the analyzer.
+        Compute the integers. Run by the analyzer.
 
-        f, p and q are rounded, and no ε grows by it: see `RapporProbabilities.rounded`.
+        f, p and q are rounded so that no ε grows: see `RapporProbabilities.rounded`.
 
         Args:
             bits: k.
@@ -94,11 +81,12 @@ class Rappor:
             p: At least 0.
             q: At most 1; above p after rounding.
             encoding: Which bits a text sets.
-            most_bytes: Longest text, as UTF-8.
-            question: What permanent responses are shared for, if it may be asked again.
+            most_bytes: Longest text in bytes of UTF-8.
+            question: Name of the tasks that share permanent responses, if the question may be
+                repeated.
 
         Raises:
-            TaskError: A number is out of its range, or nothing would be noise.
+            TaskError: A number is out of its range, or there would be no noise.
         """
         chances = RapporProbabilities.rounded(f, p, q)
         return RapporSpec(
@@ -118,14 +106,15 @@ class Rappor:
     @classmethod
     def of(cls, spec: RapporSpec, labels: Sequence[str]) -> Self:
         """
-        Build it from what a task says. Run by the user agent and by the analyzer.
+        Build the mechanism from a task's description. Run by the user agent and the analyzer.
 
         Args:
             spec: The integers.
-            labels: The task's. With a Bloom filter they are candidates, and not the mechanism's.
+            labels: The task's. With a Bloom filter they are candidates and no part of the
+                mechanism.
 
         Raises:
-            TaskError: The integers describe no RAPPOR, or there is not a label for each bit.
+            TaskError: The integers describe no RAPPOR, or there is not one label for each bit.
         """
         return cls(spec, tuple(labels) if spec.encoding == "labels" else ())
 
@@ -144,41 +133,41 @@ class Rappor:
 
     @property
     def unset_chance(self) -> float:
-        """p*: how likely one report shows a bit that the text leaves unset."""
+        """Chance p* that one report shows a bit as set that the text leaves unset."""
         return self._chances.unset_chance
 
     @property
     def set_chance(self) -> float:
-        """q*: how likely one report shows a bit that the text sets."""
+        """Chance q* that one report shows a bit as set that the text sets."""
         return self._chances.set_chance
 
     @cached_property
     def local_epsilon(self) -> float:
-        """What ONE report gives away, rounded up; see `RapporProbabilities.report_epsilon`."""
+        """Local ε of ONE report, rounded up; see `RapporProbabilities.report_epsilon`."""
         return self._chances.report_epsilon(self.spec.hashes)
 
     @cached_property
     def permanent_epsilon(self) -> float:
         """
-        What any number of reports of ONE text give away: 2h·ln((1-f/2) / (f/2)), rounded up.
+        Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
 
-        It bounds a lifetime [EPK14]; infinite if f is 0. Of a text that changes every value counts,
-        and where one is known from another it says nothing.
+        Infinite if f is 0. Every value of a changing text counts separately, and the bound does not
+        hold if one value can be inferred from another.
         """
         return self._chances.permanent_epsilon(self.spec.hashes)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """
-        Say whether one report gives away at most so much. Run by the user agent.
+        Check that one report is local_epsilon-private. Run by the user agent.
 
-        What it gives away was worked out of the integers in 60 digits and rounded up: a float that
-        is less is less than the exact value, or within 1e-27 of it.
+        The comparison of floats is exact, because `local_epsilon` is computed in 60 digits and
+        rounded up.
         """
         return local_epsilon >= self.local_epsilon
 
     @property
     def reduction(self) -> Reduction:
-        """For one hash a match count; for more, no more than their ε."""
+        """A match count for one hash, else the local ε only."""
         spec = self.spec
         if spec.hashes > 1:
             return PureReduction(local_epsilon=self.local_epsilon)
@@ -187,10 +176,10 @@ class Rappor:
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
         """
-        Give the bits that each text sets in each cohort, shape (texts, m, h).
+        Return the bits that each text sets in each cohort, shape (texts, m, h).
 
         Raises:
-            ValueRangeError: A text is too long, no text, or none of the labels.
+            ValueRangeError: A text is too long, not a text, or not one of the labels.
         """
         spec, encoded = self.spec, [self._encoded(text) for text in texts]
         if spec.encoding == "labels":
@@ -200,26 +189,26 @@ class Rappor:
 
     def permanent(self, texts: Sequence[str | bytes], secrets: Sequence[bytes]) -> Reports:
         """
-        Give each person's permanent response: the first stage. Run by the user agent.
+        Return each person's permanent response, the first stage. Run by the user agent.
 
-        The same text and secret give the same response again, bit for bit that of the public C++
-        client with an empty encoder id. It must not leave the device unless reports are one-time.
+        The same text and secret give the same response, bit for bit that of the public C++ client
+        with an empty encoder id. It must not leave the device unless reports are one-time.
 
         Args:
-            texts: One a person.
-            secrets: One a person, as `permanent.scope_secret` derives it.
+            texts: One for each person.
+            secrets: One for each person, as derived by `scope_secret`.
 
         Returns:
-            n responses, laid out as reports are.
+            n responses in the layout of reports.
 
         Raises:
-            ValueRangeError: A text is too long, no text, or none of the labels.
+            ValueRangeError: A text is too long, not a text, or not one of the labels.
 
         Cost: 7 µs a person with up to 32 bits, 30 µs with 128.
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
-        for part in self._parts(len(texts)):
+        for part in batches(len(texts), spec.bits):
             made = [
                 self._noise_of(text, secret)
                 for text, secret in zip(texts[part], secrets[part], strict=True)
@@ -236,7 +225,7 @@ class Rappor:
         return responses
 
     def _noise_of(self, text: str | bytes, secret: bytes) -> tuple[int, bytes, bytes]:
-        """Give a person's cohort, packed filter and stream."""
+        """Return a person's cohort, packed filter and stream."""
         spec = self.spec
         encoded = self._encoded(text)
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
@@ -246,17 +235,17 @@ class Rappor:
             filled = 0
             for bit in bloom.positions(encoded, cohort, spec.bits, spec.hashes):
                 filled |= 1 << bit
-        message = permanent.filter_message(filled, spec.bits, _PREFIX)
+        message = permanent.filter_message(filled, spec.bits, permanent.ENCODER_PREFIX)
         packed = filled.to_bytes((spec.bits + 7) // 8, "little")
         return cohort, packed, permanent.stream(secret, message, spec.bits)[: spec.bits]
 
     def randomize(self, responses: Reports, rng: np.random.Generator) -> Reports:
         """
-        Make a report of each permanent response: the second stage. Run by the user agent.
+        Return a report of each permanent response, the second stage. Run by the user agent.
 
         One 16-bit integer u is drawn for each bit. An unset bit is shown as set if u is below
-        p·2^16, a set one if it is below q·2^16; of these two coins only one is ever looked at.
-        Where reports are one-time nothing is drawn.
+        p·2^16, a set one if u is below q·2^16; each bit uses one of these coins. Nothing is drawn
+        for one-time reports.
 
         Args:
             responses: From `permanent`.
@@ -265,36 +254,35 @@ class Rappor:
         Returns:
             n reports, fields cohort (uint16) and bits (bytes).
 
-        Cost: sixteen random bits a bit; memory for the reports, and for 4 million bits.
+        Cost: sixteen random bits a bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         reports = responses.copy()
         if spec.one_time:
             return reports
         width = (spec.bits + 7) // 8
-        for part in self._parts(len(reports)):
+        for part in batches(len(reports), spec.bits):
             bits = responses["bits"][part, :width]
             shape = (len(bits), spec.bits)
             draw = rng.integers(0, INSTANT_SUM, size=shape, dtype=np.uint16)
-            masks = (
+            unset, shown = (
                 np.packbits(draw < weight, axis=1, bitorder="little")
                 for weight in (spec.unset_weight, spec.set_weight)
             )
-            reports["bits"][part, :width] = show(bits, *masks)
+            reports["bits"][part, :width] = (unset & ~bits) | (shown & bits)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports name a cohort, and have no bit set beyond the last. For analyzers."""
-        spare = 0xFF << self.spec.bits % 8 & 0xFF
-        fine: NDArray[np.bool_] = (reports["bits"][:, -1] & spare) == 0
-        return fine & (reports["cohort"] < self.spec.cohorts)
+        """Return which reports have a known cohort and clear spare bits. Run by the analyzer."""
+        clear = spare_bits_clear(reports["bits"], self.spec.bits)
+        return clear & (reports["cohort"] < self.spec.cohorts)
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Count reports by cohort, and the set bits of each cohort's. Run by the analyzer.
+        Count reports by cohort, and the set bits within each cohort. Run by the analyzer.
 
         Returns:
-            Shape (m + m·k,): the m cohorts' sizes, then k counts for each of them.
+            Shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort.
 
         Raises:
             ReportError: A cohort is out of range, or a bit beyond the last is set.
@@ -309,7 +297,7 @@ class Rappor:
             )
         sizes = np.bincount(reports["cohort"], minlength=spec.cohorts)
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
-        for part in self._parts(len(reports)):
+        for part in batches(len(reports), spec.bits):
             bits = np.unpackbits(reports["bits"][part], axis=1, count=spec.bits, bitorder="little")
             people, places = np.nonzero(bits)
             cells = reports["cohort"][part].astype(np.int64)[people] * spec.bits + places
@@ -320,25 +308,25 @@ class Rappor:
         self, users: Counts, texts: Sequence[str | bytes], rng: np.random.Generator
     ) -> Counts:
         """
-        Draw what `tally` would give of a report from each of many people, without making any.
+        Draw the tally of one report from each person directly, with the same distribution.
 
-        Exact as it stands: cohorts are multinomial; and given its cohort and its text, the bits of
-        one report are independent, since a secret that is used once makes the permanent response's
-        noise independent from bit to bit. (Several reports of one person share that noise, and have
-        another law.) So each count is a sum of two binomial numbers.
+        Cohorts are multinomial; given cohort and text, the bits of one report are independent,
+        since a secret that is used once makes the permanent noise independent between bits.
+        (Several reports of one person share that noise.) So each count is a sum of two binomial
+        numbers.
 
         Args:
             users: People by text, shape (texts,).
-            texts: What they hold.
-            rng: Source of randomness; never of a real collection.
+            texts: The texts.
+            rng: Source of randomness; never that of a real collection.
 
         Returns:
-            Shape (m + m·k,), of the very law that `tally` has.
+            Shape (m + m·k,), as `tally`.
 
         Raises:
             ValueRangeError: As of `permanent`.
 
-        Cost: a digest for each text and cohort, and two binomial draws a cell, however many people.
+        Cost: a digest for each text and cohort, and two binomial draws for each cell.
         """
         spec = self.spec
         evenly = np.full(spec.cohorts, 1 / spec.cohorts)
@@ -358,7 +346,7 @@ class Rappor:
             try:
                 text = text.encode()
             except UnicodeEncodeError:
-                # Its message, and so the chain's, would repeat what the person holds.
+                # The message, also if chained, would contain the person's text.
                 raise ValueRangeError("a text holds half of a surrogate pair") from None
         if len(text) > self.spec.most_bytes:
             raise ValueRangeError(f"a text must have at most {self.spec.most_bytes} bytes in UTF-8")
@@ -374,10 +362,6 @@ class Rappor:
             raise ValueRangeError("a text must be one of the task's labels")
         return place
 
-    def _parts(self, count: int) -> Iterator[slice]:
-        size = max(1, _CHUNK_BITS // self.spec.bits)
-        return (slice(start, start + size) for start in range(0, count, size))
-
 
 def _layout(bits: int) -> np.dtype[Any]:
-    return np.dtype([("cohort", "<u2"), ("bits", "u1", (bits // 8 + 1,))])
+    return np.dtype([("cohort", "<u2"), bit_field(bits)])

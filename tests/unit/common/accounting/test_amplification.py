@@ -30,7 +30,7 @@ _VECTORS = json.loads(
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: str(vector["inputs"]))
 def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
-    """ε at most .1 % above the certified value, never below the attack's; δ at most .2 % above."""
+    """ε at most .1 % above the certified value and at least the attack's; δ at most .2 % above."""
     given = vector["inputs"]
     reduction = MatchCountReduction.for_epsilon(
         answers=given["k"],
@@ -88,7 +88,7 @@ def test_random_dummies_are_averaged_over(
     crowd: AnonymitySet,
     hashing: bool,  # noqa: FBT001
 ) -> None:
-    """Against the formula summed in full over every number of dummies: at most .2 % above."""
+    """At most .2 % above the full sum over every number of dummies."""
     reduction = reduction_for(6, 3.0, hashing=hashing)
     exact = _plain_random_formula(reduction, crowd, 0.6, 160)
 
@@ -99,7 +99,7 @@ def test_random_dummies_are_averaged_over(
 
 @pytest.mark.parametrize("collision", [0.0, 0.05, 1 / 6, 0.4])
 def test_any_collision_probability_is_accounted_exactly(collision: float) -> None:
-    """Against messages of four classes, summed in full; fewer collisions are less private."""
+    """Against the full sum over messages of four classes."""
     reduction = MatchCountReduction.for_epsilon(
         answers=6, local_epsilon=3.0, hashed=True, collision=collision
     )
@@ -129,8 +129,8 @@ def test_any_collision_probability_is_accounted_exactly(collision: float) -> Non
     assert exact * (1 - 1e-9) <= bound <= 1.002 * exact
 
 
-def test_hardly_any_collisions_are_still_counted() -> None:
-    """12 standard deviations of a count whose mean is 1/500 are less than one."""
+def test_rare_collisions_are_counted() -> None:
+    """12 standard deviations of a count of mean 1/500 are less than one."""
     for collision in (1e-5, 4.6e-4):
         reduction = MatchCountReduction.for_epsilon(
             answers=8, local_epsilon=1.0, hashed=True, collision=collision
@@ -140,12 +140,12 @@ def test_hardly_any_collisions_are_still_counted() -> None:
         most = delta_upper(dataclasses.replace(reduction, collision=0.0), crowd, 0.3)
         share = collision * 8
 
-        # Nearly linear in so small a share of collisions, and above the line between the ends.
+        # Almost linear in a small share of collisions, and above the line between the ends.
         assert (1 - 2 * share) * most + 2 * share * least <= delta_upper(reduction, crowd, 0.3)
 
 
-def test_where_a_curve_levels_off_a_finite_epsilon_is_found() -> None:
-    """Without local noise and with few dummies δ has a plateau: just below it ε is finite."""
+def test_a_finite_epsilon_is_found_below_a_plateau() -> None:
+    """Without local noise and with few dummies δ has a plateau."""
     reduction = MatchCountReduction.for_epsilon(answers=915, local_epsilon=math.inf, hashed=False)
     crowd = AnonymitySet(users=50_000, random_dummies=Binomial(50_000, 0.12671))
     found = epsilon_upper(reduction, crowd, 1e-3)
@@ -157,7 +157,7 @@ def test_where_a_curve_levels_off_a_finite_epsilon_is_found() -> None:
 def _plain_formula(
     reduction: MatchCountReduction, others: int, dummies: int, epsilon: float
 ) -> float:
-    """Formula 1 as it is written, every sum in full; for moderate sizes."""
+    """Sum formula 1 in full, for moderate sizes."""
     answers, blanket, signal = reduction.answers, reduction.blanket, reduction.signal
     total = 0.0
     for n_blanket in range(others + 1):
@@ -198,7 +198,7 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
     dummies: int,
     epsilon: float,
 ) -> None:
-    """Against the formula summed in full: never below, at most .2 % above."""
+    """Never below the full sum, and at most .2 % above."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
     exact = _plain_formula(reduction, others, dummies, epsilon)
     bound = delta_upper(reduction, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
@@ -207,7 +207,7 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
 
 
 def test_epsilon_and_delta_are_inverse() -> None:
-    """What one function returns, the other confirms."""
+    """Each confirms the other."""
     reduction, crowd = (
         reduction_for(53, 4.0, hashing=True),
         AnonymitySet(users=20_000, dummies=20_000),
@@ -219,8 +219,8 @@ def test_epsilon_and_delta_are_inverse() -> None:
 
 
 @pytest.mark.slow
-def test_more_honest_company_never_costs_privacy() -> None:
-    """ε falls with users and dummies, and rises with colluders."""
+def test_more_honest_users_and_dummies_lower_epsilon() -> None:
+    """And more colluders raise it."""
     reduction = reduction_for(16, 3.0, hashing=True)
 
     def epsilon(**crowd: Any) -> float:
@@ -247,25 +247,20 @@ def test_more_honest_company_never_costs_privacy() -> None:
 @pytest.mark.parametrize(
     ("users", "dummies"), [(1, 0), (1, 10**9), (2, 1), (10**9, 0), (10**9, 10**9)]
 )
-def test_the_corners_give_an_answer(
+def test_extreme_inputs_give_valid_figures(
     hashing: bool,  # noqa: FBT001
     answers: int,
     local_epsilon: float,
     users: int,
     dummies: int,
 ) -> None:
-    """Never NaN, never negative, never above the local ε, never a δ above 1."""
+    """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
     crowd = AnonymitySet(users=users, dummies=dummies)
     epsilon = epsilon_upper(reduction, crowd, 1e-9)
 
     assert 0 < epsilon <= local_epsilon
     assert 0 <= delta_upper(reduction, crowd, 0.5) <= 1
-
-
-def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
-    """δ is exactly 0 there."""
-    assert delta_upper(reduction_for(4, 2.0, hashing=False), AnonymitySet(users=1), 2.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -278,8 +273,8 @@ def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
         ({"users": 10**9 + 1}, "users is 1000000001"),
     ],
 )
-def test_a_crowd_that_cannot_be_is_refused(crowd: dict[str, Any], message: str) -> None:
-    """By name and number."""
+def test_invalid_anonymity_sets_are_refused(crowd: dict[str, Any], message: str) -> None:
+    """The message names the number."""
     with pytest.raises(AccountingError, match=message):
         AnonymitySet(**crowd)
 
@@ -299,7 +294,7 @@ def test_epsilon_has_a_range(epsilon: float) -> None:
 
 
 def test_integer_weights_and_their_epsilon_agree() -> None:
-    """The reduction of a task's weights is that of its promise, to nine digits."""
+    """To nine digits."""
     weights = ResponseWeights.for_epsilon(3.0)
     exact = MatchCountReduction.for_weights(answers=9, weights=weights, hashed=True)
     promised = reduction_for(9, 3.0, hashing=True)
@@ -310,8 +305,8 @@ def test_integer_weights_and_their_epsilon_agree() -> None:
     assert exact.blanket + exact.signal == pytest.approx(1, abs=1e-15)
 
 
-def test_accounting_md_reference_column() -> None:
-    """Central ε at δ = 1e-6 for hashing with g = round(e^ε0)+1 and 10,000 users, to .1 %."""
+def test_known_figures_are_met() -> None:
+    """Central ε at δ = 1e-6 for hashing with g = round(e^ε0)+1 and 10,000 users, to .15 %."""
     expected = {0.5: 0.01222, 1: 0.02935, 2: 0.07972, 4: 0.27848, 6: 0.82651, 8: 1.8434}
     for local_epsilon, reference in expected.items():
         reduction = reduction_for(round(math.exp(local_epsilon)) + 1, local_epsilon, hashing=True)

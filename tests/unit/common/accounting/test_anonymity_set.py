@@ -1,4 +1,4 @@
-"""Drawn dummies, conditioned as they are drawn, against enumeration."""
+"""Conditioned random dummies, against enumeration."""
 
 import math
 
@@ -9,7 +9,6 @@ from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.reference.attack import delta_lower
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.exhaustive_delta import (
@@ -19,6 +18,7 @@ from tests.support.exhaustive_delta import (
     true_delta_with_item_noise,
     uniform_law,
 )
+from tests.support.reference_bounds import delta_lower
 
 
 def _each_item(items: int, chance: float, most: int) -> DummySpec:
@@ -34,10 +34,8 @@ def _each_item(items: int, chance: float, most: int) -> DummySpec:
 @pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize("chance", [0.125, 0.5])
 @pytest.mark.parametrize("users", [1, 2, 3])
-def test_dummies_of_each_item_are_never_counted_for_too_much(
-    users: int, chance: float, most: int
-) -> None:
-    """Three items, enumerated; exact where nothing is drawn again."""
+def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, most: int) -> None:
+    """Three items, enumerated; exact if nothing is drawn again."""
     release = each_item_release(_each_item(3, chance, most), users)
     laws = [grr_law(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 0.2, 0.7, 2.0):
@@ -49,8 +47,8 @@ def test_dummies_of_each_item_are_never_counted_for_too_much(
             assert release.delta(epsilon) <= true * (1 + 1e-9)
 
 
-def test_a_law_that_is_hardly_cut_loses_next_to_nothing() -> None:
-    """10,000 users, 100 items: .1 % of ε at a largest number that one in 10⁸ users exceeds."""
+def test_a_rare_cut_costs_almost_nothing() -> None:
+    """10,000 users, 100 items: .1 % of ε if one in 10⁸ users draws again."""
     spec = _each_item(100, 0.05, 20)
     uncut = ItemNoiseRelease(noise=Binomial(10_000, spec.extra_chance))
 
@@ -59,19 +57,14 @@ def test_a_law_that_is_hardly_cut_loses_next_to_nothing() -> None:
     assert each_item_release(spec, 10_000).epsilon(1e-6) < 1.001 * uncut.epsilon(1e-6)
 
 
-def test_a_law_that_is_cut_hard_counts_the_users_with_room() -> None:
-    """Where most users draw again, their dummies are not counted, and the rest's are."""
+def test_a_frequent_cut_counts_only_users_with_room() -> None:
+    """A higher limit never raises δ."""
     deltas = [
         each_item_release(_each_item(100, 0.05, most), 10_000).delta(0.5) for most in (3, 6, 9)
     ]
 
     assert deltas == sorted(deltas, reverse=True)
     assert math.isfinite(each_item_release(_each_item(100, 0.05, 6), 10_000).epsilon(1e-6))
-
-
-def test_nobody_who_adds_leaves_nothing() -> None:
-    """δ is 1."""
-    assert each_item_release(_each_item(4, 0.25, 4), 0).delta(1.0) == pytest.approx(1.0)
 
 
 def _negative_binomial(trials: int, chance: float, most: int) -> DummySpec:
@@ -86,8 +79,8 @@ def _negative_binomial(trials: int, chance: float, most: int) -> DummySpec:
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("users", [1, 2])
-def test_a_negative_binomial_number_is_accounted_as_it_is_drawn(users: int, most: int) -> None:
-    """Conditioned by each user alone: never below the true δ, and no attack proves more."""
+def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: int) -> None:
+    """Conditioned for each user: the true δ is between attack and bound."""
     spec = _negative_binomial(1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
     law = {number: chance / sum(own) for number, chance in enumerate(own)}
@@ -113,8 +106,8 @@ def test_a_negative_binomial_number_is_accounted_as_it_is_drawn(users: int, most
         )
 
 
-def test_what_is_seldom_cut_costs_little() -> None:
-    """δ grows by 1 / (1 - the chance that anybody drew again)."""
+def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
+    """δ grows by 1 / (1 - the chance that any user draws again)."""
     spec = _negative_binomial(4, 0.5, 80)
     law = uniform_dummies(spec, 1000)
     assert isinstance(law, Conditioned)
@@ -124,13 +117,6 @@ def test_what_is_seldom_cut_costs_little() -> None:
     assert NegativeBinomial(4000, 4000.0) == law.law
 
 
-def test_what_is_cut_beyond_recognition_is_not_counted() -> None:
-    """No dummies are fewer than any number of them."""
+def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
+    """No dummies are an upper bound."""
     assert Binomial(0, 0.0) == uniform_dummies(_negative_binomial(4, 0.5, 1), 10_000)
-
-
-def test_other_laws_are_what_they_are() -> None:
-    """Binomial, over all users."""
-    spec = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**30, most=3)
-
-    assert Binomial(30, 0.25) == uniform_dummies(spec, 10)

@@ -10,8 +10,8 @@ from common.accounting.binomial import at_most, interval_masses, more_than, stop
 
 @pytest.mark.parametrize("chance", [0.0, 1e-6, 0.02, 0.5, 1.0])
 @pytest.mark.parametrize("trials", [0, 1, 7, 400])
-def test_stop_loss_is_the_sum_it_stands_for(trials: int, chance: float) -> None:
-    """E[(X - t)_+] summed outcome by outcome, never below and within 1e-8."""
+def test_stop_loss_bounds_its_sum(trials: int, chance: float) -> None:
+    """Never below the sum over outcomes, and within 1e-8."""
     outcomes = np.arange(trials + 1)
     chances = stats.binom.pmf(outcomes, trials, chance)
     thresholds = np.array([0.0, 0.3, 1.0, 2.5, trials / 2, float(trials), trials + 5.0, 1e30])
@@ -23,7 +23,7 @@ def test_stop_loss_is_the_sum_it_stands_for(trials: int, chance: float) -> None:
 
 
 def test_interval_masses_keep_their_digits_in_both_tails() -> None:
-    """Seven standard deviations out they still agree with the sum of single probabilities."""
+    """Seven standard deviations out they agree with sums of probabilities."""
     trials = np.asarray(10_000.0)
     for edges in ([4600.0, 4620.0, 4640.0, 4660.0], [5340.0, 5360.0, 5380.0, 5400.0]):
         masses = interval_masses(np.array(edges), trials, 0.5)
@@ -65,7 +65,7 @@ def _exact_at_most(outcome: int, trials: int, chance: float) -> Decimal:
 
 
 def test_the_ends_of_the_range_have_their_own_values() -> None:
-    """Below 0 nothing, from the number of trials on everything."""
+    """0 below 0, and 1 from the number of trials on."""
     outcomes = np.array([-1.0, 5.0, 6.0])
 
     assert [0.0, 1.0, 1.0] == at_most(outcomes, np.full(3, 5.0), 0.5).tolist()

@@ -9,7 +9,7 @@ from common.accounting.count_distributions import Binomial, BinomialWindow
 @pytest.mark.parametrize("chance", [0.5, 0.125, 0.0009765625])
 @pytest.mark.parametrize("trials", [0, 1, 7, 1000])
 def test_masses_are_the_true_ones_rounded_up(trials: int, chance: float) -> None:
-    """By less than 1e-11, against rational arithmetic; what lies beyond is at most the tail."""
+    """By less than 1e-11, against rational arithmetic; the rest is at most the tail."""
     window = BinomialWindow.of(Binomial(trials, chance), 1e-30)
     p = Fraction(chance)
 
@@ -21,7 +21,7 @@ def test_masses_are_the_true_ones_rounded_up(trials: int, chance: float) -> None
 
 
 def test_a_billion_trials_keep_nine_digits() -> None:
-    """At the mode and five deviations off it, against the logarithm of the gamma function."""
+    """At the mode and five standard deviations off, against exact logarithms."""
     trials = 10**9
     window = BinomialWindow.of(Binomial(trials, 0.5), 1e-30)
     middle = trials // 2 - window.first

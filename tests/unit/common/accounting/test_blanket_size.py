@@ -1,4 +1,4 @@
-"""The law of the number of uniform messages: bins at their low edge, nothing cut off."""
+"""Bins of the number of uniform messages: charged at their lower edge, without omitted mass."""
 
 import numpy as np
 import pytest
@@ -38,10 +38,10 @@ def _exact(crowd: AnonymitySet, blanket: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("crowd", _CROWDS, ids=str)
-def test_bins_hold_all_probability_and_never_more_messages_than_there_are(
+def test_bins_never_overstate_the_number_of_messages(
     crowd: AnonymitySet,
 ) -> None:
-    """P(M ≤ m) by bins is at least the true one, for every m; with many bins it is that."""
+    """P(M ≤ m) by bins is at least the true one for every m, and close with many bins."""
     surroundings = BlanketSize(crowd, 0.3)
     exact = _exact(crowd, 0.3)
     for number in (3, 24, 400):
@@ -57,8 +57,8 @@ def test_bins_hold_all_probability_and_never_more_messages_than_there_are(
                 assert claimed == pytest.approx(exact[size], abs=5e-3)
 
 
-def test_what_lies_below_the_first_bin_is_charged() -> None:
-    """Also of the random dummies."""
+def test_mass_below_the_first_bin_is_charged() -> None:
+    """Of random dummies too."""
     surroundings = BlanketSize(AnonymitySet(users=200, random_dummies=Poisson(50.0)), 0.5)
     bins, random = Bins(np.array([120.0, 140.0])), Bins(np.array([45.0, 50.0]))
     masses, weights, below = surroundings.masses(bins, random)
@@ -73,8 +73,8 @@ def test_what_lies_below_the_first_bin_is_charged() -> None:
     assert float((weights @ masses).sum()) + below == pytest.approx(1, abs=1e-7)
 
 
-def test_bins_are_cut_where_they_cost() -> None:
-    """Most pieces where the loss is; no finer than whole numbers."""
+def test_expensive_bins_are_split() -> None:
+    """No finer than whole numbers."""
     bins = Bins(np.array([0.0, 100.0, 200.0, 203.0, 300.0]))
     refined = bins.refined(np.array([1e-9, 1.0, 1.0, 1e-9]), 0.1)
 

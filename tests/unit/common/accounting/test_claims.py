@@ -23,12 +23,12 @@ _CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", _CASES, ids=str)
-def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
+def test_claims_are_confirmed_and_close_to_the_bound(
     changes: dict[str, Any],
 ) -> None:
     """
-    The device finds δ below the task's, by as much as bins may differ (.2 %); the room for that
-    costs less than .5 % of ε.
+    The device's δ is below the task's by the error of bins (.2 %),
+    which costs less than .5 % of ε.
     """
     task = published(target_size=30_000, **changes).task
     holds = claimed_release(task, task.n_min).epsilon(task.delta)
@@ -39,8 +39,8 @@ def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
     assert task.central_epsilon == float(f"{task.central_epsilon:.6g}")
 
 
-def test_a_claim_counts_on_the_users_who_are_assumed_honest_alone() -> None:
-    """What holds of 200 users of whom all are honest is too low a claim where half of them are."""
+def test_a_claim_counts_only_users_assumed_honest() -> None:
+    """A claim for 200 honest users is too low if half of them are honest."""
     all_honest, half = (
         published(n_min=200, target_size=200, assumed_honest_fraction=share).task
         for share in (1.0, 0.5)
@@ -55,8 +55,8 @@ def test_a_claim_counts_on_the_users_who_are_assumed_honest_alone() -> None:
     assert delta_at_claim(lower) > half.delta
 
 
-def test_a_claim_that_is_too_low_is_found_out() -> None:
-    """Two per cent less than what holds."""
+def test_a_claim_that_is_too_low_is_detected() -> None:
+    """By two per cent."""
     task = published(n_min=500, target_size=500).task
     lower = dataclasses.replace(task, central_epsilon=0.98 * task.central_epsilon)
 
@@ -64,7 +64,7 @@ def test_a_claim_that_is_too_low_is_found_out() -> None:
 
 
 def test_a_claim_of_the_local_epsilon_always_holds() -> None:
-    """A crowd of one gives nothing more."""
+    """A single user has no amplification."""
     task = published(n_min=1, target_size=1, dummies_per_user=0).task
 
     assert task.local_epsilon == claimable_epsilon(task)

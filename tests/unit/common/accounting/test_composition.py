@@ -1,4 +1,4 @@
-"""Composition, against products of laws written out in full."""
+"""Composition, against full products of distributions."""
 
 import itertools
 import math
@@ -26,7 +26,10 @@ def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
 
 
 def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
-    """Laws of (H_x, H_x') among `size` uniform messages, tilted to either value."""
+    """
+    Return the distributions of (H_x, H_x') among `size` uniform
+    messages, tilted to either value.
+    """
     here, there = [], []
     for own, other in itertools.product(range(size + 1), repeat=2):
         if own + other > size:
@@ -52,10 +55,8 @@ def _exact_delta(reduction: MatchCountReduction, size: int, rounds: int, epsilon
 
 @pytest.mark.parametrize("rounds", [2, 3])
 @pytest.mark.parametrize(("size", "local_epsilon"), [(12, 2.0), (8, math.inf), (14, 0.7)])
-def test_equal_rounds_cost_what_the_product_of_their_laws_does(
-    rounds: int, size: int, local_epsilon: float
-) -> None:
-    """Never below it, and at most 2 % above. (One user, all else dummies: M is certain.)"""
+def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: float) -> None:
+    """Never below, and at most 2 % above; with one user and dummies M is certain."""
     reduction = _grr(5, local_epsilon)
     release = AmplifiedRelease(reduction=reduction, crowd=AnonymitySet(users=1, dummies=size - 1))
     delta = 0.02
@@ -80,8 +81,8 @@ def test_thirty_rounds_match_the_reference() -> None:
         assert 0.99 * reference <= bound <= reference
 
 
-def test_different_rounds_compose_to_between_the_largest_and_the_sum() -> None:
-    """Whatever the order."""
+def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
+    """In any order."""
     small = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
     large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
     single = [epsilon_upper(one.reduction, one.crowd, 1e-6) for one in (small, large)]
@@ -93,7 +94,7 @@ def test_different_rounds_compose_to_between_the_largest_and_the_sum() -> None:
 
 
 def test_one_round_is_formula_1() -> None:
-    """No grid comes between."""
+    """Without a grid."""
     release = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
 
     assert epsilon_upper(release.reduction, release.crowd, 1e-9) == composed_epsilon(
@@ -101,15 +102,15 @@ def test_one_round_is_formula_1() -> None:
     )
 
 
-def test_rounds_without_company_add_up_to_at_most_the_local_epsilons() -> None:
-    """Nothing is amplified; δ helps a little."""
+def test_rounds_of_one_user_cost_at_most_the_sum_of_local_epsilons() -> None:
+    """δ helps a little."""
     release = AmplifiedRelease(reduction=_grr(4, 1.0), crowd=AnonymitySet(users=1))
 
     assert 2.0 < composed_epsilon([release] * 3, 1e-9) <= 3.0
 
 
 def test_claims_compose_to_no_more_than_their_sum() -> None:
-    """And to less where there are many and δ leaves room."""
+    """And to less if there are many and δ leaves room."""
     assert composed_claims([(0.3, 1e-7)], 1e-6) == pytest.approx(0.3)
     assert composed_claims([(0.3, 1e-7), (0.2, 1e-7)], 1e-6) <= 0.5
     assert composed_claims([(0.1, 1e-8)] * 100, 1e-4) < 6
@@ -118,7 +119,7 @@ def test_claims_compose_to_no_more_than_their_sum() -> None:
 
 
 def test_rounds_of_very_different_size_compose() -> None:
-    """A round next to nothing costs next to nothing, and no memory."""
+    """A tiny round costs almost nothing, and no memory."""
     tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), crowd=AnonymitySet(users=10**6))
     large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
     alone = epsilon_upper(large.reduction, large.crowd, 1e-6)
@@ -130,7 +131,7 @@ def test_rounds_of_very_different_size_compose() -> None:
 
 
 def test_two_pure_claims_compose_exactly() -> None:
-    """Two rounds of randomized response: δ at ε is that of the product law."""
+    """Two rounds of randomized response, against their product."""
     epsilon, delta = 1.0, 0.05
     bound = composed_claims([(epsilon, 0.0)] * 2, delta)
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -152,8 +153,8 @@ def test_delta_has_a_range(delta: float) -> None:
         composed_claims([(0.1, 0.0)] * 2, delta)
 
 
-def test_a_loss_that_is_infinite_for_certain_is_infinite_together() -> None:
-    """And no error of the library's."""
+def test_a_certainly_infinite_loss_stays_infinite() -> None:
+    """Without an error of the library."""
     bare = AmplifiedRelease(reduction=_grr(5, math.inf), crowd=AnonymitySet(users=2))
 
     assert math.isinf(composed_epsilon([bare, bare], 1e-6))
@@ -163,8 +164,9 @@ def test_a_loss_that_is_infinite_for_certain_is_infinite_together() -> None:
 @pytest.mark.parametrize("rounds", [2, 4])
 def test_claims_are_never_composed_to_less_than_they_cost(rounds: int, revealed: float) -> None:
     """
-    Binary randomized response, whose losses count heads, against the binomial sum; a claim's δ is
-    the chance that a round reveals everything.
+    Binary randomized response, whose losses count heads, against the binomial sum.
+
+    A claim's δ is the chance that a round reveals everything.
     """
     epsilon, delta = 0.7, 0.05
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -179,14 +181,14 @@ def test_claims_are_never_composed_to_less_than_they_cost(rounds: int, revealed:
 
 
 @pytest.mark.parametrize("claim", [(-0.1, 0.0), (0.1, 1.5), (math.nan, 0.0)])
-def test_a_claim_that_cannot_be_is_refused(claim: tuple[float, float]) -> None:
-    """By its numbers."""
+def test_invalid_claims_are_refused(claim: tuple[float, float]) -> None:
+    """The message contains the numbers."""
     with pytest.raises(AccountingError, match="cannot be"):
         composed_claims([claim, (0.1, 0.0)], 1e-6)
 
 
-def test_nothing_cannot_be_composed() -> None:
-    """Neither releases nor claims."""
+def test_empty_compositions_are_refused() -> None:
+    """Of releases and of claims."""
     with pytest.raises(AccountingError):
         composed_epsilon([], 1e-6)
     with pytest.raises(AccountingError):

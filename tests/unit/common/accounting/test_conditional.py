@@ -11,7 +11,7 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 def _exact(reduction: MatchCountReduction, size: int, epsilon: float, presence: float) -> float:
-    """The two binomials of formula 1 in full, for independent supports or one histogram."""
+    """Sum the two binomials of formula 1 in full, for independent supports or one histogram."""
     signal = reduction.signal * presence
     counts = np.arange(size + 1)
     other = stats.binom.pmf(counts, size, 1 / reduction.answers)
@@ -39,7 +39,7 @@ def test_chords_lie_above_and_centres_below(
     size: int,
     epsilon: float,
 ) -> None:
-    """Within .1 % of each other on the grid that is made for it, and apart on the coarse one."""
+    """Within .1 % of each other on a grid made for it, further apart on the coarse one."""
     reduction = MatchCountReduction.for_epsilon(answers=answers, local_epsilon=4.0, hashed=hashed)
     exact = _exact(reduction, size, epsilon, presence)
     grid = grid_for(reduction, size, epsilon, 1e-3)

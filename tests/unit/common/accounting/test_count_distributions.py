@@ -1,4 +1,4 @@
-"""Laws of random counts, against 50-digit sums and a library's samples of their tails."""
+"""Distributions of counts, against 50-digit sums."""
 
 import math
 
@@ -21,7 +21,7 @@ from common.errors import AccountingError
 
 
 def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
-    """P(X ≤ outcome), summed term by term in 50 digits."""
+    """Sum P(X ≤ outcome) term by term in 50 digits."""
     with mpmath.workdps(50):
         if isinstance(law, Binomial):
             p = mpmath.mpf(law.chance)
@@ -56,7 +56,7 @@ def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
     ids=str,
 )
 def test_both_tails_keep_nine_digits(law: CountDistribution) -> None:
-    """Far below, at and far above the mean; the smaller tail relative to itself."""
+    """Far below, at and far above the mean."""
     for outcome in (0, 1, 5, 20, 39, 60, 120):
         below, above = law.tails(np.array([float(outcome)]))
         exact = _exact_at_most(law, outcome)
@@ -71,7 +71,7 @@ def test_both_tails_keep_nine_digits(law: CountDistribution) -> None:
     ids=str,
 )
 def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountDistribution) -> None:
-    """One law, asked in four ways."""
+    """For every distribution."""
     edges = np.arange(0.0, 200.0)
     masses = interval_masses(edges, law)
 
@@ -97,18 +97,8 @@ def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountDistr
 def test_thinning_stays_in_the_family(
     law: CountDistribution, thinned: CountDistribution | None
 ) -> None:
-    """Groups do not: half of a pair is no pair."""
+    """Except for groups."""
     assert thinned == law.thinned(0.5)
-
-
-def test_nothing_can_come_of_no_trials() -> None:
-    """A count that is 0 for certain."""
-    law = Binomial(0, 0.5)
-
-    assert (0.0, 0.0) == (quantile(law, 1e-24), upper_quantile(law, 1e-9))
-    below, above = law.tails(np.array([-1.0, 0.0]))
-    assert [0.0, 1.0] == below.tolist()
-    assert [1.0, 0.0] == above.tolist()
 
 
 def test_a_law_that_cannot_be_is_refused() -> None:

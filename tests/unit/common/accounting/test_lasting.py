@@ -1,4 +1,4 @@
-"""Rounds whose answers share permanent noise: nothing but their sum is promised."""
+"""Rounds whose answers share permanent noise, which only add up."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from tests.support.kind_tasks import kind_task, lasting_task
     ("epsilon", "rounds", "delta"), [(0.5, 20, 1e-3), (0.5, 120, 1e-6), (0.01, 120, 1e-6)]
 )
 def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: float) -> None:
-    """However many: where independent noise composes to less, each round costs as much as one."""
+    """Independent noise composes to less."""
     lasting = [LastingRelease(local_epsilon=epsilon)] * rounds
     independent = [LocalRelease(local_epsilon=epsilon)] * 20
     beside = composed_epsilon(independent, delta)
@@ -29,16 +29,11 @@ def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: floa
         epsilon * rounds + beside, rel=1e-12
     )
     assert beside <= 20 * epsilon
+    assert composed_epsilon([LocalRelease(local_epsilon=0.5)] * 20, 1e-3) < 8.0
 
 
-def test_independent_noise_composes_to_less() -> None:
-    """What the sum is compared with."""
-    independent = [LocalRelease(local_epsilon=0.5)] * 20
-    assert composed_epsilon(independent, 1e-3) < 8.0
-
-
-def test_one_round_that_shares_noise_costs_its_own() -> None:
-    """δ falls to 0 at the local ε and is 1 - e^-ε0 at none."""
+def test_one_round_that_shares_noise_costs_its_local_epsilon() -> None:
+    """δ is 1 - e^-ε0 at 0, and 0 from the local ε on."""
     release = LastingRelease(local_epsilon=0.5)
 
     assert 0.5 == release.epsilon(1e-6)
@@ -48,14 +43,14 @@ def test_one_round_that_shares_noise_costs_its_own() -> None:
 
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.25, 0.75), (0.25, 0.1, 0.4), (0.75, 0.5, 0.6)])
 @pytest.mark.parametrize("rounds", [1, 2, 3, 6])
-def test_what_reports_of_one_text_tell_of_a_bit_is_no_more_than_their_sum(
+def test_reports_of_one_bit_cost_at_most_their_sum(
     f: float, p: float, q: float, rounds: int
 ) -> None:
     """
-    By brute force over all reports of a bit: permanent noise once, noise anew in each round.
+    By brute force over all reports of a bit with permanent noise once and instantaneous noise each
+    time.
 
-    The loss stays below that of so many independent reports, and below that of the permanent
-    response itself.
+    The loss is also at most that of the permanent response itself.
     """
     seen = np.array(list(itertools.product((0, 1), repeat=rounds)))
 
@@ -73,8 +68,8 @@ def test_what_reports_of_one_text_tell_of_a_bit_is_no_more_than_their_sum(
     assert loss <= math.log((1 - f / 2) / (f / 2)) * (1 + 1e-12)
 
 
-def test_a_population_is_told_what_its_promise_rests_on() -> None:
-    """That the answer stays the same; of a task that stands alone nothing is said of it."""
+def test_the_assumption_of_constant_answers_is_stated() -> None:
+    """Only for tasks that share noise."""
     asked = guarantees(lasting_task(), 2000, 0)
     alone = guarantees(kind_task("rappor"), 2000, 0)
 

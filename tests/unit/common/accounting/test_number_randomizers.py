@@ -1,4 +1,4 @@
-"""What accounting is told of mechanisms for numbers, against every data set of tiny instances."""
+"""Reductions of mechanisms for numbers, against every data set of tiny instances."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def _corners(dimensions: int) -> list[Point]:
 
 
 def _harmony(point: Point) -> Exact:
-    """Law of (coordinate, bit): Duchi's Pr[+] = 1/2 + t/4 at odds of 3, one coordinate of d."""
+    """Return the distribution of (coordinate, bit): Duchi's Pr[+] = 1/2 + t/4 at odds of 3."""
     up = {coordinate: _HALF + t / 4 for coordinate, t in enumerate(point)}
     one = Fraction(1, len(point))
     return {
@@ -48,7 +48,7 @@ def _harmony(point: Point) -> Exact:
 
 
 def _mean_est(point: Point) -> Exact:
-    """Law of a corner: that of the corners that a point is rounded to, mixed."""
+    """Return the distribution of a corner, mixed over the corners to which a point is rounded."""
     corners = _corners(len(point))
     law = {tuple(map(int, corner)): Fraction(0) for corner in corners}
     for own in corners:
@@ -65,7 +65,7 @@ def _floats(exact: list[Exact]) -> list[Law]:
 
 
 def _check(exact: list[Exact], reduction: MatchCountReduction, users: int, share: float) -> None:
-    """The bound is never below the truth, and is the truth for a single user."""
+    """Check that the bound is never below the truth, and exact for a single user."""
     laws = _floats(exact)
     epsilon = share * math.log(3)
     truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
@@ -79,7 +79,7 @@ def _check(exact: list[Exact], reduction: MatchCountReduction, users: int, share
 @pytest.mark.parametrize(("dimensions", "users"), [(1, 1), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2)])
 @_SHARES
 def test_harmony_is_never_below_brute_force(dimensions: int, users: int, share: float) -> None:
-    """Everybody at a corner of the cube, on an edge or inside, in every combination."""
+    """People at corners of the cube, on edges and inside, in every combination."""
     laws = [_harmony(point) for point in _corners(dimensions) + _INSIDE[dimensions]]
     reduction = Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction
     assert isinstance(reduction, MatchCountReduction)
@@ -90,7 +90,7 @@ def test_harmony_is_never_below_brute_force(dimensions: int, users: int, share: 
 @pytest.mark.parametrize(("dimensions", "users"), [(1, 2), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2)])
 @_SHARES
 def test_mean_est_is_never_below_brute_force(dimensions: int, users: int, share: float) -> None:
-    """With an even number of coordinates too, where corners are on neither side."""
+    """With even numbers of coordinates too, where corners can be ties."""
     laws = [_mean_est(point) for point in _corners(dimensions) + _INSIDE[dimensions]]
 
     _check(laws, MeanEst(dimensions, _3_TO_1).reduction, users, share)
@@ -102,7 +102,7 @@ def test_mean_est_is_never_below_brute_force(dimensions: int, users: int, share:
 def test_the_piecewise_mechanism_is_never_below_brute_force(
     steps: int, reach: int, users: int, share: float
 ) -> None:
-    """Every point of the grid, and numbers between two of them."""
+    """Points of the grid, and numbers between them."""
     grid: list[Exact] = []
     places = steps + 1 + 2 * reach
     for point in range(steps + 1):
@@ -116,8 +116,8 @@ def test_the_piecewise_mechanism_is_never_below_brute_force(
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_a_harmony_report_is_uniform_or_one_that_the_corner_supports(dimensions: int) -> None:
-    """R_v = γU + (1-γ)U(· | S_v), S_v half of all (coordinate, bit): exactly, at every corner."""
+def test_harmony_mixes_its_blanket_with_the_support(dimensions: int) -> None:
+    """R_v = γU + (1-γ)U(· | S_v), S_v half of all (coordinate, bit), exactly."""
     gamma = Fraction(2, 4)
     for corner in _corners(dimensions):
         for (coordinate, bit), chance in _harmony(corner).items():
@@ -129,7 +129,7 @@ def test_a_harmony_report_is_uniform_or_one_that_the_corner_supports(dimensions:
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_every_point_is_a_mixture_of_corners(dimensions: int) -> None:
-    """With chances that are products over coordinates; Harmony's law is the same mixture."""
+    """With products of chances over coordinates."""
     for point in _INSIDE[dimensions]:
         mixed: Exact = dict.fromkeys(_harmony(point), Fraction(0))
         for corner in _corners(dimensions):
@@ -139,10 +139,10 @@ def test_every_point_is_a_mixture_of_corners(dimensions: int) -> None:
         assert _harmony(point) == mixed
 
 
-def test_the_brute_force_above_would_notice_a_larger_blanket() -> None:
-    """Its power: with an l of 3 for 2 the bound is below the truth of two users of MeanEST."""
-    wrong = MatchCountReduction.of_intervals(
-        answers=3.0, local_epsilon=math.log(3), blanket=0.6, signal=0.4
+def test_the_brute_force_notices_a_wrong_reduction() -> None:
+    """With l = 3 for 2 the bound is below the truth."""
+    wrong = MatchCountReduction.of_support_sets(
+        answers=3.0, local_epsilon=math.log(3), blanket=0.6, signal=0.4, independent=False
     )
     laws = _floats([_mean_est(corner) for corner in _corners(3)])
     epsilon = 0.4 * math.log(3)

@@ -1,4 +1,4 @@
-"""Every kind of protocol: what its tasks claim, against whom, and in which words."""
+"""The claims and guarantees of every kind of protocol."""
 
 import math
 from functools import cache
@@ -69,14 +69,14 @@ _LOCAL: Final = {"ldp-grr", "ldp-olh"}
 
 @cache
 def _task(protocol: str, **changes: Any) -> Task:
-    """Give a task of a kind; four of five users are taken for honest, unless changed."""
+    """Return a task of a kind; four of five users are assumed honest, unless changed."""
     wanted = {"n_min": 2000, "target_size": 2000, "assumed_honest_fraction": 0.8}
     return published(**wanted | {"protocol": protocol} | _KINDS[protocol] | changes).task
 
 
 @cache
 def _table(protocol: str) -> tuple[Guarantee, ...]:
-    """Give the guarantees of such a task at n_min, with nothing refused."""
+    """Return the guarantees of such a task at n_min, with nothing refused."""
     return guarantees(_task(protocol), 2000, 0)
 
 
@@ -88,8 +88,8 @@ _EVERY_KIND: Final = [
 
 
 @pytest.mark.parametrize("protocol", _EVERY_KIND)
-def test_every_kind_of_protocol_claims_what_its_table_says(protocol: str) -> None:
-    """The claim holds at n_min, by what the device recomputes."""
+def test_claims_match_the_guarantees(protocol: str) -> None:
+    """They hold at n_min, as the device recomputes."""
     task = _task(protocol)
     table = _table(protocol)
     charged = claimed(table)
@@ -109,7 +109,7 @@ def test_every_kind_of_protocol_claims_what_its_table_says(protocol: str) -> Non
 
 @pytest.mark.parametrize("protocol", _EVERY_KIND)
 def test_rounds_of_every_kind_compose(protocol: str) -> None:
-    """Two cost more than one, and about twice as much at most."""
+    """Two cost more than one, and at most about twice as much."""
     task = _task(protocol)
     release = claimed_release(task, 2000)
     delta = 4 * task.delta
@@ -121,8 +121,8 @@ def test_rounds_of_every_kind_compose(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(_LOCAL))
-def test_a_protocol_without_shuffling_promises_the_local_epsilon_of_anybody(protocol: str) -> None:
-    """δ is 0, and nobody's honesty is assumed but the device's own."""
+def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
+    """With δ = 0, and relying on the own device only."""
     task = _task(protocol, assumed_honest_fraction=0.5)
     row = guarantees(task, 7, 3)[0]
 
@@ -141,10 +141,10 @@ def test_a_protocol_without_shuffling_promises_the_local_epsilon_of_anybody(prot
 
 
 @pytest.mark.parametrize("protocol", ["sbin", "sageo"])
-def test_colluding_users_and_refused_reports_take_nothing_from_the_shufflers_noise(
+def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(
     protocol: str,
 ) -> None:
-    """And what the shuffler must do is said; with it on the other side nothing is left."""
+    """The assumptions on the shuffler are stated; together with it nothing is left."""
     task = _task(protocol, assumed_honest_fraction=0.1)
     table = guarantees(task, 2000, 0)
     everybody, colluding = table[:2]
@@ -165,8 +165,8 @@ def test_colluding_users_and_refused_reports_take_nothing_from_the_shufflers_noi
 
 
 @pytest.mark.parametrize("protocol", ["aue", "hybrid"])
-def test_colluding_users_take_their_share_where_users_make_the_noise(protocol: str) -> None:
-    """As do refused reports, and users who add no dummies."""
+def test_collusion_and_refusals_reduce_noise_of_users(protocol: str) -> None:
+    """And users without dummies."""
     task = _task(protocol, assumed_honest_fraction=0.6)
     table = guarantees(task, 2000, 0)
 
@@ -189,17 +189,17 @@ def test_colluding_users_take_their_share_where_users_make_the_noise(protocol: s
         ("aue", {}, "drawn again where there are more than 40"),
     ],
 )
-def test_the_laws_of_drawn_dummies_are_said_in_words(
+def test_distributions_of_dummies_are_described(
     protocol: str, changes: dict[str, Any], words: str
 ) -> None:
-    """Each with its chance, and the largest number where draws are conditioned on it."""
+    """With their chance and largest number."""
     table = guarantees(_task(protocol, **changes), 2000, 0) if changes else _table(protocol)
 
     assert words in table[0].assumptions[1]
 
 
-def test_a_conditioned_law_is_what_the_crowd_has() -> None:
-    """Per user, of the users that are left."""
+def test_the_anonymity_set_has_conditioned_dummies() -> None:
+    """Of the users that are left."""
     crowd = PrivacyParameters.of(_task("od-hp")).crowd(2000, 5)
 
     assert AnonymitySet(users=1595, dummies=1595, random_dummies=crowd.random_dummies) == crowd
@@ -207,16 +207,17 @@ def test_a_conditioned_law_is_what_the_crowd_has() -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(set(_KINDS) - _LOCAL - {"hybrid"}))
-def test_every_paper_is_asked(protocol: str) -> None:
-    """With a figure or the reason why there is none."""
+def test_published_claims_have_a_figure_or_a_reason(protocol: str) -> None:
+    """For every protocol with a published bound; the others have none."""
     said = published_claim(_task(protocol), 2000, 0)
 
     assert "would claim epsilon" in said or "makes no claim here" in said
+    assert "no paper states a bound" in published_claim(_task("ldp-grr"), 2000, 0)
 
 
 @pytest.mark.parametrize("protocol", ["sbin", "sageo"])
-def test_what_the_papers_claim_of_noise_is_above_what_holds(protocol: str) -> None:
-    """A figure, and no lesser one, but for the last digit shown."""
+def test_published_claims_on_noise_are_above_the_exact_figure(protocol: str) -> None:
+    """Up to the last digit shown."""
     task = _task(protocol)
     said = published_claim(task, 2000, 0)
 
@@ -225,14 +226,8 @@ def test_what_the_papers_claim_of_noise_is_above_what_holds(protocol: str) -> No
     assert _table(protocol)[0].epsilon <= 1.001 * figure
 
 
-@pytest.mark.parametrize("protocol", ["hybrid", "ldp-grr"])
-def test_where_no_paper_states_a_bound_that_is_said(protocol: str) -> None:
-    """Nothing stands in."""
-    assert "no paper states a bound" in published_claim(_task(protocol), 2000, 0)
-
-
-def test_what_no_formula_counts_is_refused() -> None:
-    """Dummies of each item by both, and under hashing."""
+def test_parameters_without_a_formula_are_refused() -> None:
+    """Dummies of each item by users and shuffler, and under hashing."""
     reduction = MatchCountReduction.for_epsilon(answers=13, local_epsilon=2.0, hashed=True)
     nothing = DummySpec(law="fixed", per_user=0)
     for dummies, shuffler in (

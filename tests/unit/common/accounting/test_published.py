@@ -32,7 +32,7 @@ def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
 
 
 def test_theorem_1_is_the_printed_formula() -> None:
-    """One point, worked out by hand: the n-1 other users' blanket and nm dummies."""
+    """By hand: the n-1 other users' blanket and nm dummies."""
     gamma = 16 / (math.exp(8) + 15)
     expected_blanket = gamma * 602_324
     blanket = 602_325 * 4 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
@@ -46,28 +46,8 @@ def test_theorem_1_is_the_printed_formula() -> None:
     assert claim == pytest.approx(0.0376, abs=1e-4)
 
 
-def test_theorem_1_is_far_above_the_tight_value_where_both_speak() -> None:
-    """Five times and more; it is shown, never relied on."""
-    reduction, crowd = _hashing(53, 4.0), AnonymitySet(users=602_156, dummies=602_156)
-
-    assert od_hp_theorem_1(reduction, crowd, 1e-6) > 5 * epsilon_upper(reduction, crowd, 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("crowd", "message"),
-    [
-        (AnonymitySet(users=1), "a blanket of more than one report"),
-        (AnonymitySet(users=5000, dummies=5000), "holds for ε ≤ 1"),
-    ],
-)
-def test_outside_its_range_the_theorem_says_nothing(crowd: AnonymitySet, message: str) -> None:
-    """A refusal, not a number."""
-    with pytest.raises(BoundRangeError, match=message):
-        od_hp_theorem_1(_hashing(53, 4.0), crowd, 1e-6)
-
-
 def test_the_second_condition_is_enforced() -> None:
-    """At large δ the first condition holds and the blanket is still too small."""
+    """At large δ the first condition holds while the blanket is too small."""
     with pytest.raises(BoundRangeError, match="needs a blanket of"):
         od_hp_theorem_1(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9)
 
@@ -84,7 +64,7 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
 
 
 def test_the_closed_form_is_the_printed_formula() -> None:
-    """√(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users; SH and SOLH alike."""
+    """√(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users, for SH and SOLH."""
     expected = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / 602_324)
     crowd = AnonymitySet(users=612_325, colluders=10_000)
 
@@ -94,7 +74,7 @@ def test_the_closed_form_is_the_printed_formula() -> None:
 
 
 def test_pure_dump_is_the_printed_formula() -> None:
-    """√(14·k·ln(2/δ)/(|S|-1)); dummies that the adversary can tell apart do not count."""
+    """√(14·k·ln(2/δ)/(|S|-1)); known dummies do not count."""
     expected = math.sqrt(14 * 915 * math.log(2e6) / (31 * 602_325 - 1))
     crowd = AnonymitySet(users=602_325, dummies=31 * 602_325 + 1000, known_dummies=1000)
 
@@ -135,6 +115,13 @@ def test_mix_dump_is_the_printed_formula() -> None:
         (mix_dump, _hashing(56, 4.0), AnonymitySet(users=10**6), "several values"),
         (mix_dump, _grr(56, math.inf), AnonymitySet(users=10, dummies=10**7), "finite local ε"),
         (mix_dump, _grr(56, 4.0), AnonymitySet(users=10), "it counts none"),
+        (od_hp_theorem_1, _hashing(53, 4.0), AnonymitySet(users=1), "more than one report"),
+        (
+            od_hp_theorem_1,
+            _hashing(53, 4.0),
+            AnonymitySet(users=5000, dummies=5000),
+            "holds for ε ≤ 1",
+        ),
         (ddps, _grr(3, 1.0), AnonymitySet(users=10**6), "3 answers"),
         (ddps, _grr(2, math.inf), AnonymitySet(users=10**6), "finite local ε"),
         (ddps, _grr(2, 1.0), AnonymitySet(users=10**6, dummies=5), "here there are 5"),
@@ -153,27 +140,27 @@ def test_mix_dump_is_the_printed_formula() -> None:
 def test_each_bound_keeps_to_its_range(
     bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet, message: str
 ) -> None:
-    """A sentence with the rule and the number, never a figure outside it."""
+    """The message states the rule and the number."""
     with pytest.raises(BoundRangeError, match=message):
         bound(reduction, crowd, 1e-6)
 
 
 @pytest.mark.parametrize("bound", [balle_closed_form, pure_dump, mix_dump, od_hp_theorem_1])
 def test_a_random_number_of_dummies_is_refused(bound: Bound) -> None:
-    """All count a fixed number."""
+    """Unless it is binomial."""
     crowd = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
     with pytest.raises(BoundRangeError, match="their number is random"):
         bound(_grr(56, 4.0), crowd, 1e-6)
 
 
-def test_every_bound_that_a_protocol_may_name_is_there() -> None:
-    """One row each."""
+def test_every_published_bound_is_in_the_table() -> None:
+    """By the name in a protocol."""
     assert set(get_args(PublishedBound)) == set(PUBLISHED)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_every_bound_answers_any_setting_with_a_figure_or_a_refusal(name: PublishedBound) -> None:
-    """Of users' and shufflers' dummies alike; no bound speaks of what it does not know."""
+def test_every_bound_accepts_only_its_own_settings(name: PublishedBound) -> None:
+    """Plain, with users' dummies of each item, and with the shuffler's noise."""
     each_item = DummySpec(
         law="each-item",
         per_user=0,
@@ -208,7 +195,7 @@ def test_every_bound_answers_any_setting_with_a_figure_or_a_refusal(name: Publis
 
 
 def test_ddps_is_the_printed_formula() -> None:
-    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; the two meet."""
+    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; they meet."""
     n, log = 10**6, math.log(4e6)
     few, many = _grr(2, 4.0), _grr(2, 0.5)
 
@@ -226,7 +213,7 @@ def test_ddps_is_the_printed_formula() -> None:
 
 
 def test_fe1_is_the_printed_formula() -> None:
-    """μ = 32·ln(2/δ)/ε² dummies in each bucket, of which the expected number counts."""
+    """μ = 32·ln(2/δ)/ε² expected dummies in each bucket."""
     reduction = _hashing(101, math.inf)
     mu = 32 * math.log(2e6) / 0.5**2
     certain = math.ceil(mu * 101)
@@ -247,11 +234,12 @@ def test_fe1_is_the_printed_formula() -> None:
         (pure_dump, _grr(56, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
         (mix_dump, _grr(56, 6.0), AnonymitySet(users=602_325, dummies=602_325)),
         (ddps, _grr(2, 4.0), AnonymitySet(users=602_325)),
+        (od_hp_theorem_1, _hashing(53, 4.0), AnonymitySet(users=602_156, dummies=602_156)),
         (fe1, _hashing(53, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
     ],
 )
 def test_every_claim_is_above_the_tight_value(
     bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet
 ) -> None:
-    """Twice and more; no guarantee rests on them."""
+    """By a factor of two or more."""
     assert bound(reduction, crowd, 1e-6) > 2 * epsilon_upper(reduction, crowd, 1e-6)

@@ -41,7 +41,7 @@ def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
 
 
 def test_aue_is_the_printed_formula() -> None:
-    """G = 200·ln(4/δ)/(ε²n), turned round; twelve times above the exact figure."""
+    """G = 200·ln(4/δ)/(ε²n), inverted; far above the exact figure."""
     crowd = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
     expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
 
@@ -52,8 +52,8 @@ def test_aue_is_the_printed_formula() -> None:
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12)])
-def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float) -> None:
-    """What a paper calibrates for an ε, its bound claims to have it; the exact figure is less."""
+def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) -> None:
+    """The bound of noise calibrated for an ε is that ε; the exact figure is smaller."""
     coins = _coins(sbin_trials(epsilon, delta, kept), kept)
     spec = _flanks(epsilon, delta, kept)
 
@@ -68,7 +68,7 @@ def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float
 
 
 def test_each_bound_keeps_to_its_range() -> None:
-    """Another law, or too little noise."""
+    """Another distribution, or too little noise."""
     geometric = published_sageo_spec(0.1, 1e-6)
     for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
         with pytest.raises(BoundRangeError, match="the law is"):

@@ -1,4 +1,4 @@
-"""The second accountant, a plain sum, against reference figures and its own exhaustive form."""
+"""The tests' second accountant, a plain sum, against known figures and its exhaustive form."""
 
 import pytest
 
@@ -18,10 +18,10 @@ from tests.support.second_accountant import formula_1
         (602_325, 8.0, 2982, 0.27238),
     ],
 )
-def test_formula_1_gives_the_reference_figures(
+def test_formula_1_gives_the_known_figures(
     n: int, local_epsilon: float, buckets: int, epsilon: float
 ) -> None:
-    """Central ε at δ = 1e-6 of shuffled hashing, to all known digits."""
+    """Central ε at δ = 1e-6 of shuffled hashing."""
     reduction = MatchCountReduction.for_epsilon(
         answers=buckets, local_epsilon=local_epsilon, hashed=True
     )
@@ -31,8 +31,8 @@ def test_formula_1_gives_the_reference_figures(
 
 @pytest.mark.parametrize("n", [40, 100, 150, 400, 1000])
 @pytest.mark.parametrize(("buckets", "hashed"), [(5, False), (17, True)])
-def test_formula_1_sums_the_far_tail_of_few_messages(n: int, buckets: int, hashed: bool) -> None:  # noqa: FBT001  # of the table
-    """A grid that takes the nearest point gives up to twice as much there."""
+def test_formula_1_sums_far_tails(n: int, buckets: int, hashed: bool) -> None:  # noqa: FBT001  # of the table
+    """A grid of nearest points would double them."""
     reduction = MatchCountReduction.for_epsilon(answers=buckets, local_epsilon=4.0, hashed=hashed)
     crowd = AnonymitySet(users=n)
     epsilon = 0.98 * epsilon_upper(reduction, crowd, 1e-9)

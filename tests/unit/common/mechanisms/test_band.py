@@ -18,8 +18,8 @@ def _matrix(band: Band) -> NDArray[np.float64]:
 
 
 @_SHAPES
-def test_both_maps_are_those_of_the_matrix(items: int, width: int) -> None:
-    """Running sums give what the 0-1 matrix gives, either way."""
+def test_both_maps_match_the_matrix(items: int, width: int) -> None:
+    """Running sums agree with the 0-1 matrix."""
     band, rng = Band(items, width), np.random.default_rng(1)
     theta, weights = rng.random(items), rng.random(items + width - 1)
 
@@ -28,8 +28,8 @@ def test_both_maps_are_those_of_the_matrix(items: int, width: int) -> None:
 
 
 @_SHAPES
-def test_the_way_back_is_least_squares(items: int, width: int) -> None:
-    """What the pseudo-inverse gives, on arbitrary z, in linear time."""
+def test_the_inverse_is_least_squares(items: int, width: int) -> None:
+    """It agrees with the pseudo-inverse on arbitrary z."""
     band = Band(items, width)
     z = np.random.default_rng(2).random(band.places)
 
@@ -37,7 +37,7 @@ def test_the_way_back_is_least_squares(items: int, width: int) -> None:
 
 
 @_SHAPES
-def test_the_variance_is_that_of_one_multinomial_draw(items: int, width: int) -> None:
+def test_the_variance_matches_one_multinomial_draw(items: int, width: int) -> None:
     """Σ s² π - (Σ s π)², from the pseudo-inverse's rows."""
     band = Band(items, width)
     law = np.random.default_rng(3).dirichlet(np.ones(band.places))
@@ -49,7 +49,7 @@ def test_the_variance_is_that_of_one_multinomial_draw(items: int, width: int) ->
 
 @pytest.mark.parametrize(("items", "width"), [(1024, 525), (1024, 29), (100, 3)])
 def test_least_squares_errs_less_than_either_chain(items: int, width: int) -> None:
-    """From the left alone, an item's error grows with its place; from both sides it does not."""
+    """Its errors do not grow with an item's place."""
     band = Band(items, width)
     uniform = np.full(band.places, 1 / band.places)
     item = np.arange(items)

@@ -1,4 +1,4 @@
-"""What holds for every mechanism alike."""
+"""Properties of every mechanism for items."""
 
 import math
 
@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ReportError
+from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import Mixture, is_null, null_reports
 from common.mechanisms.hashing.finite_field import HashFamily
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.unary import SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, example
+from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -26,7 +25,7 @@ _EVERY = pytest.mark.parametrize("name", EXAMPLES)
 @given(junk=st.binary(max_size=100))
 @settings(max_examples=30, deadline=None)
 def test_any_bytes_are_counted_or_refused(name: str, items: int, junk: bytes) -> None:
-    """Reports from anywhere are valid or not, and counting gives counts or a ReportError."""
+    """Reports are valid or not, and counting gives counts or a ReportError."""
     mechanism = example(name, items=items)
     whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
     reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
@@ -45,7 +44,7 @@ def test_any_bytes_are_counted_or_refused(name: str, items: int, junk: bytes) ->
 
 @_EVERY
 @pytest.mark.parametrize("items", [2, 3, 7, 8, 9])
-def test_what_is_made_is_valid_and_padding_is_not(name: str, items: int) -> None:
+def test_reports_are_valid_and_padding_is_not(name: str, items: int) -> None:
     """Users' reports and dummies, over their bytes."""
     mechanism, rng = example(name, items=items), np.random.default_rng(1)
     values = rng.integers(0, mechanism.domain_size, 200)
@@ -60,8 +59,8 @@ def test_what_is_made_is_valid_and_padding_is_not(name: str, items: int) -> None
 
 
 @_EVERY
-def test_nobody_is_counted_as_nobody(name: str) -> None:
-    """No users and no dummies: no reports, and cells of 0."""
+def test_no_users_give_no_reports(name: str) -> None:
+    """And cells of 0."""
     mechanism, rng = example(name), np.random.default_rng(2)
     nobody = np.zeros(mechanism.domain_size, dtype=np.int64)
     cells = mechanism.sample_cells(nobody, 0, rng)
@@ -71,8 +70,39 @@ def test_nobody_is_counted_as_nobody(name: str) -> None:
     assert 0 == len(mechanism.randomize(nobody[:0], rng))
 
 
+@_EVERY
+def test_a_value_outside_the_domain_is_refused(name: str) -> None:
+    """Before anything is drawn; the message names the domain and not the value."""
+    mechanism = example(name)
+    for value in (-1, mechanism.domain_size, 2**40):
+        with pytest.raises(ValueRangeError) as caught:
+            mechanism.randomize(np.array([0, value]), Scripted())
+        assert f"a value must lie between 0 and {mechanism.domain_size - 1}" == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "limit"),
+    [
+        ("grr", "item", 6),
+        ("square-wave", "item", 8),
+        ("local-hashing", "seed", 9),
+        ("local-hashing", "bucket", 3),
+        ("string-hashing", "bucket", 4),
+    ],
+)
+def test_the_least_value_out_of_range_is_invalid(name: str, field: str, limit: int) -> None:
+    """Its predecessor is valid."""
+    mechanism = example(name)
+    reports = mechanism.dummies(3, np.random.default_rng(5))
+    reports[field][:2] = [limit - 1, limit]
+
+    assert [True, False, True] == mechanism.valid(reports).tolist()
+    with pytest.raises(ReportError, match="not below"):
+        mechanism.tally(reports)
+
+
 def _published(local_epsilon: float, items: int) -> dict[str, float]:
-    """Give n·Var at a share of 0, as [WBLJ17] and [War65] have it."""
+    """Return n·Var at a share of 0, as in [WBLJ17] and [War65]."""
     power, root = math.exp(local_epsilon), math.exp(local_epsilon / 2)
     keep = power / (power + 1)
 
@@ -92,8 +122,8 @@ def _published(local_epsilon: float, items: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("local_epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
 @pytest.mark.parametrize("name", list(_published(1.0, 12)))
-def test_the_variance_of_a_rare_item_is_that_of_the_papers(name: str, local_epsilon: float) -> None:
-    """To what rounding the weights down costs."""
+def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon: float) -> None:
+    """Except for rounding the weights down."""
     half = local_epsilon / 2 if name == "symmetric-unary" else local_epsilon
     mechanism = example(name, items=12, odds=ResponseWeights.for_epsilon(half))
     found = mechanism.variance(np.zeros(mechanism.domain_size), Mixture(n_real=1.0))
@@ -102,7 +132,7 @@ def test_the_variance_of_a_rare_item_is_that_of_the_papers(name: str, local_epsi
 
 
 def test_hashing_to_e_to_the_epsilon_plus_1_buckets_is_as_good_as_oue() -> None:
-    """4 e^ε / (e^ε - 1)² where e^ε + 1 is a number of buckets: 5 of them, at odds of 4."""
+    """4 e^ε / (e^ε - 1)² with e^ε + 1 = 5 buckets."""
     weights = ResponseWeights(true=4, other=1)
     field = LocalHashing(12, HashFamily.holding(12, 5, 2), weights, NONCE)
     strings = StringHashing(("a", "b"), 5, weights, NONCE)
@@ -111,18 +141,10 @@ def test_hashing_to_e_to_the_epsilon_plus_1_buckets_is_as_good_as_oue() -> None:
         assert 4 * 4 / (4 - 1) ** 2 == pytest.approx(found[0], rel=1e-12)
 
 
-def test_one_hot_response_has_its_printed_variance() -> None:
-    """P(1-p) / (2p-1)², whatever its ε."""
-    mechanism = SymmetricUnary(5, ResponseWeights(true=9, other=1))
-    found = mechanism.variance(np.zeros(5), Mixture(n_real=1.0))
-
-    assert 0.9 * 0.1 / 0.8**2 == pytest.approx(found[0], rel=1e-12)
-
-
 @_EVERY
 @pytest.mark.parametrize("items", [2, 7, 9])
-def test_a_report_supports_what_its_count_says(name: str, items: int) -> None:
-    """Report by report, what one supports adds up to what the estimator counts."""
+def test_support_of_single_reports_sums_to_the_counts(name: str, items: int) -> None:
+    """For every item."""
     mechanism, rng = example(name, items=items), np.random.default_rng(3)
     values = rng.integers(0, mechanism.domain_size, 300)
     made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(300, rng)])
@@ -139,11 +161,11 @@ def test_a_report_supports_what_its_count_says(name: str, items: int) -> None:
 
 @_EVERY
 @pytest.mark.parametrize("items", [2, 9])
-def test_a_report_made_alone_is_as_one_of_many(name: str, items: int) -> None:
+def test_a_single_report_equals_one_of_many(name: str, items: int) -> None:
     """
-    Laws are tested on many reports at once, and a device makes its own alone.
+    Distributions are tested on many reports at once, and a device makes one.
 
-    Weights 3 : 1 leave no coin undecided by its first bits, so that every row draws alike.
+    With weights 3 : 1 the first bits decide every coin, so every row draws alike.
     """
     mechanism, rows = example(name, items=items), range(200)
     values = np.arange(len(rows)) % mechanism.domain_size

@@ -3,32 +3,23 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import is_null, null_reports
-from common.mechanisms.randomized_response import Grr
+from common.errors import TaskError
+from common.mechanisms.randomized_response import Grr, Warner
 from common.mechanisms.weights import ResponseWeights
+from tests.support.mechanisms import Scripted
 
 _GRR = Grr(5, ResponseWeights.for_epsilon(1.5))
 
 
-def test_a_report_supports_the_item_it_names() -> None:
-    """Cells, support and items are the same counts."""
-    reports = _GRR.dummies(100, np.random.default_rng(1))
-    cells = _GRR.tally(reports)
-
-    assert np.bincount(reports["item"], minlength=5).tolist() == cells.tolist()
-    assert cells.tolist() == _GRR.support_counts(cells).tolist()
-
-
-def test_the_other_probability_survives_a_p_that_rounds_to_one() -> None:
-    """(1 - p)/(k - 1) would be off or 0; the integers are not."""
+def test_q_is_exact_if_p_rounds_to_one() -> None:
+    """(1 - p)/(k - 1) would be 0."""
     grr = Grr(3, ResponseWeights(true=2**62, other=1))
 
     assert grr.p == 1.0
     assert grr.q == 1 / (2**62 + 2)
 
 
-def test_the_channel_is_the_law_of_a_report() -> None:
+def test_the_channel_is_the_distribution_of_a_report() -> None:
     """Users' own reports and dummies, mixed in the real share."""
     theta = np.array([0.5, 0.5, 0, 0, 0])
     law = _GRR.channel(0.25).forward(theta)
@@ -38,7 +29,7 @@ def test_the_channel_is_the_law_of_a_report() -> None:
 
 
 def test_without_noise_a_report_is_the_value() -> None:
-    """No probability is divided by zero; what every item gets anyhow comes from dummies alone."""
+    """Nothing is divided by zero; the floor consists of dummies."""
     grr, values = Grr(5, ResponseWeights.for_epsilon(math.inf)), np.array([4, 0, 0])
     channel = grr.channel(0.25)
 
@@ -50,18 +41,11 @@ def test_without_noise_a_report_is_the_value() -> None:
     assert (0.0, 1.0, math.inf) == (reduction.blanket, reduction.signal, reduction.local_epsilon)
 
 
-@pytest.mark.parametrize("value", [-1, 5])
-def test_a_value_outside_the_domain_is_refused(value: int) -> None:
-    """Before anything is drawn."""
-    with pytest.raises(ValueRangeError):
-        _GRR.randomize(np.array([value]), np.random.default_rng(0))
-
-
-def test_an_item_out_of_range_is_no_report() -> None:
-    """Padding neither."""
-    reports = null_reports(2, _GRR.report_dtype)
-
-    assert is_null(reports).all()
-    assert not _GRR.valid(reports).any()
-    with pytest.raises(ReportError):
-        _GRR.tally(reports)
+def test_warner_answers_truthfully_with_its_weight() -> None:
+    """Three of four draws; for a bit only."""
+    warner = Warner(2, ResponseWeights(true=3, other=1))
+    for bit in (0, 1):
+        reports = warner.randomize(np.full(4, bit), Scripted(np.arange(4)))
+        assert [bit, bit, bit, 1 - bit] == reports["item"].tolist()
+    with pytest.raises(TaskError, match="domain_size is 3; Warner's"):
+        Warner(3, ResponseWeights(true=3, other=1))

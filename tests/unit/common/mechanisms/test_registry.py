@@ -34,10 +34,10 @@ _LABELS = tuple(f"item {number}" for number in range(100))
         ("ddps", {"domain_size": 2}, Warner),
     ],
 )
-def test_every_mechanism_goes_into_a_task_and_out_again(
+def test_mechanisms_are_rebuilt_from_their_tasks(
     protocol: str, wishes: dict[str, Any], built: type[Mechanism]
 ) -> None:
-    """Over its published bytes; it keeps the task's promise, and makes reports of its length."""
+    """From published bytes; they keep the task's promise and report length."""
     drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
     task = Task.from_bytes(published(**drafted).task.to_bytes())
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
@@ -52,8 +52,8 @@ def test_every_mechanism_goes_into_a_task_and_out_again(
     assert task.domain_size == mechanism.domain_size
 
 
-def test_every_name_has_its_line() -> None:
-    """A mechanism that a task may name is one that can be built."""
+def test_every_mechanism_name_is_in_the_table() -> None:
+    """So every task can be built."""
     assert set(get_args(MechanismName)) == set(_CATALOGUE)
 
 
@@ -79,7 +79,7 @@ def test_every_name_has_its_line() -> None:
 def test_a_mechanism_has_one_form_only(
     protocol: str, wishes: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
-    """Integers that say nothing cannot be other than they are."""
+    """Unused integers are fixed."""
     drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
     task = published(**drafted).task
 
@@ -101,23 +101,17 @@ def test_a_mechanism_has_one_form_only(
         ("symmetric-unary", 5, 21.0, "local_epsilon is 21.0"),
     ],
 )
-def test_a_mechanism_that_does_not_fit_is_not_specified(
+def test_invalid_requests_are_refused(
     name: MechanismName, domain_size: int, local_epsilon: float, message: str
 ) -> None:
-    """The message names the rule."""
+    """The message states the rule."""
     with pytest.raises(TaskError, match=message):
         specify(name, domain_size=domain_size, buckets=0, local_epsilon=local_epsilon)
 
 
-def test_a_task_names_its_mechanism() -> None:
-    """Hashing where there are fewer buckets than items, GRR where there are not."""
-    assert isinstance(mechanism_of(published().task), LocalHashing)
-    assert isinstance(mechanism_of(published(domain_size=13).task), Grr)
-
-
 @pytest.mark.parametrize("buckets", [13, 0])
 def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> None:
-    """Hashed or not; the mechanism is rebuilt from those integers."""
+    """Hashed or not."""
     task = published(
         buckets=buckets, local_epsilon=math.inf, dummies_per_user=100, n_min=100, target_size=100
     ).task
@@ -135,10 +129,8 @@ def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> Non
         ({"report_bytes": 13}, "report_bytes is 13"),
     ],
 )
-def test_integers_that_describe_no_mechanism_are_refused(
-    change: dict[str, Any], message: str
-) -> None:
-    """A signed task may still be nonsense."""
+def test_invalid_integers_are_refused(change: dict[str, Any], message: str) -> None:
+    """Even in a signed task."""
     task = published().task
     odd = dataclasses.replace(task, mechanism=dataclasses.replace(task.mechanism, **change))
 

@@ -5,8 +5,8 @@ import pytest
 
 from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import MechanismRequest, Mixture, is_null, null_reports
+from common.errors import TaskError
+from common.mechanisms.base import MechanismRequest, Mixture
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
@@ -23,7 +23,7 @@ def _weights(items: int, reach: int, value: int) -> list[int]:
 
 @_SHAPES
 def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
-    """Every possible draw is mapped: `true` of them to each place around, `other` to the rest."""
+    """Over all draws: `true` for each place of the band, `other` for the rest."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     total = 3 * (2 * reach + 1) + items - 1
     for value in range(items):
@@ -32,8 +32,8 @@ def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
 
 
 @_SHAPES
-def test_the_channel_is_the_law_of_a_place(items: int, reach: int) -> None:
-    """Users' own reports and uniform dummies, mixed in the real share; it sums to 1."""
+def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> None:
+    """Users' own reports and uniform dummies, mixed in the real share."""
     channel = SquareWave(items, reach, _3_TO_1).channel(0.25)
     theta = np.random.default_rng(1).dirichlet(np.ones(items))
     own = sum(
@@ -48,8 +48,8 @@ def test_the_channel_is_the_law_of_a_place(items: int, reach: int) -> None:
 
 
 @_SHAPES
-def test_expected_counts_give_back_the_truth(items: int, reach: int) -> None:
-    """Debiasing is exact on expectations, the floor and dummies included."""
+def test_expected_counts_give_the_true_shares(items: int, reach: int) -> None:
+    """Including the floor and dummies."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     truth = np.random.default_rng(3).dirichlet(np.ones(items))
     mixture = Mixture(n_real=1000, n_dummies=500)
@@ -60,8 +60,8 @@ def test_expected_counts_give_back_the_truth(items: int, reach: int) -> None:
 
 
 @_SHAPES
-def test_the_variance_is_that_of_independent_users(items: int, reach: int) -> None:
-    """Each user's report apart, and each dummy, by the exact law and the estimate of one report."""
+def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
+    """Each report and dummy by its exact distribution and estimate."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     n_real, n_dummies = 40, 30
     truth = np.random.default_rng(4).multinomial(n_real, np.full(items, 1 / items)) / n_real
@@ -83,30 +83,23 @@ def test_the_variance_is_that_of_independent_users(items: int, reach: int) -> No
     np.testing.assert_allclose(found, spread / n_real**2, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("local_epsilon", "reach"), [(1e-9, 512), (0.01, 509), (0.1, 479), (1.0, 262), (math.inf, 0)]
-)
-def test_the_reach_is_that_of_the_paper(local_epsilon: float, reach: int) -> None:
-    """From half of 1,024 items down to nothing; digits survive at small ε."""
-    assert reach == best_reach(1024, local_epsilon)
-
-
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 2.0, 5.0, 10.0])
-def test_the_reach_follows_the_continuous_formula(local_epsilon: float) -> None:
-    """B = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)), to the nearest item."""
+def test_the_reach_matches_the_paper(local_epsilon: float) -> None:
+    """B = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)), to the nearest item; exact at small ε."""
     power = math.exp(local_epsilon)
     share = (local_epsilon * power - power + 1) / (2 * power * (power - 1 - local_epsilon))
 
     assert best_reach(10_000, local_epsilon) == pytest.approx(10_000 * share, abs=0.501)
+    assert (512, 0) == (best_reach(1024, 1e-9), best_reach(1024, math.inf))
 
 
 @pytest.mark.parametrize(("items", "reach"), [(2, 0), (3, 0), (4, 0), (4, 1)])
 @pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)])
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
-def test_what_the_accountant_is_told_is_never_below_brute_force(
+def test_the_bound_is_never_below_brute_force(
     items: int, reach: int, users: int, dummies: int, share: float
 ) -> None:
-    """Every data set of tiny instances, and all pairs of items, near ones included."""
+    """All data sets of tiny instances, and all pairs of items."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     reduction = mechanism.reduction
     assert reduction is not None
@@ -131,14 +124,14 @@ def test_what_the_accountant_is_told_is_never_below_brute_force(
 
 
 @pytest.mark.parametrize(("items", "reach"), [(2, 1), (3, 1), (4, 2), (7, 3)])
-def test_nothing_is_claimed_where_all_items_share_places(items: int, reach: int) -> None:
-    """The accountant has no formula for it, and a local guarantee needs none."""
+def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
+    """No formula covers them."""
     assert SquareWave(items, reach, _3_TO_1).reduction is None
     assert SquareWave(items, reach - 1, _3_TO_1).reduction is not None
 
 
 def test_without_noise_a_report_is_the_item() -> None:
-    """The reach is 0, the weights are 1 and 0, and nothing is divided by 0."""
+    """The reach is 0, and nothing is divided by 0."""
     spec = SquareWave.specify(
         MechanismRequest(name="square-wave", domain_size=5, buckets=0, local_epsilon=math.inf)
     )
@@ -159,7 +152,7 @@ def test_without_noise_a_report_is_the_item() -> None:
         Mixture(n_real=10, item_variance=1.0),
     ],
 )
-def test_what_no_protocol_does_with_places_is_not_estimated(mixture: Mixture) -> None:
+def test_mixtures_of_no_protocol_are_refused(mixture: Mixture) -> None:
     """Sampling by the shuffler, and dummies that name items."""
     mechanism = SquareWave(5, 1, _3_TO_1)
     with pytest.raises(ValueError, match="from all reports"):
@@ -168,35 +161,14 @@ def test_what_no_protocol_does_with_places_is_not_estimated(mixture: Mixture) ->
         mechanism.variance(np.full(5, 0.2), mixture)
 
 
-@pytest.mark.parametrize("value", [-1, 5])
-def test_a_value_outside_the_domain_is_refused(value: int) -> None:
-    """Before anything is drawn."""
-    with pytest.raises(ValueRangeError):
-        SquareWave(5, 1, _3_TO_1).randomize(np.array([value]), np.random.default_rng(0))
-
-
-def test_a_place_beyond_the_line_is_no_report() -> None:
-    """Padding neither."""
-    mechanism = SquareWave(5, 1, _3_TO_1)
-    reports = mechanism.dummies(2, np.random.default_rng(1))
-    reports["item"] = [6, 7]
-    padding = null_reports(1, reports.dtype)
-
-    assert [True, False] == mechanism.valid(reports).tolist()
-    assert is_null(padding).all()
-    assert not mechanism.valid(padding).any()
-    with pytest.raises(ReportError, match="not below 7"):
-        mechanism.tally(reports)
-
-
 def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
-    """Otherwise a draw could not be a 64-bit integer."""
+    """So that a draw is a 64-bit integer."""
     with pytest.raises(TaskError, match="2\\^63"):
         SquareWave(5, 1, ResponseWeights(true=2**62, other=1))
 
 
-def test_at_every_epsilon_a_task_can_state_the_wave() -> None:
-    """The largest domain that leaves room for the reach, in integers below their limits."""
+def test_a_task_can_state_the_reach_for_every_epsilon() -> None:
+    """With a domain of 2^23."""
     for local_epsilon in (1e-6, 0.1, 1.0, 5.0, 10.0, 15.0, 20.0):
         spec: MechanismSpec = SquareWave.specify(
             MechanismRequest(
@@ -206,8 +178,8 @@ def test_at_every_epsilon_a_task_can_state_the_wave() -> None:
         assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23
 
 
-def test_without_any_share_the_variance_is_that_of_users_spread_evenly() -> None:
-    """What an item that nobody holds may look like is asked before anything is known."""
+def test_shares_of_zero_count_as_uniform() -> None:
+    """In the variance."""
     wave = SquareWave(12, 3, ResponseWeights.for_epsilon(1.0))
     mixture = Mixture(n_real=100)
 

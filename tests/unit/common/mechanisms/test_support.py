@@ -11,7 +11,7 @@ _MIXTURE = Mixture(n_real=1000, n_dummies=500)
 
 
 def test_expected_counts_give_back_the_truth() -> None:
-    """Debiasing is exact on expectations, dummies included."""
+    """Debiasing is exact on expectations, with dummies."""
     truth = np.array([0.5, 0.3, 0.2, 0.0])
     expected = 1000 * (truth * _GRR.p + (1 - truth) * _GRR.q) + 500 * _GRR.q_dummy
     shares = debias(expected, _MIXTURE, _GRR)  # type: ignore[arg-type]
@@ -20,7 +20,7 @@ def test_expected_counts_give_back_the_truth() -> None:
 
 
 def test_ignoring_the_dummies_would_bias_the_estimate() -> None:
-    """The printed estimator's error: every share comes out too large."""
+    """Every share is too large, the printed estimator's error."""
     truth = np.full(4, 0.25)
     counts = 1000 * (truth * _GRR.p + (1 - truth) * _GRR.q) + 500 * _GRR.q_dummy
     printed = debias(counts, Mixture(n_real=1000), _GRR)  # type: ignore[arg-type]
@@ -28,8 +28,8 @@ def test_ignoring_the_dummies_would_bias_the_estimate() -> None:
     assert (printed > truth + 0.1).all()
 
 
-def test_the_variance_is_that_of_a_sum_of_bernoullis() -> None:
-    """One item, worked out by hand."""
+def test_the_variance_is_a_sum_of_bernoulli_variances() -> None:
+    """One item by hand."""
     p, q = _GRR.p, _GRR.q
     expected = (300 * p * (1 - p) + 700 * q * (1 - q) + 500 * 0.25 * 0.75) / (1000 * (p - q)) ** 2
     found = variance(np.array([0.3]), _MIXTURE, _GRR)
@@ -38,7 +38,7 @@ def test_the_variance_is_that_of_a_sum_of_bernoullis() -> None:
 
 
 def test_the_expected_mse_needs_no_truth() -> None:
-    """It is the same for every distribution."""
+    """It is equal for every distribution."""
     truth = np.array([0.7, 0.2, 0.1, 0.0])
     found = variance(truth, _MIXTURE, _GRR).mean()
 
@@ -46,7 +46,7 @@ def test_the_expected_mse_needs_no_truth() -> None:
 
 
 def test_sampling_and_item_noise_are_debiased_and_charged() -> None:
-    """Half of the reports kept and twenty dummies expected of each item, worked out by hand."""
+    """By hand, with half of the reports kept and 20 expected dummies of each item."""
     mixture = Mixture(n_real=1000, kept=0.5, item_mean=20.0, item_variance=9.0)
     truth = np.array([0.5, 0.3, 0.2, 0.0])
     p, q = _GRR.p / 2, _GRR.q / 2

@@ -1,4 +1,4 @@
-"""The attacks: proven from below, so never above brute force, and close to formula 1."""
+"""Attacks: lower bounds that are never above brute force, and close to formula 1."""
 
 import itertools
 import json
@@ -13,10 +13,11 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.count_distributions import Binomial, Groups, Poisson
-from common.accounting.reference.attack import delta_lower, epsilon_lower
+from common.accounting.reference.attack import epsilon_lower
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import Law, grr_law, true_delta, uniform_law
+from tests.support.reference_bounds import delta_lower
 
 _VECTORS = json.loads(
     (Path(__file__).parents[4] / "vectors" / "accounting.json").read_text(encoding="utf-8")
@@ -39,7 +40,7 @@ def _reduction(answers: int, local_epsilon: float, *, hashed: bool) -> MatchCoun
 def test_no_attack_on_grr_beats_brute_force(
     local_epsilon: float, central_epsilon: float, items: int, users: int, dummies: int
 ) -> None:
-    """Every data set of tiny instances."""
+    """Over all data sets of tiny instances."""
     laws = [grr_law(value, items, local_epsilon) for value in range(items)]
     dummy = uniform_law([(item,) for item in range(items)])
     truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
@@ -114,7 +115,7 @@ def test_the_gap_to_the_upper_bound_is_known(
     hashed: bool,  # noqa: FBT001
     gap: float,
 ) -> None:
-    """.1 % for GRR; for hashing it closes with the buckets."""
+    """.1 % for GRR; for hashing it shrinks with the buckets."""
     reduction, crowd = _reduction(answers, local_epsilon, hashed=hashed), AnonymitySet(users=50_000)
     upper = epsilon_upper(reduction, crowd, 1e-6)
 
@@ -132,11 +133,12 @@ def test_the_gap_to_the_upper_bound_is_known(
             marks=pytest.mark.slow,
         ),
         AnonymitySet(users=3000, colluders=2000),
+        AnonymitySet(users=3000, random_dummies=Binomial(8, 0.1), known_dummies=6),
     ],
     ids=str,
 )
-def test_attacks_stay_below_formula_1_in_any_crowd(crowd: AnonymitySet) -> None:
-    """Random, known, grouped dummies; and close to it where an attack is known."""
+def test_attacks_stay_below_formula_1(crowd: AnonymitySet) -> None:
+    """With random, known and grouped dummies, and close to it where an attack is known."""
     reduction = _reduction(30, 5.0, hashed=True)
     upper = delta_upper(reduction, crowd, 0.3)
     lower = delta_lower(reduction, crowd, 0.3)
@@ -146,8 +148,8 @@ def test_attacks_stay_below_formula_1_in_any_crowd(crowd: AnonymitySet) -> None:
         assert lower > 0.6 * upper
 
 
-def test_a_single_user_without_company_is_read_off() -> None:
-    """Both bounds meet in the local δ."""
+def test_both_bounds_are_exact_for_one_user() -> None:
+    """They meet in the local δ."""
     reduction = _reduction(4, 2.0, hashed=False)
     exact = (math.exp(2) - math.exp(1)) / (math.exp(2) + 3)
 
@@ -155,17 +157,14 @@ def test_a_single_user_without_company_is_read_off() -> None:
     assert delta_upper(reduction, AnonymitySet(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
 
 
-def test_ranges_are_those_of_the_accountant() -> None:
-    """A negative ε and a δ of 1 are refused."""
-    reduction, crowd = _reduction(4, 2.0, hashed=False), AnonymitySet(users=10)
-    with pytest.raises(AccountingError, match="epsilon is"):
-        delta_lower(reduction, crowd, -1.0)
+def test_an_invalid_delta_is_refused() -> None:
+    """As by the accountant."""
     with pytest.raises(AccountingError, match="delta is"):
-        epsilon_lower(reduction, crowd, 1.0)
+        epsilon_lower(_reduction(4, 2.0, hashed=False), AnonymitySet(users=10), 1.0)
 
 
-def test_large_crowds_with_dummies_prove_nothing_that_is_not_so() -> None:
-    """Laws wide enough for a Fourier transform, and δ far below its rounding."""
+def test_attacks_on_large_batches_stay_below_the_bound() -> None:
+    """With Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):
         reduction = _reduction(answers, 1.0, hashed=False)
         crowd = AnonymitySet(users=10**6, dummies=10**6)
@@ -174,8 +173,8 @@ def test_large_crowds_with_dummies_prove_nothing_that_is_not_so() -> None:
             assert proven <= delta_upper(reduction, crowd, epsilon)
 
 
-def test_bins_of_messages_are_charged_where_least_is_proven() -> None:
-    """Not above the sum over every number of messages, each by itself; and close to it."""
+def test_bins_of_messages_give_a_lower_bound() -> None:
+    """At most the sum over every number of messages, and close to it."""
     reduction, crowd, epsilon = _reduction(20, 4.0, hashed=True), AnonymitySet(users=50_000), 0.15
     others = Binomial(crowd.others, reduction.blanket * (1 - 1 / 20))
     mean = crowd.others * others.chance
@@ -189,23 +188,8 @@ def test_bins_of_messages_are_charged_where_least_is_proven() -> None:
     assert 0.985 * exact <= delta_lower(reduction, crowd, epsilon) <= exact
 
 
-def test_known_dummies_are_no_more_than_there_are() -> None:
-    """More known than there may be: what is left is nobody's dummy, not a missing user."""
-    reduction = _reduction(3, 0.5, hashed=True)
-    crowd = AnonymitySet(users=10, random_dummies=Binomial(8, 0.1), known_dummies=6)
-
-    assert delta_lower(reduction, crowd, 0.3) <= delta_upper(reduction, crowd, 0.3)
-
-
-def test_sharp_reports_lose_no_digits() -> None:
-    """At ε0 = 40, 1 - p has none left."""
-    reduction, crowd = _reduction(8, 40.0, hashed=False), AnonymitySet(users=3)
-
-    assert delta_lower(reduction, crowd, 36.0) <= delta_upper(reduction, crowd, 36.0)
-
-
 def test_more_collisions_than_chance_allow_no_attack() -> None:
-    """Nothing is known of a third value then."""
+    """Nothing is known of a third value."""
     reduction = MatchCountReduction.for_epsilon(
         answers=8, local_epsilon=3.0, hashed=True, collision=0.4
     )

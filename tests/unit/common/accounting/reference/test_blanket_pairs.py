@@ -7,16 +7,16 @@ import pytest
 from common.accounting.reference.general_blanket import (
     BlanketPair,
     laplace_pair,
-    match_count_pair,
     rappor_pair,
 )
 from common.accounting.reference.randomizers import piecewise
 from common.errors import AccountingError
+from tests.support.reference_bounds import match_count_pair
 
 
 @pytest.mark.parametrize("local_epsilon", [0.1, 2.0, 20.0])
-def test_laplace_atoms_are_above_the_law_in_convex_order(local_epsilon: float) -> None:
-    """E(R_x/U - t)_+ under U, against its integral: never below, within 1e-3; the mean is 1."""
+def test_laplace_atoms_are_above_in_convex_order(local_epsilon: float) -> None:
+    """E(R_x/U - t)_+ under U: never below its integral, within 1e-3; the mean is 1."""
     pair = laplace_pair(local_epsilon)
     rate = local_epsilon / 2
     points = np.linspace(0, 1, 2_000_001)
@@ -34,7 +34,7 @@ def test_laplace_atoms_are_above_the_law_in_convex_order(local_epsilon: float) -
 
 
 def test_the_largest_ratio_is_the_local_epsilon() -> None:
-    """Of the two laws, for every kind of pair."""
+    """For every kind of pair."""
     for pair in (
         laplace_pair(1.3),
         laplace_pair(1.3, first=0.4, second=-0.1),
@@ -48,38 +48,27 @@ def test_the_largest_ratio_is_the_local_epsilon() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("pair", "arguments", "message"),
     [
-        ({"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 0}, "hashes is 0"),
-        ({"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 17}, "hashes is 17"),
-        ({"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 2, "shared": 2}, "shared 2"),
-        ({"f": 0.0, "p": 0.0, "q": 1.0, "hashes": 2}, "without noise"),
-        ({"f": 1.0, "p": 0.25, "q": 0.75, "hashes": 2}, "f, p, q are"),
+        (rappor_pair, {"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 0}, "hashes is 0"),
+        (rappor_pair, {"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 17}, "hashes is 17"),
+        (rappor_pair, {"f": 0.5, "p": 0.25, "q": 0.75, "hashes": 2, "shared": 2}, "shared 2"),
+        (rappor_pair, {"f": 0.0, "p": 0.0, "q": 1.0, "hashes": 2}, "without noise"),
+        (rappor_pair, {"f": 1.0, "p": 0.25, "q": 0.75, "hashes": 2}, "f, p, q are"),
+        (laplace_pair, {"local_epsilon": 0.0}, "local epsilon is 0.0"),
+        (laplace_pair, {"local_epsilon": 21.0}, "local epsilon is 21.0"),
+        (laplace_pair, {"local_epsilon": 1.0, "first": 1.1}, "the inputs are 1.1"),
+        (laplace_pair, {"local_epsilon": 1.0, "first": 0.0, "second": 0.0}, "the inputs are 0.0"),
     ],
 )
-def test_rappor_has_its_ranges(arguments: dict[str, Any], message: str) -> None:
-    """By name and number."""
+def test_invalid_pairs_are_refused(pair: Any, arguments: dict[str, Any], message: str) -> None:
+    """The message names the number."""
     with pytest.raises(AccountingError, match=message):
-        rappor_pair(**arguments)
+        pair(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"local_epsilon": 0.0}, "local epsilon is 0.0"),
-        ({"local_epsilon": 21.0}, "local epsilon is 21.0"),
-        ({"local_epsilon": 1.0, "first": 1.1}, "the inputs are 1.1"),
-        ({"local_epsilon": 1.0, "first": 0.0, "second": 0.0}, "the inputs are 0.0 and 0.0"),
-    ],
-)
-def test_laplace_has_its_ranges(arguments: dict[str, Any], message: str) -> None:
-    """By name and number."""
-    with pytest.raises(AccountingError, match=message):
-        laplace_pair(**arguments)
-
-
-def test_laws_that_do_not_sum_to_1_are_refused() -> None:
-    """Each of the three by its name."""
+def test_chances_that_do_not_sum_to_1_are_refused() -> None:
+    """The message names the distribution."""
     half, ones = np.full(2, 0.5), np.ones(2)
     for name, changes in (
         ("U", {"chances": np.full(2, 0.4), "first": ones * 1.25, "second": ones * 1.25}),

@@ -10,7 +10,6 @@ from common.accounting.reference.general_blanket import (
     blanket_delta,
     blanket_epsilon,
     laplace_pair,
-    match_count_pair,
     rappor_pair,
 )
 from common.accounting.reference.randomizers import (
@@ -23,6 +22,7 @@ from common.accounting.reference.randomizers import (
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import grr_law, true_delta, uniform_law
+from tests.support.reference_bounds import match_count_pair
 from tests.support.report_laws import unary_law
 
 
@@ -45,10 +45,10 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
     ],
     ids=str,
 )
-def test_it_is_formula_1_where_that_applies(
+def test_the_general_blanket_matches_formula_1(
     reduction: MatchCountReduction, crowd: AnonymitySet
 ) -> None:
-    """Two engines that share no step: ε to 1e-3."""
+    """Two independent programs: ε to 1e-3."""
     epsilon = epsilon_upper(reduction, crowd, 1e-6)
 
     assert blanket_epsilon(match_count_pair(reduction), crowd, 1e-6) == pytest.approx(
@@ -77,10 +77,10 @@ def _exact(pair: BlanketPair, others: int, dummies: int, epsilon: float) -> floa
 @pytest.mark.parametrize("shared", [0, 1])
 @pytest.mark.parametrize(("others", "dummies"), [(0, 0), (2, 0), (0, 2), (2, 1)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.9])
-def test_it_is_the_expectation_it_stands_for(
+def test_the_bound_matches_the_expectation(
     shared: int, others: int, dummies: int, epsilon: float
 ) -> None:
-    """RAPPOR with two hashes, few messages, every outcome: never below, .1 % above."""
+    """RAPPOR with two hashes, over all outcomes: never below, .1 % above."""
     pair = rappor_pair(0.3, 0.35, 0.7, hashes=2, shared=shared)
     exact = _exact(pair, others, dummies, epsilon)
     bound = blanket_delta(pair, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
@@ -90,8 +90,8 @@ def test_it_is_the_expectation_it_stands_for(
 
 @pytest.mark.parametrize(("users", "dummies"), [(1, 0), (2, 1), (3, 0)])
 @pytest.mark.parametrize("epsilon", [0.2, 0.9, 1.5])
-def test_it_is_never_below_brute_force(users: int, dummies: int, epsilon: float) -> None:
-    """GRR and a unary encoding, every data set."""
+def test_the_bound_is_never_below_brute_force(users: int, dummies: int, epsilon: float) -> None:
+    """GRR and a unary encoding, over all data sets."""
     crowd = AnonymitySet(users=users, dummies=dummies)
     grr = true_delta(
         [grr_law(value, 3, 2.0) for value in range(3)],
@@ -114,7 +114,7 @@ def test_it_is_never_below_brute_force(users: int, dummies: int, epsilon: float)
 
 
 def test_one_hash_is_basic_rappor() -> None:
-    """Whatever engine is asked."""
+    """By both programs."""
     crowd = AnonymitySet(users=20_000)
     epsilon = epsilon_upper(rappor(0.5, 0.25, 0.75), crowd, 1e-6)
 
@@ -123,8 +123,8 @@ def test_one_hash_is_basic_rappor() -> None:
     )
 
 
-def test_bloom_bits_that_two_words_share_never_cost_privacy() -> None:
-    """None shared is the least private pair."""
+def test_shared_bloom_bits_never_raise_delta() -> None:
+    """The least private pair shares none."""
     crowd = AnonymitySet(users=10_000)
     deltas = [
         blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), crowd, 0.02)
@@ -133,11 +133,6 @@ def test_bloom_bits_that_two_words_share_never_cost_privacy() -> None:
 
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] > deltas[3]
-
-
-def test_the_local_epsilon_of_rappor_is_the_known_one() -> None:
-    """Chrome's parameters: .5343 for one report."""
-    assert rappor_pair(0.75, 0.5, 0.75, hashes=2).local_epsilon == pytest.approx(0.5343, abs=1e-4)
 
 
 @pytest.mark.parametrize("local_epsilon", [1.0, 4.0])
@@ -152,16 +147,16 @@ def test_the_ends_are_the_least_private_laplace_inputs(local_epsilon: float, use
             assert blanket_delta(pair, crowd, epsilon) <= worst * (1 + 1e-6)
 
 
-def test_alone_the_laplace_mechanism_has_its_own_delta() -> None:
-    """One user, no dummies: δ(ε) = 1 - e^((ε - ε0)/2), known in closed form."""
+def test_one_user_has_the_delta_of_the_laplace_mechanism() -> None:
+    """1 - e^((ε - ε0)/2) without dummies."""
     for epsilon in (0.0, 0.7, 1.9):
         exact = -math.expm1((epsilon - 2.0) / 2)
         bound = blanket_delta(laplace_pair(2.0), AnonymitySet(users=1), epsilon)
         assert exact * (1 - 1e-12) <= bound <= exact * 1.001
 
 
-def test_the_laplace_mechanism_has_this_epsilon() -> None:
-    """At n = 602,325, δ = 1e-6: below the clones' figure for any randomizer of that ε0."""
+def test_the_laplace_mechanism_has_its_known_epsilon() -> None:
+    """At n = 602,325, δ = 1e-6, below that of a bit of the same ε0."""
     expected = {1.0: 0.00406, 2.0: 0.01035, 4.0: 0.03629}
     for local_epsilon, reference in expected.items():
         crowd = AnonymitySet(users=602_325)
@@ -173,8 +168,8 @@ def test_the_laplace_mechanism_has_this_epsilon() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 10**5), (2, 1), (10**5, 0)])
 @pytest.mark.parametrize("local_epsilon", [1e-6, 1.0, 20.0])
-def test_the_corners_give_an_answer(users: int, dummies: int, local_epsilon: float) -> None:
-    """Never NaN, never above the local ε, never a δ above 1."""
+def test_extreme_inputs_give_valid_figures(users: int, dummies: int, local_epsilon: float) -> None:
+    """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
     crowd = AnonymitySet(users=users, dummies=dummies)
     for pair in (laplace_pair(local_epsilon), match_count_pair(piecewise(local_epsilon))):
         assert 0 < blanket_epsilon(pair, crowd, 1e-9) <= pair.local_epsilon
@@ -183,7 +178,7 @@ def test_the_corners_give_an_answer(users: int, dummies: int, local_epsilon: flo
 
 
 def test_without_noise_only_dummies_help() -> None:
-    """PureDUMP through the general engine: γ = 0, ε0 = ∞."""
+    """pureDUMP: γ = 0, ε0 = ∞."""
     reduction = _grr(26, math.inf)
     pair = match_count_pair(reduction)
     crowd = AnonymitySet(users=1000, dummies=20_000)
@@ -202,10 +197,10 @@ def test_epsilon_has_a_range(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.9999])
-def test_near_the_local_epsilon_the_grid_is_as_fine_as_the_few_terms_that_count(
+def test_the_grid_is_fine_enough_near_the_local_epsilon(
     share: float,
 ) -> None:
-    """There one message weighs e^ε times more against than any weighs for."""
+    """There a message can weigh e^ε times more against than any weighs for."""
     reduction, crowd = _grr(4, 12.0), AnonymitySet(users=10_000, dummies=5)
     exact = delta_upper(reduction, crowd, share * 12.0)
 

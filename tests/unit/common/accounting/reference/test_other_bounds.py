@@ -10,7 +10,7 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 def test_every_bound_gives_a_figure_or_its_reason() -> None:
-    """Local hashing without dummies: those for one histogram say so, the others give numbers."""
+    """Local hashing without dummies: bounds for one histogram give a reason."""
     reduction = MatchCountReduction.for_epsilon(answers=56, local_epsilon=4.0, hashed=True)
     answers = compare(reduction, AnonymitySet(users=602_325), 1e-6)
 
@@ -25,14 +25,14 @@ def test_every_bound_gives_a_figure_or_its_reason() -> None:
 
 
 def test_a_randomizer_with_a_real_l_has_no_published_closed_form() -> None:
-    """The numeric bounds still speak."""
+    """Numeric bounds apply."""
     answers = compare(piecewise(2.0), AnonymitySet(users=100_000), 1e-6)
 
     assert all("no number of answers" in str(answer) for _, answer in answers[:6])
     assert all(isinstance(answer, float) for _, answer in answers[6:])
 
 
-def test_an_impossible_delta_is_an_error_and_no_reason() -> None:
-    """It is the question that is wrong, not the bound that is silent."""
+def test_an_invalid_delta_is_an_error() -> None:
+    """Not a reason in the table."""
     with pytest.raises(AccountingError, match="delta is"):
         compare(piecewise(2.0), AnonymitySet(users=100), math.nan)

@@ -29,7 +29,7 @@ from tests.support.report_laws import duchi_law, unary_law
 def test_unary_encoding_is_never_below_brute_force(  # noqa: PLR0917
     p: float, q: float, items: int, users: int, dummies: int, share: float
 ) -> None:
-    """Every data set of tiny instances; dummies are bits set with chance q."""
+    """Over all data sets of tiny instances; dummies have bits set with chance q."""
     reduction = unary(p, q)
     epsilon = share * reduction.local_epsilon
     laws = [unary_law(value, items, p, q) for value in range(items)]
@@ -50,7 +50,7 @@ def test_unary_encoding_is_never_below_brute_force(  # noqa: PLR0917
 @pytest.mark.parametrize("users", [1, 2, 4, 6])
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
 def test_duchi_is_never_below_brute_force(local_epsilon: float, users: int, share: float) -> None:
-    """Inputs between the extremes too."""
+    """With inputs between the ends too."""
     laws = [duchi_law(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
     epsilon = share * local_epsilon
     truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
@@ -65,10 +65,10 @@ def test_duchi_is_never_below_brute_force(local_epsilon: float, users: int, shar
     ("reduction", "expected"),
     [(duchi, 0.0450), (piecewise, 0.0425), (symmetric_unary, 0.0397), (optimized_unary, 0.0310)],
 )
-def test_the_reference_points_are_met(
+def test_the_known_figures_are_met(
     reduction: Callable[[float], MatchCountReduction], expected: float
 ) -> None:
-    """At n = 602,325, ε0 = 4, δ = 1e-6, to .5 %, against an independent program."""
+    """At n = 602,325, ε0 = 4, δ = 1e-6, to .5 %, from an independent program."""
     epsilon = epsilon_upper(reduction(4.0), AnonymitySet(users=602_325), 1e-6)
 
     assert epsilon == pytest.approx(expected, rel=5e-3)
@@ -76,10 +76,10 @@ def test_the_reference_points_are_met(
 
 @pytest.mark.parametrize("make", [duchi, piecewise, symmetric_unary, optimized_unary])
 @pytest.mark.parametrize("local_epsilon", [1e-9, 0.3, 4.0, 20.0])
-def test_the_numbers_fit_together(
+def test_the_reduction_gives_its_local_epsilon(
     make: Callable[[float], MatchCountReduction], local_epsilon: float
 ) -> None:
-    """γ + signal = 1, and the largest ratio of two reports' chances is e^ε0: 1 + l·signal/γ."""
+    """γ + signal = 1, and the largest ratio 1 + l·signal/γ is e^ε0."""
     reduction = make(local_epsilon)
 
     assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
@@ -90,7 +90,7 @@ def test_the_numbers_fit_together(
 
 @pytest.mark.parametrize("local_epsilon", [0.5, 4.0])
 def test_the_named_encodings_are_unary(local_epsilon: float) -> None:
-    """SUE and OUE by their own formulas agree with p and q."""
+    """SUE and OUE agree with p and q."""
     odds = math.exp(local_epsilon / 2)
     by_chances = {
         symmetric_unary: unary(odds / (odds + 1), 1 / (odds + 1)),
@@ -106,24 +106,8 @@ def test_the_named_encodings_are_unary(local_epsilon: float) -> None:
         assert general.pairwise_independent
 
 
-@pytest.mark.parametrize(
-    ("f", "p", "q", "expected"),
-    [(0.5, 0.25, 0.75, 1.0217), (0.75, 0.5, 0.75, 0.5343 / 2), (0.0, 0.225, 0.775, 4.9471 / 2)],
-)
-def test_rappor_has_its_known_local_epsilon(f: float, p: float, q: float, expected: float) -> None:
-    """One report, one hash; half of what is known for two."""
-    assert rappor(f, p, q).local_epsilon == pytest.approx(expected, abs=1e-4)
-
-
-def test_one_time_rappor_is_symmetric_unary() -> None:
-    """P = 0, q = 1: bits flipped with chance f/2."""
-    local_epsilon = 2 * math.log(0.75 / 0.25)
-
-    assert rappor(0.5, 0.0, 1.0).blanket == pytest.approx(symmetric_unary(local_epsilon).blanket)
-
-
-def test_the_piecewise_mechanism_is_what_its_density_says() -> None:
-    """γ is 2C times the lower density and 1/l the share of an interval, from Wang's formulas."""
+def test_the_piecewise_mechanism_matches_its_density() -> None:
+    """γ is 2C times the lower density and 1/l the share of an interval [WXY+19]."""
     local_epsilon = 1.7
     odds = math.exp(local_epsilon / 2)
     half_width = (odds + 1) / (odds - 1)
@@ -144,7 +128,7 @@ def test_the_piecewise_mechanism_is_what_its_density_says() -> None:
         if pair != (0.4, 0.0)
     ],
 )
-def test_chances_that_are_none_are_refused(p: float, q: float) -> None:
+def test_invalid_chances_are_refused(p: float, q: float) -> None:
     """0 < q < p ≤ 1."""
     with pytest.raises(AccountingError, match="a bit is set with"):
         unary(p, q)
@@ -160,8 +144,8 @@ def test_local_epsilon_has_a_range(
         make(local_epsilon)
 
 
-def test_an_unheard_of_bit_is_refused() -> None:
-    """L = 1/q has its limit."""
+def test_rare_bits_are_refused() -> None:
+    """L = 1/q is limited."""
     with pytest.raises(AccountingError, match="at most 1000000000"):
         unary(0.5, 1e-10)
     with pytest.raises(AccountingError, match="f, p, q are"):

@@ -36,7 +36,7 @@ def test_the_published_reduction_is_below_the_true_delta() -> None:
 def test_the_certified_delta_is_never_below_brute_force(
     items: int, users: int, local_epsilon: float, share: float
 ) -> None:
-    """Every data set of tiny GRR instances, ε a share of the local one."""
+    """Over all data sets of tiny GRR instances."""
     epsilon = share * local_epsilon
     bound = VariationRatio.of(_grr(items, local_epsilon)).certified_delta(
         AnonymitySet(users=users), epsilon
@@ -46,16 +46,16 @@ def test_the_certified_delta_is_never_below_brute_force(
 
 
 @pytest.mark.parametrize("items", [2, 16, 915])
-def test_for_many_users_the_published_figure_is_that_of_formula_1(items: int) -> None:
-    """Where both are tight they agree to .1 %."""
+def test_the_published_figure_matches_formula_1_for_many_users(items: int) -> None:
+    """To .1 %."""
     crowd = AnonymitySet(users=100_000)
     epsilon = epsilon_upper(_grr(items, 4.0), crowd, 1e-6)
 
     assert variation_ratio(_grr(items, 4.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
 
 
-def test_nodes_give_what_the_whole_sum_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interpolating between 1024 numbers of clones costs below 1e-3 of δ."""
+def test_nodes_approximate_the_full_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 numbers of clones, to 1e-3 of δ."""
     pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=1_000_000)
     nodes = pair.reduction_delta(crowd, 0.005)
     monkeypatch.setattr("common.accounting.reference.variation_ratio._FEW", 10**6)
@@ -63,8 +63,8 @@ def test_nodes_give_what_the_whole_sum_gives(monkeypatch: pytest.MonkeyPatch) ->
     assert nodes == pytest.approx(pair.reduction_delta(crowd, 0.005), rel=1e-3)
 
 
-def test_the_certified_epsilon_is_at_most_that_of_the_clones_of_2021() -> None:
-    """And it is confirmed by the certified δ."""
+def test_the_certified_epsilon_is_at_most_that_of_clones() -> None:
+    """And the certified δ confirms it."""
     pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=10_000)
     epsilon = pair.certified_epsilon(crowd, 1e-6)
 
@@ -83,16 +83,14 @@ def test_the_certified_epsilon_is_at_most_that_of_the_clones_of_2021() -> None:
         ((3.0, 0.5, 1.0), "a clone would have probability 1.5"),
     ],
 )
-def test_numbers_that_no_randomizer_has_are_refused(
-    numbers: tuple[float, float, float], message: str
-) -> None:
-    """By name and number."""
+def test_invalid_numbers_are_refused(numbers: tuple[float, float, float], message: str) -> None:
+    """The message names the number."""
     odds, variation, ratio = numbers
     with pytest.raises(AccountingError, match=message):
         VariationRatio(odds=odds, variation=variation, ratio=ratio)
 
 
-def test_without_noise_there_is_no_ratio() -> None:
-    """A refusal, not a number."""
+def test_reports_without_noise_are_refused() -> None:
+    """Their ratio is infinite."""
     with pytest.raises(BoundRangeError, match="finite local ε"):
         VariationRatio.of(_grr(4, math.inf))

@@ -10,32 +10,21 @@ _FIELDS = [(2, 3), (3, 2), (3, 3), (5, 2), (7, 2)]
 
 
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
-def test_any_two_points_collide_under_exactly_one_seed_in_q(q: int, t: int) -> None:
-    """Over all q^t seeds, 0 included, and for every pair of points, point 0 included."""
+def test_any_two_points_are_supported_independently(q: int, t: int) -> None:
+    """Over all q^t seeds, 0 included: collisions 1/q, and joint support 1/q², exactly."""
     family = HashFamily(q, t, q)
     seeds = np.arange(family.seeds)
     hashes = np.array([family.hash(seeds, np.full(family.seeds, point)) for point in seeds])
 
     for one, other in itertools.combinations(range(family.seeds), 2):
-        collisions = int((hashes[one] == hashes[other]).sum())
-        assert family.seeds // q == collisions
-
-
-@pytest.mark.parametrize(("q", "t"), _FIELDS)
-def test_a_uniform_report_supports_two_points_as_if_independently(q: int, t: int) -> None:
-    """With probability exactly 1/q², for every pair: what the privacy bound rests on."""
-    family = HashFamily(q, t, q)
-    seeds = np.arange(family.seeds)
-    hashes = np.array([family.hash(seeds, np.full(family.seeds, point)) for point in seeds])
-
-    for one, other in itertools.combinations(range(family.seeds), 2):
+        assert family.seeds // q == int((hashes[one] == hashes[other]).sum())
         both = sum(int(((hashes[one] == y) & (hashes[other] == y)).sum()) for y in range(q))
         assert both * q * q == family.seeds * q
 
 
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
 def test_without_seed_0_points_collide_too_rarely(q: int, t: int) -> None:
-    """The reason for the seed-0 rule: leaving it out makes collisions rarer than 1/q."""
+    """Below 1/q, the reason for drawing seed 0 too."""
     family = HashFamily(q, t, q)
     seeds = np.arange(1, family.seeds)
     one = family.hash(seeds, np.full(len(seeds), 1))
@@ -46,7 +35,7 @@ def test_without_seed_0_points_collide_too_rarely(q: int, t: int) -> None:
 
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
 def test_support_is_decoded_exactly(q: int, t: int) -> None:
-    """The transform gives what counting report by report gives, seed 0 included."""
+    """The transform agrees with counting each report, seed 0 included."""
     family = HashFamily(q, t, q)
     rng = np.random.default_rng(5)
     seeds = rng.integers(0, family.seeds, 500)
@@ -91,14 +80,9 @@ def test_forward_and_adjoint_are_transposes(q: int, t: int) -> None:
     )
 
 
-def test_rows_count_canonical_seeds_and_seed_0() -> None:
-    """(5^2 - 1)/(5 - 1) = 6 canonical seeds, and one."""
-    assert HashFamily(5, 2, 5).rows == 7
-
-
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
 def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
-    """Leaving slices out changes nothing about the points that stay, in either direction."""
+    """In both directions."""
     whole, part = HashFamily(q, t, q), HashFamily(q, t, 1)
     rng = np.random.default_rng(8)
     weights, theta = rng.random(whole.rows * q), rng.random(part.points)
@@ -118,12 +102,12 @@ def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
         (5, 2, 6, "too few digits"),
     ],
 )
-def test_a_field_that_cannot_be_is_refused(q: int, t: int, slices: int, message: str) -> None:
-    """By the rule that it breaks."""
+def test_invalid_fields_are_refused(q: int, t: int, slices: int, message: str) -> None:
+    """The message states the rule."""
     with pytest.raises(TaskError, match=message):
         HashFamily(q, t, slices)
 
 
-def test_items_fill_as_few_slices_as_they_can() -> None:
+def test_items_fill_the_fewest_slices() -> None:
     """41,270 items over 101 elements: 5 slices of 10,201 points."""
     assert HashFamily(101, 3, 5) == HashFamily.holding(41_270, 101, 3)

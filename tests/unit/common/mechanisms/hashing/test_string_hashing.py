@@ -1,13 +1,11 @@
 import dataclasses
-import math
 from typing import Final
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import is_null, null_reports
+from common.errors import TaskError
 from common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
 from common.mechanisms.weights import ResponseWeights
 from tests.support.tasks import published
@@ -15,7 +13,7 @@ from tests.support.tasks import published
 _NAMES: Final = ("Genève", "Genf", "Ginevra", "", "x" * 200)
 _FALSE_ALARM: Final = 1e-9
 
-# Made by a program of its own, over Python's integers: (string, seed, buckets, bucket).
+# From an independent program over Python's integers: (string, seed, buckets, bucket).
 _VECTORS: Final = (
     (b"", 0, 7, 6),
     (b"a", 0, 7, 0),
@@ -42,19 +40,17 @@ def _hashing(
 
 
 @pytest.mark.parametrize(("string", "seed", "buckets", "bucket"), _VECTORS)
-def test_strings_are_hashed_as_the_vectors_say(
-    string: bytes, seed: int, buckets: int, bucket: int
-) -> None:
-    """Devices and analyzers of all versions and platforms must agree; nonce 00 01 .. 1f."""
+def test_hashes_match_the_vectors(string: bytes, seed: int, buckets: int, bucket: int) -> None:
+    """On every version and platform; nonce 00 01 .. 1f."""
     digests = _hashing(nonce=bytes(range(32)))._digests([string])
 
     assert [bucket] == bucket_of(np.array([seed], dtype=np.uint64), digests, buckets).tolist()
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 7, 16, 101])
-def test_buckets_are_as_likely_as_each_other(buckets: int) -> None:
+def test_buckets_are_uniform(buckets: int) -> None:
     """
-    For a string, over seeds counted up from 0 and over random ones, 200,000 each.
+    For one string, over 200,000 seeds counted up from 0 and over as many random ones.
 
     Fixed seeds; over nonces each of ten tests would fail by chance with probability 1e-9.
     """
@@ -73,9 +69,9 @@ def test_buckets_are_as_likely_as_each_other(buckets: int) -> None:
     ("one", "other"), [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")]
 )
 @pytest.mark.parametrize("buckets", [2, 7])
-def test_two_strings_fall_as_if_independently(one: bytes, other: bytes, buckets: int) -> None:
+def test_two_strings_are_hashed_independently(one: bytes, other: bytes, buckets: int) -> None:
     """
-    All pairs of buckets are as likely, over 300,000 random seeds: what q = 1/g rests on.
+    All pairs of buckets are equally likely, over 300,000 random seeds.
 
     Seed 2; over nonces each of eight tests would fail by chance with probability 1e-9.
     """
@@ -87,32 +83,8 @@ def test_two_strings_fall_as_if_independently(one: bytes, other: bytes, buckets:
     assert stats.chisquare(counts).pvalue > _FALSE_ALARM
 
 
-def test_strings_and_candidates_are_randomized_by_the_same_code() -> None:
-    """The same draws give the same reports."""
-    mechanism, values = _hashing(), np.array([0, 4, 3, 0, 2, 1])
-    by_number = mechanism.randomize(values, np.random.default_rng(3))
-    strings = [_NAMES[value].encode() for value in values]
-    by_name = mechanism.randomize_strings(strings, np.random.default_rng(3))
-
-    assert by_number.tobytes() == by_name.tobytes()
-    assert 0 == len(mechanism.randomize(values[:0], np.random.default_rng(3)))
-    assert 0 == len(mechanism.randomize_strings([], np.random.default_rng(3)))
-
-
-def test_a_string_that_is_no_candidate_supports_none_for_certain() -> None:
-    """Without noise every report of a candidate supports it; of a stranger, one in g."""
-    mechanism, rng = _hashing(local_epsilon=math.inf), np.random.default_rng(4)
-    known = mechanism.tally(mechanism.randomize_strings([b"Genf"] * 2000, rng))
-    stranger = mechanism.tally(mechanism.randomize_strings([b"Basel"] * 2000, rng))
-
-    assert 2000 == known[1]
-    assert (np.delete(known, 1) < 600).all()
-    assert (stranger < 600).all()
-    assert (stranger > 200).all()
-
-
-def test_support_is_counted_report_by_report() -> None:
-    """As the definition says, over several pieces of candidates."""
+def test_support_counts_match_hashing_each_report() -> None:
+    """In several chunks of candidates and of reports."""
     names = tuple(f"candidate {number}" for number in range(700))
     mechanism = StringHashing(names, 3, ResponseWeights.for_epsilon(1.0), b"n" * 32)
     rng = np.random.default_rng(5)
@@ -129,8 +101,8 @@ def test_support_is_counted_report_by_report() -> None:
     assert [400 * count for count in expected] == mechanism.tally(many).tolist()
 
 
-def test_another_nonce_hashes_otherwise() -> None:
-    """Tasks differ in which strings collide."""
+def test_another_nonce_gives_other_hashes() -> None:
+    """Few of 1,000 seeds agree."""
     seeds = np.arange(1000, dtype=np.uint64)
     one, other = (
         bucket_of(seeds, _hashing(nonce=nonce)._digests([b"a"]), 100)
@@ -141,63 +113,32 @@ def test_another_nonce_hashes_otherwise() -> None:
 
 
 def test_every_bit_of_a_seed_is_drawn() -> None:
-    """Of 200 reports and 200 dummies no bit of 64 is always the same; by chance below 1e-57."""
+    """In 200 reports and 200 dummies each of 64 bits varies; by chance not with 1e-57."""
     mechanism, rng = _hashing(), np.random.default_rng(8)
     for made in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
         assert 2**64 - 1 == np.bitwise_or.reduce(made["seed"])
         assert 0 == np.bitwise_and.reduce(made["seed"])
 
 
-def test_probabilities_come_from_the_integers() -> None:
-    """P = true/W; another string, or a dummy, is supported one time in g."""
-    mechanism = _hashing(buckets=6)
-    weights = mechanism.weights
-
-    assert weights.true / (weights.true + 5 * weights.other) == mechanism.p
-    assert 1 / 6 == mechanism.q == mechanism.q_dummy
-
-
-def test_nothing_is_claimed_of_two_strings() -> None:
-    """The accountant takes them never to collide, which bounds every pair."""
+def test_the_reduction_assumes_no_collisions() -> None:
+    """Which bounds every pair of strings."""
     reduction = _hashing().reduction
 
     assert (5, 0.0) == (reduction.answers, reduction.collision)
     assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
 
 
-def test_a_bucket_out_of_range_is_no_report() -> None:
-    """Padding neither; every seed is one."""
-    mechanism = _hashing()
-    reports = mechanism.dummies(3, np.random.default_rng(6))
-    reports["seed"][0] = 2**64 - 1
-    reports["bucket"][1] = 5
-    padding = null_reports(1, reports.dtype)
-
-    assert [True, False, True] == mechanism.valid(reports).tolist()
-    assert is_null(padding).all()
-    assert not mechanism.valid(padding).any()
-    with pytest.raises(ReportError, match="not below 5"):
-        mechanism.tally(reports)
-
-
-@pytest.mark.parametrize("value", [-1, 5])
-def test_a_value_outside_the_domain_is_refused(value: int) -> None:
-    """Before anything is drawn."""
-    with pytest.raises(ValueRangeError):
-        _hashing().randomize(np.array([value]), np.random.default_rng(0))
-
-
 @pytest.mark.parametrize(
     ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "not text that UTF-8")]
 )
 def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], message: str) -> None:
-    """No candidates, or one that has no bytes."""
+    """No candidates, or one that UTF-8 cannot encode."""
     with pytest.raises(TaskError, match=message):
         dataclasses.replace(_hashing(), candidates=labels)
 
 
-def test_a_device_and_an_analyzer_build_the_same_mechanism_from_a_task() -> None:
-    """Candidates are the labels, buckets need not be prime, the nonce is the task's."""
+def test_a_task_determines_its_mechanism() -> None:
+    """Candidates are the labels, and the nonce is the task's."""
     task = published(
         protocol="ldp-olh-strings", domain_size=5, labels=_NAMES, buckets=4, dummies_per_user=0
     ).task

@@ -11,8 +11,8 @@ from common.mechanisms.key_value.pairs import Pairs
 _NAN = math.nan
 
 
-def test_a_person_is_kept_as_long_as_its_pairs() -> None:
-    """In the order of keys, and scaled from the task's range to -1 .. 1."""
+def test_pairs_of_a_person_are_sorted_and_scaled() -> None:
+    """Pairs are sorted by key and scaled from the range of the task to -1 .. 1."""
     pairs = Pairs.of_person({65535: 10.0, 7: 0.0, 300: 7.5}, 0.0, 10.0)
 
     assert 1 == pairs.n_users
@@ -21,36 +21,17 @@ def test_a_person_is_kept_as_long_as_its_pairs() -> None:
     assert [-1.0, 0.5, 1.0] == pairs.values.tolist()
 
 
-def test_a_table_is_kept_without_its_gaps() -> None:
-    """The second person owns nothing, the third everything."""
-    table = np.array([[_NAN, 0.5], [_NAN, _NAN], [-1.0, 1.0]])
-    pairs = Pairs.of_table(table, 2)
-
-    assert 3 == pairs.n_users
-    assert [0, 1, 1, 3] == pairs.offsets.tolist()
-    assert [1, 0, 1] == pairs.keys.tolist()
-    assert [0.5, -1.0, 1.0] == pairs.values.tolist()
-
-
-def test_looking_up_gives_back_the_table() -> None:
-    """Of every key, for all people at once."""
+def test_look_ups_return_the_table() -> None:
+    """Every key of 50 people, some of whom own nothing."""
     rng = np.random.default_rng(1)
     table = np.where(rng.random((50, 7)) < 0.4, rng.uniform(-1, 1, (50, 7)), _NAN)
+    table[3] = _NAN
     pairs = Pairs.of_table(table, 7)
+    assert 50 == pairs.n_users
     for key in range(7):
         owned, values = pairs.look_up(np.full(50, key), 7)
         assert (~np.isnan(table[:, key])).tolist() == owned.tolist()
         assert np.nan_to_num(table[:, key]).tolist() == values.tolist()
-
-
-def test_who_owns_nothing_finds_nothing() -> None:
-    """Nobody at all, too."""
-    owned, values = Pairs.of_person({}, 0.0, 1.0).look_up(np.array([3]), 5)
-    nobody = Pairs.of_table(np.zeros((0, 5)), 5)
-
-    assert ([False], [0.0]) == (owned.tolist(), values.tolist())
-    assert 0 == nobody.n_users
-    assert 0 == len(nobody.look_up(np.zeros(0, dtype=np.int64), 5)[0])
 
 
 @pytest.mark.parametrize(
@@ -73,8 +54,8 @@ def test_who_owns_nothing_finds_nothing() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_pair_of_the_task_is_refused(owned: Mapping[Any, Any]) -> None:
-    """Without a word of the value or of the key."""
+def test_invalid_pairs_are_refused(owned: Mapping[Any, Any]) -> None:
+    """The message contains neither the value nor the key."""
     with pytest.raises(ValueRangeError) as refused:
         Pairs.of_person(owned, 0.0, 5.0)
 
@@ -96,7 +77,7 @@ def test_what_is_no_pair_of_the_task_is_refused(owned: Mapping[Any, Any]) -> Non
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(table: Any) -> None:
-    """In its shape, or by a value."""
+    """By its shape or a value, which the message does not contain."""
     with pytest.raises(ValueRangeError) as refused:
         Pairs.of_table(table, 2)
 
@@ -113,28 +94,17 @@ def test_a_table_that_does_not_fit_is_refused(table: Any) -> None:
         ([4, 5], [0.5, -1.0001], "a number in the task's range"),
     ],
 )
-def test_pairs_that_break_a_rule_do_not_exist(
-    keys: list[int], values: list[float], rule: str
-) -> None:
-    """Duplicates, unknown keys, values that are no numbers of the range."""
+def test_inconsistent_pairs_are_refused(keys: list[int], values: list[float], rule: str) -> None:
+    """Repeated, unsorted and unknown keys, and values out of range."""
     with pytest.raises(ValueRangeError, match=rule):
         Pairs(offsets=np.array([0, 2]), keys=np.array(keys), values=np.array(values))
-
-
-def test_two_people_may_own_the_same_key() -> None:
-    """Keys ascend within a person only; people who own nothing stand between."""
-    pairs = Pairs(offsets=np.array([0, 2, 2, 4]), keys=np.array([1, 5, 1, 5]), values=np.zeros(4))
-
-    assert [True, False, True] == pairs.look_up(np.array([5, 5, 1]), 6)[0].tolist()
 
 
 @pytest.mark.parametrize(
     ("offsets", "keys"), [([], []), ([1, 1], [3]), ([0, 2, 1], [3]), ([0, 2], [3])]
 )
-def test_offsets_that_do_not_run_through_the_pairs_are_a_mistake(
-    offsets: list[int], keys: list[int]
-) -> None:
-    """Of a program, and not of a person."""
+def test_inconsistent_offsets_are_refused(offsets: list[int], keys: list[int]) -> None:
+    """They are a mistake of the program, not of a person."""
     with pytest.raises(ValueError, match="offsets must run"):
         Pairs(
             offsets=np.array(offsets, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Exact laws of Duchi's bit, the piecewise mechanism and the hybrid, over every draw."""
+"""Exact distributions of Duchi's bit, the piecewise mechanism and the hybrid, over every draw."""
 
 import itertools
 import math
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.numeric.coded_number import CodedNumber
@@ -52,15 +53,19 @@ def _hybrid_law(mechanism: Hybrid, point: float) -> Law:
     return bits | {2 + place: often * chance for place, chance in places.items()}
 
 
+def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the number for which each code stands, as its own total."""
+    return mechanism.totals(mechanism.parts(codes).T).first
+
+
 def _moments(mechanism: CodedNumber, law: Law) -> tuple[float, float]:
-    codes = np.array(list(law))
+    stands = _stands(mechanism, np.array(list(law)))
     chances = np.array([float(chance) for chance in law.values()])
-    stands = mechanism.decode(codes)
     return float(chances @ stands), float(chances @ stands**2)
 
 
-def test_a_bit_tells_the_end_with_exactly_its_weight() -> None:
-    """Three draws of four say the truth, and neither end is more than 3 times as likely."""
+def test_a_bit_has_exactly_its_weight() -> None:
+    """Three of four draws are truthful."""
     assert {0: Fraction(3, 4), 1: Fraction(1, 4)} == _duchi_law(-1.0)
     assert {0: Fraction(1, 4), 1: Fraction(3, 4)} == _duchi_law(1.0)
     assert worst_ratio([_duchi_law(-1.0), _duchi_law(1.0)]) == 3
@@ -68,7 +73,7 @@ def test_a_bit_tells_the_end_with_exactly_its_weight() -> None:
 
 @_GRIDS
 def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
-    """`true` for each place of the band around a grid point, `other` for all others."""
+    """`true` for each place of the band of a grid point, `other` for all others."""
     mechanism = Piecewise(steps, reach, _3_TO_1)
     laws = [_piecewise_law(mechanism, point) for point in _points(steps)]
     for point, law in enumerate(laws):
@@ -78,13 +83,12 @@ def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
         }
         total = sum(expected.values())
         assert {place: weight / total for place, weight in expected.items()} == law
-    # With so wide a reach some places are around every point of the grid.
     assert worst_ratio(laws) == 3
 
 
 @_GRIDS
 def test_places_estimate_without_bias_and_vary_as_predicted(steps: int, reach: int) -> None:
-    """Mean and mean square of what a place stands for, at every point of the grid."""
+    """Mean and mean square over places, at every point of the grid."""
     mechanism = Piecewise(steps, reach, _3_TO_1)
     for point in _points(steps):
         mean, square = _moments(mechanism, _piecewise_law(mechanism, point))
@@ -103,10 +107,10 @@ def test_bits_estimate_without_bias_and_vary_as_predicted() -> None:
 
 
 @pytest.mark.parametrize("numbers", [(1.0, 1.0), (1.0, -1.0), (0.0, 0.0), (0.5, -0.5)])
-def test_the_variance_that_bits_state_is_on_average_no_less_than_it_is(
+def test_the_estimated_variance_of_bits_is_not_too_small(
     numbers: tuple[float, float],
 ) -> None:
-    """Over all that two people can answer, up with 1/2 + t/4: a sample of n is divided by n - 1."""
+    """On average over all answers of two people, up with 1/2 + t/4."""
     mechanism = Duchi(_3_TO_1)
     stated = 0.0
     for codes in itertools.product((0, 1), repeat=2):
@@ -119,7 +123,7 @@ def test_the_variance_that_bits_state_is_on_average_no_less_than_it_is(
 
 @_GRIDS
 def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, reach: int) -> None:
-    """Its codes are disjoint, each part's odds are 3, and so are those of the mixture."""
+    """Codes are disjoint, and the odds of both parts and of the mixture are 3."""
     mechanism = Hybrid(steps, reach, _3_TO_1, _OFTEN)
     laws = [_hybrid_law(mechanism, point) for point in _points(steps)]
 
@@ -134,7 +138,7 @@ def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, rea
 
 
 def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
-    """Below its weight the piecewise mechanism, whose codes begin at 2; from it on Duchi's bit."""
+    """Below its weight the piecewise mechanism, whose codes begin at 2; else Duchi's bit."""
     mechanism = Hybrid(4, 1, _3_TO_1, _OFTEN)
     branch = [0, _OFTEN - 1, _OFTEN, MIX_SUM - 1]
     # Rounding of the first two and their draw below 13, rounding of the others and their response.
@@ -149,12 +153,12 @@ def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
     [Duchi(_3_TO_1), Piecewise(6, 2, _3_TO_1), Hybrid(6, 2, _3_TO_1, _OFTEN)],
     ids=["duchi", "piecewise", "hybrid"],
 )
-def test_sums_of_parts_tell_what_codes_stand_for(mechanism: CodedNumber) -> None:
-    """Their number, the sum and the sum of squares, from whole numbers."""
+def test_totals_of_sums_are_sums_of_totals(mechanism: CodedNumber) -> None:
+    """Number, sum and sum of squares, from non-negative integers."""
     codes = np.random.default_rng(1).integers(0, mechanism.answers, 500)
     parts = mechanism.parts(codes)
     totals = mechanism.totals(parts.sum(axis=1)[np.newaxis])
-    stands = mechanism.decode(codes)
+    stands = _stands(mechanism, codes)
 
     assert (parts >= 0).all()
     assert 500 == totals.count[0]
@@ -164,32 +168,32 @@ def test_sums_of_parts_tell_what_codes_stand_for(mechanism: CodedNumber) -> None
 
 @pytest.mark.parametrize("reach", [0, 7, 2048])
 def test_a_billion_reports_can_be_added_up(reach: int) -> None:
-    """All of them the last place: sums in 64 bits, and the mean is what that place stands for."""
+    """All on the last place: sums fit 64 bits."""
     mechanism = Piecewise(4096, reach, _3_TO_1)
     last = mechanism.answers - 1
     cells = np.array([10**9, last * 10**9, last**2 * 10**9], dtype=np.int64)
-    stands = mechanism.decode(np.array([last]))[0]
+    stands = _stands(mechanism, np.array([last]))[0]
 
     assert stands == pytest.approx(mechanism.estimate(cells).means[0], rel=1e-12)
     assert 1e9 * stands**2 == pytest.approx(mechanism.totals(cells[np.newaxis]).second[0])
 
 
-def test_odds_of_so_many_places_that_they_could_not_be_drawn_are_refused() -> None:
+def test_odds_too_large_to_draw_are_refused() -> None:
     """The weights of all places together stay below 2^63."""
     with pytest.raises(TaskError, match="2\\^63"):
         Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
 
 
-def test_so_many_places_that_they_could_not_be_added_up_are_refused() -> None:
-    """Squares of places, for 10^9 people, must stay below 2^63."""
+def test_too_many_places_to_add_up_are_refused() -> None:
+    """Squares of places, for 10^9 people, stay below 2^63."""
     Piecewise(2**16, 0, _3_TO_1)
     with pytest.raises(TaskError, match="there are 131073 places; with more than 96038"):
         Piecewise(2**17, 0, _3_TO_1)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 4096])
-def test_a_number_between_two_grid_points_goes_up_with_its_place_between_them(steps: int) -> None:
-    """The least draw that stays down is the fraction of 2^32; at a grid point all stay."""
+def test_numbers_are_rounded_up_with_their_relative_position(steps: int) -> None:
+    """The least draw that rounds down is the fraction of 2^32."""
     numbers = np.array([-1.0, -0.7, 0.0, 0.123456789, 0.999, 1.0])
     place = (numbers + 1) * steps / 2
     odds = np.rint((place - np.floor(place)) * 2**FRACTION_BITS)
@@ -202,7 +206,7 @@ def test_a_number_between_two_grid_points_goes_up_with_its_place_between_them(st
 
 @pytest.mark.parametrize("steps", [2, 4, 4096])
 def test_rounding_has_its_variance(steps: int) -> None:
-    """That of a coin between two grid points: f(1-f) of a step's square, at most 1/steps²."""
+    """f(1-f) of a step's square, at most 1/steps²."""
     numbers = np.linspace(-1, 1, 1001)[:, np.newaxis]
     place = (numbers + 1) * steps / 2
     low, high = (2 / steps * end(place) - 1 for end in (np.floor, np.ceil))
@@ -212,8 +216,8 @@ def test_rounding_has_its_variance(steps: int) -> None:
     assert found.max() <= steps**-2 * (1 + 1e-9)
 
 
-def test_a_range_is_moved_to_minus_1_to_1() -> None:
-    """Ends to ends, and never beyond them by rounding."""
+def test_a_range_maps_to_minus_1_to_1() -> None:
+    """Ends map to ends, in spite of rounding."""
     assert [-1.0, -0.5, 1.0] == to_unit(np.array([10.0, 12.5, 20.0]), 10.0, 20.0).tolist()
     for low, high in [(0.1, 0.3), (-1e12, 1e-3), (1 / 3, 1e9 / 7)]:
         ends = to_unit(np.array([low, high]), low, high)
@@ -231,7 +235,7 @@ def _printed_piecewise(local_epsilon: float, number: float) -> float:
 def test_the_piecewise_variance_tends_to_the_printed_one(
     local_epsilon: float, number: float
 ) -> None:
-    """Within .5 % at 4,096 steps up to ε = 8, and ever closer: the odd width is what differs."""
+    """Within .5 % at 4,096 steps up to ε = 8; only the odd width differs."""
     printed = _printed_piecewise(local_epsilon, number)
     value = np.array([[number]])
     at_4096 = Piecewise.for_epsilon(local_epsilon).variance(value)[0]
@@ -243,15 +247,15 @@ def test_the_piecewise_variance_tends_to_the_printed_one(
 
 @pytest.mark.parametrize("local_epsilon", [0.3, 1.0, 3.0])
 def test_duchi_has_its_printed_variance(local_epsilon: float) -> None:
-    """C² - t², C = (e^ε+1)/(e^ε-1), to what rounding the weights down costs."""
+    """C² - t², C = (e^ε+1)/(e^ε-1), except for rounding the weights down."""
     c = 1 / math.tanh(local_epsilon / 2)
     found = Duchi(ResponseWeights.for_epsilon(local_epsilon)).variance(np.array([[0.4]]))
 
     assert c**2 - 0.16 == pytest.approx(found[0], rel=1e-8)
 
 
-def test_the_threshold_of_the_hybrid_is_that_of_the_paper() -> None:
-    """ε* ≈ .61; there the two parts' worst variances are the same."""
+def test_the_hybrid_has_the_threshold_of_the_paper() -> None:
+    """At ε* ≈ .61 the worst variances of the two parts are equal."""
     assert 0.61 == pytest.approx(LEAST_EPSILON, abs=1e-3)
     duchi = 1 / math.tanh(LEAST_EPSILON / 2) ** 2
     root = math.exp(LEAST_EPSILON / 2)
@@ -260,7 +264,7 @@ def test_the_threshold_of_the_hybrid_is_that_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("local_epsilon", [0.7, 1.0, 2.5, 5.0])
-def test_the_hybrid_varies_as_printed_whatever_the_number(local_epsilon: float) -> None:
+def test_the_hybrid_has_its_printed_variance_for_every_number(local_epsilon: float) -> None:
     """(e^(ε/2)+3)/(3e^(ε/2)(e^(ε/2)-1)) + (e^ε+1)²/(e^(ε/2)(e^ε-1)²) [WXY+19], to .2 %."""
     root = math.exp(local_epsilon / 2)
     printed = (root + 3) / (3 * root * (root - 1)) + 1 / math.tanh(local_epsilon / 2) ** 2 / root
@@ -270,7 +274,7 @@ def test_the_hybrid_varies_as_printed_whatever_the_number(local_epsilon: float) 
 
 
 def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
-    """No grid, two codes, one byte, and what accounting knows of a bit."""
+    """No grid, two codes, one byte, and Duchi's reduction and variance."""
     mechanism = Hybrid.for_epsilon(0.5)
 
     assert 0 == paper_weight(LEAST_EPSILON)
@@ -291,34 +295,29 @@ def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
         (0, 1, 0, "where piecewise_weight is 0"),
         (0, 0, 5, "even number"),
         (3, 0, 5, "even number"),
+        (-2, 0, 5, "even number"),
+        (1, 0, 5, "even number"),
     ],
 )
-def test_a_hybrid_of_no_use_is_refused(steps: int, reach: int, weight: int, said: str) -> None:
-    """One mechanism has one form: no grid without the part that needs it, and no other way."""
+def test_invalid_hybrids_are_refused(steps: int, reach: int, weight: int, said: str) -> None:
+    """Each mechanism has a single form."""
     with pytest.raises(TaskError, match=said):
         Hybrid(steps, reach, _3_TO_1, weight)
-
-
-@pytest.mark.parametrize("steps", [-2, 0, 1, 5])
-def test_a_grid_has_a_middle(steps: int) -> None:
-    """An even number of steps, two at least."""
-    with pytest.raises(TaskError, match="even number"):
-        Piecewise(steps, 0, _3_TO_1)
 
 
 @pytest.mark.parametrize(
     ("local_epsilon", "reach"), [(1e-6, 2047), (1.0, 1242), (4.0, 277), (20.0, 0)]
 )
-def test_the_band_is_as_wide_as_the_papers(local_epsilon: float, reach: int) -> None:
-    """4096·e^(-ε/2), to the nearest odd number: from all of the grid down to a place."""
+def test_the_band_has_the_width_of_the_paper(local_epsilon: float, reach: int) -> None:
+    """4096·e^(-ε/2), to the nearest odd number."""
     width = 4096 * math.exp(-local_epsilon / 2)
 
     assert reach == paper_reach(4096, local_epsilon)
     assert abs(2 * reach + 1 - width) <= 1
 
 
-def test_what_accounting_is_told_of_a_place_is_its_response() -> None:
-    """γ = D·other/W and l = D/w; only the odds where the bands of the ends overlap."""
+def test_a_place_has_the_reduction_of_its_response() -> None:
+    """γ = D·other/W and l = D/w; the local ε only if the bands of the ends overlap."""
     reduction = Piecewise(6, 2, _3_TO_1).reduction
     assert isinstance(reduction, MatchCountReduction)
     assert 11 / (5 * 3 + 6) == pytest.approx(reduction.blanket, rel=1e-15)

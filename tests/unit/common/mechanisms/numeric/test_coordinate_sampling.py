@@ -1,4 +1,4 @@
-"""Harmony and Multi-HM: a few coordinates, drawn at random, each with an answer of its own."""
+"""Harmony and Multi-HM: random coordinates with separate answers."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.errors import ReportError, TaskError
+from common.errors import ReportError
 from common.mechanisms.numeric.coordinate_sampling import (
     Harmony,
     MultiHm,
@@ -28,8 +28,8 @@ _PRECISE = Context(prec=60)
 
 
 @pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
-def test_every_set_of_coordinates_is_as_likely(dimensions: int, sampled: int) -> None:
-    """Over all draws: each below one bound more than the one before it."""
+def test_sets_of_coordinates_are_uniform(dimensions: int, sampled: int) -> None:
+    """Over all draws."""
     bounds = range(dimensions - sampled + 1, dimensions + 1)
     draws = np.array(list(itertools.product(*(range(bound) for bound in bounds))))
     mechanism = SampledCoordinates(dimensions, sampled, Duchi(_3_TO_1))
@@ -40,11 +40,11 @@ def test_every_set_of_coordinates_is_as_likely(dimensions: int, sampled: int) ->
     assert 1 == len(set(seen.values()))
 
 
-def test_a_report_tells_the_coordinates_that_were_drawn() -> None:
-    """Coordinates 1 and 3 of four, in rising order, each with the answer to its own number."""
+def test_a_report_has_the_drawn_coordinates_in_order() -> None:
+    """Coordinates 1 and 3 of four, each with the answer to its number."""
     mechanism = SampledCoordinates(4, 2, Duchi(_3_TO_1))
     value = np.array([[1.0, -1.0, 1.0, 1.0]])
-    # 1, then 1 again, for which 3 is taken; rounding; the truth about both.
+    # 1, then 1 again, replaced by 3; rounding; two truthful answers.
     reports = mechanism.randomize(value, Scripted([1], [1], [0, 0], [2, 2]))
 
     assert [[1, 3]] == reports["coordinates"].tolist()
@@ -53,7 +53,7 @@ def test_a_report_tells_the_coordinates_that_were_drawn() -> None:
 
 
 def test_harmony_estimates_d_times_duchi() -> None:
-    """A bit stands for ±d·C in its coordinate; the others are 0."""
+    """A bit stands for ±d·C in its coordinate and 0 in the others."""
     mechanism = Harmony(5, 1, Duchi(_3_TO_1))
     reports = np.zeros(1, dtype=mechanism.report_dtype)
     reports["coordinates"], reports["codes"] = 3, 1
@@ -63,10 +63,8 @@ def test_harmony_estimates_d_times_duchi() -> None:
 
 
 @pytest.mark.parametrize(("dimensions", "sampled"), [(3, 1), (3, 2), (3, 3)])
-def test_the_mean_over_all_reports_is_the_truth_and_their_variance_as_predicted(
-    dimensions: int, sampled: int
-) -> None:
-    """By enumeration of the sets of coordinates and the exact law of every code, for one person."""
+def test_reports_are_unbiased_with_the_predicted_variance(dimensions: int, sampled: int) -> None:
+    """For one person, over all sets of coordinates and the exact distribution of codes."""
     hybrid = Hybrid(4, 1, _3_TO_1, 2**31)
     mechanism = MultiHm(dimensions, sampled, hybrid)
     value = np.array([0.5, -1.0, 0.0])[:dimensions]
@@ -101,16 +99,16 @@ def _hybrid_chances(number: float) -> list[float]:
     ("dimensions", "local_epsilon", "sampled"),
     [(10, 0.1, 1), (10, 2.49, 1), (10, 4.99, 1), (10, 5.0, 2), (10, 20.0, 8), (3, 20.0, 3)],
 )
-def test_as_many_coordinates_are_told_as_in_the_paper(
+def test_the_number_of_coordinates_is_the_papers(
     dimensions: int, local_epsilon: float, sampled: int
 ) -> None:
-    """Max{1, min{d, ⌊ε/2.5⌋}}."""
+    """max{1, min{d, ⌊ε/2.5⌋}}."""
     assert sampled == paper_sample(dimensions, local_epsilon)
 
 
 @pytest.mark.parametrize("local_epsilon", [0.2, 1.0, 5.0, 7.6, 10.1, 13.0, 20.0])
 def test_several_answers_keep_the_promise_together(local_epsilon: float) -> None:
-    """(true/other)^k ≤ e^ε, short of it by 1e-8 at most; the stated ε is k·ln of it, rounded up."""
+    """(true/other)^k ≤ e^ε, at most 1e-8 below; the stated ε is rounded up."""
     mechanism = MultiHm.for_epsilon(12, local_epsilon)
     weights = mechanism.answer.weights
     ratio = _PRECISE.power(_PRECISE.divide(weights.true, weights.other), Decimal(mechanism.sampled))
@@ -124,8 +122,8 @@ def test_several_answers_keep_the_promise_together(local_epsilon: float) -> None
     assert not mechanism.keeps_promise(mechanism.local_epsilon * (1 - 1e-12))
 
 
-def test_shares_of_an_epsilon_never_add_to_more() -> None:
-    """Not by a unit in the last place: thousands of ε and numbers of parts."""
+def test_equal_shares_never_exceed_the_whole() -> None:
+    """Not by one unit in the last place, and one unit more would."""
     rng = np.random.default_rng(1)
     for local_epsilon in rng.uniform(0.01, 20, 2000):
         parts = int(rng.integers(1, 9))
@@ -146,8 +144,8 @@ def test_shares_of_an_epsilon_never_add_to_more() -> None:
         ([0, 1], [255, 0]),
     ],
 )
-def test_a_report_that_nobody_makes_is_refused(coordinates: list[int], codes: list[int]) -> None:
-    """Coordinates twice, falling or unknown, and codes that there are not."""
+def test_invalid_reports_are_refused(coordinates: list[int], codes: list[int]) -> None:
+    """Repeated, unsorted or unknown coordinates, and unknown codes."""
     mechanism = SampledCoordinates(5, 2, Duchi(_3_TO_1))
     reports = np.zeros(2, dtype=mechanism.report_dtype)
     reports["coordinates"] = [[0, 4], coordinates]
@@ -159,7 +157,7 @@ def test_a_report_that_nobody_makes_is_refused(coordinates: list[int], codes: li
 
 
 def test_sums_are_exact_over_many_reports() -> None:
-    """More than are added up at a time, against a loop over coordinates in whole numbers."""
+    """In several chunks, against sums of integers by coordinate."""
     mechanism = MultiHm.for_epsilon(3, 6.0)
     rng = np.random.default_rng(2)
     reports = mechanism.randomize(rng.uniform(-1, 1, (600_000, 3)), rng)
@@ -177,18 +175,11 @@ def test_sums_are_exact_over_many_reports() -> None:
         assert expected == cells[coordinate].tolist()
 
 
-def test_a_bit_of_one_coordinate_is_accounted_for_as_a_bit() -> None:
-    """Harmony, and Multi-HM where the hybrid is a bit; anything else by its local ε."""
+def test_only_a_bit_of_one_coordinate_is_a_match_count() -> None:
+    """Harmony, and Multi-HM if the hybrid is a bit."""
     bit = Harmony(5, 1, Duchi(_3_TO_1)).reduction
     assert isinstance(bit, MatchCountReduction)
     assert (2, 0, 0.5) == (bit.answers, bit.collision, bit.blanket)
     assert isinstance(MultiHm.for_epsilon(5, 0.5).reduction, MatchCountReduction)
     assert isinstance(MultiHm.for_epsilon(5, 1.0).reduction, PureReduction)
     assert isinstance(SampledCoordinates(5, 2, Duchi(_3_TO_1)).reduction, PureReduction)
-
-
-@pytest.mark.parametrize("sampled", [0, 4])
-def test_a_report_tells_of_some_coordinates(sampled: int) -> None:
-    """At least one, and no more than there are."""
-    with pytest.raises(TaskError, match=f"tells of {sampled} numbers"):
-        SampledCoordinates(3, sampled, Duchi(_3_TO_1))

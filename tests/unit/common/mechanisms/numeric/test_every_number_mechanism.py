@@ -1,4 +1,4 @@
-"""What holds for every mechanism for numbers alike."""
+"""Properties of every mechanism for numbers."""
 
 import dataclasses
 import math
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
-from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
@@ -36,10 +35,8 @@ _PRECISE = Context(prec=60)
 
 @_EVERY
 @_EPSILONS
-def test_a_task_says_all_there_is_to_a_mechanism(
-    name: NumberMechanismName, local_epsilon: float
-) -> None:
-    """Built from its integers it states the same ones, and makes the same reports."""
+def test_a_task_determines_its_mechanism(name: NumberMechanismName, local_epsilon: float) -> None:
+    """Two built from the same integers make the same reports."""
     spec = spec_for(name, local_epsilon)
     one, other = built(spec), built(spec)
     values = np.random.default_rng(1).uniform(-1, 1, (20, one.dimensions))
@@ -53,10 +50,8 @@ def test_a_task_says_all_there_is_to_a_mechanism(
 
 @_EVERY
 @_EPSILONS
-def test_what_is_promised_is_kept_and_hardly_more(
-    name: NumberMechanismName, local_epsilon: float
-) -> None:
-    """The odds of an answer, to the power of how many there are, are e^ε to 1e-6 and no more."""
+def test_the_promise_is_kept_and_used(name: NumberMechanismName, local_epsilon: float) -> None:
+    """The odds of all answers are e^ε to 1e-6, and never more."""
     spec, mechanism = spec_for(name, local_epsilon), number_example(name, local_epsilon)
     if name == "laplace":
         exponent = Decimal(spec.steps) / spec.scale
@@ -79,7 +74,7 @@ def test_what_is_promised_is_kept_and_hardly_more(
     ["steps", "scale", "reach", "piecewise_weight", "sampled", "projected", "report_bytes"],
 )
 def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> None:
-    """What it does not use must be 0 (1 of sampled), and its reports are as long as they are."""
+    """Unused integers are 0 (1 of sampled), and the report length is fixed."""
     spec = spec_for(name)
     used = {
         "laplace": {"steps", "scale"},
@@ -101,7 +96,7 @@ def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> No
 
 @_EVERY
 def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> None:
-    """The name is among what must agree."""
+    """By the name."""
     other: NumberMechanismName = "duchi" if name != "duchi" else "harmony"
     spec = dataclasses.replace(spec_for(name), name=other)
     with pytest.raises(TaskError, match=f"name is {other}"):
@@ -114,10 +109,10 @@ def _more(name: NumberMechanismName) -> tuple[bytes, ...]:
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
 @pytest.mark.parametrize("weights", [(0, 0), (1, 0), (5, 5)])
-def test_a_number_never_goes_without_noise(
+def test_odds_without_noise_or_information_are_refused(
     name: NumberMechanismName, weights: tuple[int, int]
 ) -> None:
-    """Nor at odds that tell nothing."""
+    """No odds, infinite odds, and even odds."""
     true, other = weights
     spec = dataclasses.replace(spec_for(name), true_weight=true, other_weight=other)
     with pytest.raises(TaskError, match=r"needs local noise|1 <= other < true"):
@@ -125,8 +120,8 @@ def test_a_number_never_goes_without_noise(
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
-def test_odds_that_could_not_be_drawn_are_refused(name: NumberMechanismName) -> None:
-    """The device finds out when it reads the task: sums of weights stay below 2^63."""
+def test_odds_too_large_to_draw_are_refused(name: NumberMechanismName) -> None:
+    """The sum of the weights stays below 2^63."""
     spec = dataclasses.replace(spec_for(name), true_weight=2**63 - 1, other_weight=2**62)
     with pytest.raises(TaskError, match="below 2\\^63"):
         built(spec)
@@ -134,17 +129,17 @@ def test_odds_that_could_not_be_drawn_are_refused(name: NumberMechanismName) -> 
 
 @_EVERY
 @pytest.mark.parametrize("local_epsilon", [math.inf, 0.0, -1.0, 20.1, math.nan])
-def test_a_promise_out_of_range_cannot_be_wanted(
+def test_a_local_epsilon_out_of_range_is_refused(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
-    """No noise at all among them."""
+    """Infinity included."""
     with pytest.raises(TaskError, match="local_epsilon"):
         spec_for(name, local_epsilon)
 
 
 @pytest.mark.parametrize("name", ONE_NUMBER)
-def test_one_number_is_one(name: NumberMechanismName) -> None:
-    """Neither specified nor built for two."""
+def test_a_mechanism_for_one_number_refuses_two(name: NumberMechanismName) -> None:
+    """When specified and when built."""
     with pytest.raises(TaskError, match="for one number; a person has 2"):
         spec_for(name, dimensions=2)
     with pytest.raises(TaskError, match="for one number; a person has 2"):
@@ -153,30 +148,16 @@ def test_one_number_is_one(name: NumberMechanismName) -> None:
 
 @pytest.mark.parametrize("name", SEVERAL)
 @pytest.mark.parametrize("dimensions", [0, MAX_DIMENSIONS + 1])
-def test_there_are_numbers_but_not_too_many(name: NumberMechanismName, dimensions: int) -> None:
-    """At least one."""
+def test_dimensions_out_of_range_are_refused(name: NumberMechanismName, dimensions: int) -> None:
+    """None, and one too many."""
     with pytest.raises(TaskError, match=f"dimensions is {dimensions}"):
         spec_for(name, dimensions=dimensions)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_several_numbers_may_be_one(name: NumberMechanismName) -> None:
-    """And then the estimate is of that one; a projection onto one dimension is none."""
-    mechanism = number_example(name, dimensions=1)
-    rng = np.random.default_rng(3)
-    values = np.full((40_000, 1), 0.5)
-    found = mechanism.estimate(mechanism.tally(mechanism.randomize(values, rng)))
-
-    # Seven standard errors: 3e-12 over seeds.
-    assert abs(found.means[0] - 0.5) < 7 * math.sqrt(mechanism.variance(values)[0])
-
-
 @_EVERY
 @pytest.mark.parametrize("wrong", [1.0000001, -3.25, math.nan, math.inf, -math.inf])
-def test_a_number_out_of_range_is_refused_and_not_repeated(
-    name: NumberMechanismName, wrong: float
-) -> None:
-    """Any of a person's, and anybody's."""
+def test_a_number_out_of_range_is_refused(name: NumberMechanismName, wrong: float) -> None:
+    """The message does not contain it."""
     mechanism = number_example(name)
     values = np.zeros((3, mechanism.dimensions))
     values[1, -1] = wrong
@@ -188,10 +169,10 @@ def test_a_number_out_of_range_is_refused_and_not_repeated(
 
 @_EVERY
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 6), (1, 3, 5)])
-def test_more_or_fewer_numbers_are_refused(
+def test_another_number_of_numbers_is_refused(
     name: NumberMechanismName, shape: tuple[int, ...]
 ) -> None:
-    """As many as the task says."""
+    """By the shape."""
     mechanism = number_example(name)
     with pytest.raises(ValueRangeError, match=f"must hold {mechanism.dimensions} numbers"):
         mechanism.randomize(np.zeros(shape), np.random.default_rng(1))
@@ -204,7 +185,7 @@ def test_more_or_fewer_numbers_are_refused(
 def test_any_bytes_are_added_up_or_refused(
     name: NumberMechanismName, local_epsilon: float, junk: bytes
 ) -> None:
-    """Reports from anywhere are valid or not; those that are give finite means."""
+    """Reports are valid or not; valid ones give finite means."""
     mechanism = number_example(name, local_epsilon)
     size = mechanism.report_dtype.itemsize
     reports = np.frombuffer(junk[: len(junk) // size * size], dtype=mechanism.report_dtype)
@@ -224,10 +205,8 @@ def test_any_bytes_are_added_up_or_refused(
 
 @_EVERY
 @pytest.mark.parametrize("dimensions", [1, 7, 8, 9])
-def test_what_is_made_is_valid_and_padding_is_not(
-    name: NumberMechanismName, dimensions: int
-) -> None:
-    """Over its bytes, at the ends of the range and between them."""
+def test_reports_are_valid_and_padding_is_not(name: NumberMechanismName, dimensions: int) -> None:
+    """Over their bytes, at the ends of the range and between them."""
     d = 1 if name in ONE_NUMBER else dimensions
     mechanism, rng = number_example(name, dimensions=d), np.random.default_rng(4)
     values = np.concatenate([np.full((50, d), -1.0), np.full((50, d), 1.0), np.zeros((50, d))])
@@ -241,8 +220,8 @@ def test_what_is_made_is_valid_and_padding_is_not(
 
 
 @_EVERY
-def test_reports_add_up_in_parts(name: NumberMechanismName) -> None:
-    """What two batches give adds to what both give, in whole numbers."""
+def test_tallies_of_parts_sum_to_the_tally_of_all(name: NumberMechanismName) -> None:
+    """In 64-bit integers."""
     mechanism, rng = number_example(name), np.random.default_rng(5)
     made = mechanism.randomize(rng.uniform(-1, 1, (300, mechanism.dimensions)), rng)
     whole = mechanism.tally(made)
@@ -253,8 +232,8 @@ def test_reports_add_up_in_parts(name: NumberMechanismName) -> None:
 
 
 @_EVERY
-def test_nobody_says_nothing(name: NumberMechanismName) -> None:
-    """No reports: cells of 0, and means that may be off by anything."""
+def test_no_reports_give_infinite_variances(name: NumberMechanismName) -> None:
+    """And cells of 0."""
     mechanism = number_example(name)
     none = mechanism.randomize(np.zeros((0, mechanism.dimensions)), np.random.default_rng(6))
     cells = mechanism.tally(none)
@@ -267,8 +246,8 @@ def test_nobody_says_nothing(name: NumberMechanismName) -> None:
 
 
 @_EVERY
-def test_accounting_is_told_no_less_than_the_local_epsilon(name: NumberMechanismName) -> None:
-    """And of a match count that its blanket and its signal are all there is."""
+def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismName) -> None:
+    """Blanket and signal of a match count sum to 1 and give the same ε."""
     for local_epsilon in (0.3, 1.0, 8.0):
         mechanism = number_example(name, local_epsilon)
         reduction = mechanism.reduction
@@ -281,15 +260,15 @@ def test_accounting_is_told_no_less_than_the_local_epsilon(name: NumberMechanism
 
 
 @_EVERY
-def test_a_task_about_items_has_no_mechanism_for_numbers(name: NumberMechanismName) -> None:
-    """It is refused, by the name of what it has."""
+def test_a_task_about_items_is_refused(name: NumberMechanismName) -> None:
+    """The message names its mechanism."""
     with pytest.raises(TaskError, match="local-hashing is not one for numbers"):
         class_of(name).of(published().task)
 
 
 @_EVERY
 def test_a_mechanism_is_built_from_a_task(name: NumberMechanismName) -> None:
-    """Whose domain_size is how many numbers a person has."""
+    """Its domain_size is the number of dimensions."""
     spec = spec_for(name, dimensions=dimensions_of(name))
     task = published(domain_size=5, buckets=0).task
     _about_numbers(task, mechanism=spec, domain_size=dimensions_of(name))
@@ -300,20 +279,14 @@ def test_a_mechanism_is_built_from_a_task(name: NumberMechanismName) -> None:
 
 
 def _about_numbers(task: Any, **fields: Any) -> None:
-    """Put what no task of items may say into one."""
+    """Set fields that a task about items cannot have."""
     for field, value in fields.items():
         object.__setattr__(task, field, value)
 
 
-def test_a_wish_is_for_a_real_number_of_numbers() -> None:
-    """Whole, and above 0."""
-    with pytest.raises(TaskError, match="dimensions must be a whole number"):
-        NumberRequest(name="duchi", dimensions=True, low=0.0, high=1.0, local_epsilon=1.0)
-
-
 @pytest.mark.parametrize("steps", [-2, 3, 2**21])
-def test_a_spec_has_a_grid_with_a_middle_or_none(steps: int) -> None:
-    """Even, and not too fine."""
+def test_a_grid_has_an_even_number_of_steps(steps: int) -> None:
+    """And a bounded one."""
     with pytest.raises(TaskError, match="steps is"):
         dataclasses.replace(spec_for("duchi"), steps=steps)
     assert 0 == NumberSpec(**dataclasses.asdict(spec_for("duchi"))).steps

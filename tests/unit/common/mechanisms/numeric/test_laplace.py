@@ -6,19 +6,18 @@ import pytest
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.numeric.laplace import FAR, Laplace
-from common.mechanisms.reduction import PureReduction
 from common.task.task import MAX_USERS
 from tests.support.mechanisms import Scripted
 from tests.support.numbers import number_example, spec_for
 
 _HEAD = (0, 0, 2)
-"""Draws that make a coin with chance 1/e show heads: heads of 1 and of 1/2, tails of 1/3."""
+"""Draws for which a coin with chance 1/e shows heads: heads of 1 and of 1/2, tails of 1/3."""
 _TAIL = (0, 1)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-3, 0.1, 0.3, 1.0, 2.0, 7.7, 20.0])
 def test_the_scale_is_the_least_that_keeps_the_promise(local_epsilon: float) -> None:
-    """In exact fractions: steps/scale ≤ ε < steps/(scale-1); the stated ε is rounded up."""
+    """In exact fractions: steps/scale ≤ ε < steps/(scale-1)."""
     spec = spec_for("laplace", local_epsilon)
     mechanism = Laplace(spec.steps, spec.scale)
     exact = Fraction(spec.steps, spec.scale)
@@ -30,15 +29,15 @@ def test_the_scale_is_the_least_that_keeps_the_promise(local_epsilon: float) -> 
     assert mechanism.keeps_promise(math.inf)
 
 
-def test_a_promise_is_kept_to_the_last_bit() -> None:
-    """1/3 as a float is below 1/3: a scale of three times the steps breaks it, by 2e-17."""
+def test_a_promise_is_checked_to_the_last_bit() -> None:
+    """1/3 as a float is below 1/3: a scale of three times the steps exceeds it by 2e-17."""
     assert not Laplace(2, 6).keeps_promise(1 / 3)
     assert Laplace(2, 6).keeps_promise(math.nextafter(1 / 3, 1))
     assert math.nextafter(1 / 3, 1) == Laplace(2, 6).local_epsilon
 
 
 def test_noise_is_added_to_the_grid_point() -> None:
-    """Of 0 .. 4 steps the third, and 3·2 + 1 = 7 steps of noise, downward."""
+    """The middle of 0 .. 4, minus 3·2 + 1 = 7 steps of noise."""
     mechanism = Laplace(4, 3)
     # Rounding; U = 1, kept at a chance of e^(-1/3); two heads and a tail; a fair sign.
     coins = [[draw] for draw in (*_HEAD, *_HEAD, *_TAIL)]
@@ -49,8 +48,8 @@ def test_noise_is_added_to_the_grid_point() -> None:
 
 
 @pytest.mark.parametrize(("sign", "place"), [(0, 2 + 2 * FAR), (1, 0)])
-def test_far_out_a_report_is_cut(sign: int, place: int) -> None:
-    """Seventy scales away, on either side: the report is the cut, in as many bytes."""
+def test_far_reports_are_clipped(sign: int, place: int) -> None:
+    """Seventy scales away, on either side."""
     mechanism = Laplace(2, 1)
     coins = [[draw] for draw in (*_HEAD * 70, *_TAIL)]
     rng = Scripted([0], [0], [0], *coins, [sign])
@@ -60,15 +59,15 @@ def test_far_out_a_report_is_cut(sign: int, place: int) -> None:
     assert mechanism.valid(reports).all()
 
 
-def test_too_little_a_promise_is_refused() -> None:
-    """Reports of 10^9 people could not be added up; the message says what would do."""
+def test_a_local_epsilon_too_small_is_refused() -> None:
+    """Reports of 10^9 people could not be added up; the message states the limit."""
     with pytest.raises(TaskError, match=r"local_epsilon must be at least 5\.7e-05"):
         spec_for("laplace", 5e-5)
     assert spec_for("laplace", 5.8e-5).scale > 0
 
 
 def test_a_billion_reports_can_be_added_up() -> None:
-    """All of them the last place: the sum stays below 2^63, and the mean is that place."""
+    """All on the last place: the sum stays below 2^63."""
     mechanism = number_example("laplace", 6e-5)
     assert isinstance(mechanism, Laplace)
     last = mechanism.places - 1
@@ -80,14 +79,14 @@ def test_a_billion_reports_can_be_added_up() -> None:
 
 
 @pytest.mark.parametrize(("steps", "scale"), [(0, 5), (3, 5), (4, 0), (4, -1)])
-def test_integers_without_sense_are_refused(steps: int, scale: int) -> None:
+def test_invalid_grids_and_scales_are_refused(steps: int, scale: int) -> None:
     """No grid, no middle, no noise."""
     with pytest.raises(TaskError, match=r"at least [12]"):
         Laplace(steps, scale)
 
 
-def test_a_place_beyond_the_last_is_no_report() -> None:
-    """Padding neither."""
+def test_a_place_beyond_the_last_is_invalid() -> None:
+    """And padding."""
     mechanism = Laplace(4, 3)
     reports = np.zeros(3, dtype=mechanism.report_dtype)
     reports["place"] = [mechanism.places - 1, mechanism.places, 2**64 - 1]
@@ -98,17 +97,11 @@ def test_a_place_beyond_the_last_is_no_report() -> None:
 
 
 @pytest.mark.parametrize("local_epsilon", [0.1, 1.0, 5.0])
-def test_the_variance_is_that_of_laplace_noise(local_epsilon: float) -> None:
-    """2·(2/ε)² in the limit of a fine grid, here to 1e-6, and no more rounding than 1/steps²."""
+def test_the_variance_matches_laplace_noise(local_epsilon: float) -> None:
+    """2·(2/ε)² to 1e-6, plus at most 1/steps² by rounding."""
     mechanism = number_example("laplace", local_epsilon)
     found = mechanism.variance(np.array([[1.0]]))[0]
 
     assert 2 * (2 / mechanism.local_epsilon) ** 2 == pytest.approx(found, rel=1e-6)
     estimated = mechanism.estimate(np.array([1, 0])).variances[0]
     assert found <= estimated <= found + 2 * 4096**-2
-
-
-def test_only_the_local_epsilon_is_accounted_for() -> None:
-    """What a shuffler adds to discrete noise is bounded by clones."""
-    assert isinstance(Laplace(4, 3).reduction, PureReduction)
-    assert 4 / 3 == pytest.approx(Laplace(4, 3).reduction.local_epsilon)

@@ -1,4 +1,4 @@
-"""MeanEST: exact laws over all corners of small cubes."""
+"""MeanEST: exact distributions over all corners of small cubes."""
 
 import itertools
 import math
@@ -33,10 +33,10 @@ def _bits(corners: list[Corner]) -> NDArray[np.uint8]:
 
 def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
     """
-    Law of a report of one corner, from every outcome of the draws of one round.
+    Distribution of a report of one corner, from every outcome of the draws of one round.
 
-    At odds of 3 every chance is a number of quarters, and all 16-bit words of a quarter decide
-    alike: one word stands for each.
+    At odds of 3 every chance is a multiple of a quarter, so one 16-bit word stands for each
+    quarter.
     """
     mechanism, corners = MeanEst(dimensions, _3_TO_1), _corners(dimensions)
     held = np.repeat(_bits([own]), len(corners), axis=0)
@@ -56,7 +56,7 @@ def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
 
 @_CUBES
 def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
-    """`true` on the own side of the cube, `other` on the opposite one and for every tie."""
+    """`true` on its side of the cube, `other` on the opposite side and for every tie."""
     for own in _corners(dimensions):
         law = _law(dimensions, own)
         weights = {z: Fraction(3 if _product(own, z) > 0 else 1) for z in law}
@@ -66,7 +66,7 @@ def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
 
 @_CUBES
 def test_bits_estimate_without_bias(dimensions: int) -> None:
-    """B·E[z] is the corner, in every coordinate: the constant for odd and for even numbers."""
+    """B·E[z] is the corner in every coordinate."""
     scale = MeanEst(dimensions, _3_TO_1).scale
     for own in _corners(dimensions):
         law = _law(dimensions, own)
@@ -90,8 +90,8 @@ def _worst(laws: list[dict[Corner, Fraction]]) -> Fraction:
 
 
 @_CUBES
-def test_no_corner_is_likelier_than_promised(dimensions: int) -> None:
-    """The odds are 3 in every cube; as printed they are 3 + 1 where ties belong to both sides."""
+def test_the_odds_are_those_promised(dimensions: int) -> None:
+    """3 in every cube; as printed 3 + 1 if ties belong to both sides."""
     corners = _corners(dimensions)
     printed = _worst([_printed_law(own, 3) for own in corners])
 
@@ -100,8 +100,8 @@ def test_no_corner_is_likelier_than_promised(dimensions: int) -> None:
 
 
 @_CUBES
-def test_the_printed_constant_belongs_to_the_printed_law(dimensions: int) -> None:
-    """C_d for odd and for even d, at e^ε = 3; with ties on the wrong side B is smaller."""
+def test_the_printed_constant_matches_the_printed_distribution(dimensions: int) -> None:
+    """At e^ε = 3; with ties on the wrong side B is smaller."""
     d, half = dimensions, dimensions // 2
     numerator = 2 ** (d - 1) if d % 2 else 2 ** (d - 1) + math.comb(d, half) / 2
     printed = numerator / math.comb(d - 1, half) * (3 + 1) / (3 - 1)
@@ -114,8 +114,8 @@ def test_the_printed_constant_belongs_to_the_printed_law(dimensions: int) -> Non
 
 
 @_CUBES
-def test_a_report_is_a_uniform_corner_or_one_of_the_own_side(dimensions: int) -> None:
-    """R_V = γU + (1-γ)U(· | z·V > 0), with the γ and the l that accounting is told."""
+def test_the_reduction_describes_the_distribution(dimensions: int) -> None:
+    """R_V = γU + (1-γ)U(· | z·V > 0), with the γ and the l of the reduction."""
     reduction = MeanEst(dimensions, _3_TO_1).reduction
     for own in _corners(dimensions):
         law = _law(dimensions, own)
@@ -130,7 +130,7 @@ def test_a_report_is_a_uniform_corner_or_one_of_the_own_side(dimensions: int) ->
 
 @pytest.mark.parametrize("dimensions", [1, 2, 7, 8, 9, 400, 8192])
 def test_any_number_of_coordinates_has_its_bits(dimensions: int) -> None:
-    """A spare bit that is 0, a finite B of about √(πd/2)·C, and reports that are counted."""
+    """A spare bit, and a finite B of about √(πd/2)·C."""
     mechanism, rng = MeanEst(dimensions, _3_TO_1), np.random.default_rng(1)
     reports = mechanism.randomize(np.zeros((3, dimensions)), rng)
     cells = mechanism.tally(reports)
@@ -142,7 +142,7 @@ def test_any_number_of_coordinates_has_its_bits(dimensions: int) -> None:
 
 
 def test_ties_are_drawn_until_one_stays() -> None:
-    """A tie that is not to stay is drawn again; what stays is kept where it was."""
+    """Other reports keep their places."""
     mechanism = MeanEst(2, _3_TO_1)
     rounds = [
         np.zeros((2, 2)),  # rounding to the corners (+, +) and (-, -)

@@ -6,8 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
+from common.errors import TaskError
+from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, projection
 from tests.support.mechanisms import NONCE
 from tests.support.numbers import built, spec_for
@@ -15,8 +15,10 @@ from tests.support.tasks import published
 
 
 @pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (7, 2), (50, 15), (5, 5)])
-def test_a_projection_is_orthonormal_and_its_nonces_alone(dimensions: int, projected: int) -> None:
-    """RᵀR = I; the same nonce gives the same R, another one another."""
+def test_a_projection_is_orthonormal_and_depends_on_its_nonce(
+    dimensions: int, projected: int
+) -> None:
+    """RᵀR = I."""
     matrix = projection(NONCE, dimensions, projected)
 
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(projected), atol=1e-13)
@@ -26,8 +28,8 @@ def test_a_projection_is_orthonormal_and_its_nonces_alone(dimensions: int, proje
     )
 
 
-def test_a_projection_is_fixed_for_good() -> None:
-    """A vector of a nonce of zeros, to 1e-12: no library's version may change it."""
+def test_a_projection_matches_its_vector() -> None:
+    """The nonce of zeros, to 1e-12: no library version may change it."""
     expected = [
         [-0.05260704075947498, -0.7139737757738451],
         [-0.6240099408223887, -0.04577140332781044],
@@ -38,8 +40,8 @@ def test_a_projection_is_fixed_for_good() -> None:
 
 
 @pytest.mark.parametrize("byte", range(8))
-def test_columns_are_those_of_gram_and_schmidt(byte: int) -> None:
-    """By hand: eight bytes a number, its upper 53 bits, Φ⁻¹, column by column without signs."""
+def test_columns_match_gram_and_schmidt(byte: int) -> None:
+    """By hand: the upper 53 bits of eight bytes, Φ⁻¹, then column by column."""
     d, q, nonce = 5, 3, bytes([byte]) * 32
     stream = hashlib.shake_256(b"shuffledp v1 projection" + nonce).digest(8 * d * q)
     words = [int.from_bytes(stream[at : at + 8], "little") for at in range(0, len(stream), 8)]
@@ -72,8 +74,8 @@ def test_projections_are_uniform_over_subspaces() -> None:
 
 
 @pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (2, 1), (5, 2), (400, 120)])
-def test_three_tenths_of_the_dimensions_are_left(dimensions: int, projected: int) -> None:
-    """The paper's .3·d, to the nearest, at least 1."""
+def test_the_projection_has_three_tenths_of_the_dimensions(dimensions: int, projected: int) -> None:
+    """Rounded, at least 1."""
     assert projected == paper_projected(dimensions)
     assert projected == spec_for("multi-rphm", dimensions=dimensions).projected
 
@@ -83,8 +85,8 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     """
     Against all sets of coordinates and the hybrid's moments, for two people, clipping included.
 
-    A report stands for Y·Rᵀ. Over the answers' own noise E[Y_i Y_l] of two told coordinates is
-    (q/k)²·x_i·x_l, of one (q/k)² times the hybrid's second moment.
+    A report stands for Y·Rᵀ. E[Y_i Y_l] of two covered coordinates is (q/k)²·x_i·x_l, of one (q/k)²
+    times the hybrid's second moment.
     """
     mechanism = MultiRphm.for_epsilon(9, local_epsilon, NONCE)
     values = np.random.default_rng(1).uniform(-1, 1, (2, 9))
@@ -111,8 +113,8 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     assert (np.abs(values @ mechanism.matrix) > 1).any()
 
 
-def test_estimates_are_called_biased() -> None:
-    """So that nobody is shown an interval."""
+def test_estimates_are_marked_as_biased() -> None:
+    """So no confidence interval is shown."""
     mechanism = MultiRphm.for_epsilon(9, 1.0, NONCE)
     moments = mechanism.estimate(mechanism.tally(np.zeros(0, dtype=mechanism.report_dtype)))
 
@@ -121,8 +123,8 @@ def test_estimates_are_called_biased() -> None:
     assert np.isinf(moments.variances).all()
 
 
-def test_it_is_as_private_as_what_it_is_built_on() -> None:
-    """The matrix knows nobody's numbers."""
+def test_it_is_as_private_as_multi_hm() -> None:
+    """The projection is independent of all values."""
     mechanism = MultiRphm.for_epsilon(9, 6.0, NONCE)
     inner = MultiHm.for_epsilon(3, 6.0)
 
@@ -133,26 +135,15 @@ def test_it_is_as_private_as_what_it_is_built_on() -> None:
     assert not mechanism.keeps_promise(5.9)
 
 
-def test_more_dimensions_than_there_are_cannot_be_projected_to() -> None:
-    """A projection forgets."""
+def test_a_projection_to_more_dimensions_is_refused() -> None:
+    """6 of 5."""
     spec = spec_for("multi-rphm", dimensions=20)
     with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
         built(spec, 5)
 
 
-def test_numbers_out_of_range_are_refused_before_they_are_projected() -> None:
-    """Clipping would hide them."""
-    mechanism = MultiRphm.for_epsilon(9, 1.0, NONCE)
-    values = np.zeros((1, 9))
-    for wrong in (1.5, np.nan, np.inf):
-        values[0, 4] = wrong
-        with pytest.raises(ValueRangeError) as refusal:
-            mechanism.randomize(values, np.random.default_rng(1))
-        assert str(wrong) not in str(refusal.value)
-
-
-def test_a_task_gives_it_its_nonce() -> None:
-    """Of two tasks that say the same of the mechanism, each has its own matrix."""
+def test_the_projection_uses_the_nonce_of_the_task() -> None:
+    """Two tasks with the same integers have different projections."""
     spec = spec_for("multi-rphm", dimensions=5)
     task = published(domain_size=5, buckets=0).task
     object.__setattr__(task, "mechanism", spec)  # tasks about numbers are another floor's
@@ -160,6 +151,3 @@ def test_a_task_gives_it_its_nonce() -> None:
 
     assert task.nonce == mechanism.nonce
     assert projection(task.nonce, 5, 2).tolist() == mechanism.matrix.tolist()
-    harmony = spec_for("harmony", dimensions=5)
-    object.__setattr__(task, "mechanism", harmony)
-    assert 5 == Harmony.of(task).dimensions

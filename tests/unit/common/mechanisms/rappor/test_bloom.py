@@ -13,11 +13,10 @@ from common.mechanisms.rappor.bloom import (
 )
 
 
-def test_candidates_hash_as_the_public_tools_hash_them() -> None:
+def test_candidates_hash_as_in_the_public_tools() -> None:
     """
-    Of bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2 hashes.
-
-    It numbers cells over all cohorts from 1 on.
+    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2
+    hashes; cells are numbered from 1.
     """
     found = all_positions([b"apple", b"banana", b"carrot"], 4, 16, 2)
     cells = found + 16 * np.arange(4)[None, :, None] + 1
@@ -29,11 +28,6 @@ def test_candidates_hash_as_the_public_tools_hash_them() -> None:
     ] == cells.reshape(3, 8).tolist()
 
 
-def test_one_text_sets_the_bits_of_the_known_answer() -> None:
-    """Cohort 0, 16 bits, 2 hashes, the text abc: bits 6 and 13."""
-    assert {6, 13} == set(positions(b"abc", 0, 16, 2))
-
-
 @pytest.mark.parametrize(
     ("bits", "width"), [(2, 1), (3, 1), (255, 1), (256, 1), (257, 2), (264, 2), (2048, 2)]
 )
@@ -43,14 +37,14 @@ def test_a_hash_takes_as_many_bytes_as_it_needs(bits: int, width: int) -> None:
 
 
 def test_two_bytes_of_a_digest_are_read_from_the_lower_end() -> None:
-    """Of 2,048 bits: the digest's bytes in pairs, the first of a pair worth 1."""
+    """2,048 bits: pairs of bytes, the first of a pair least significant."""
     digest = hashlib.md5(b"\x00\x00\x01\x02abc", usedforsecurity=False).digest()
     by_hand = tuple((digest[2 * i] + 256 * digest[2 * i + 1]) % 2048 for i in range(8))
 
     assert by_hand == positions(b"abc", 0x102, 2048, 8)
 
 
-def test_one_digest_must_do_for_all_hashes() -> None:
+def test_too_many_hashes_for_one_digest_are_refused() -> None:
     """16 hashes of up to 256 bits, 8 of more."""
     check_hashes(256, 16)
     check_hashes(264, 8)
@@ -59,8 +53,8 @@ def test_one_digest_must_do_for_all_hashes() -> None:
 
 
 @pytest.mark.parametrize("bits", [2, 16, 48, 100, 256, 320])
-def test_hashes_name_bits_with_the_chances_that_are_stated(bits: int) -> None:
-    """All byte values once: what a uniform digest would do."""
+def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
+    """Over all values of the bytes of a uniform digest."""
     values = 256 ** hash_bytes(bits)
     law = np.bincount(np.arange(values) % bits) / values
 

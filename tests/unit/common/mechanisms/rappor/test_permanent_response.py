@@ -15,13 +15,12 @@ import pytest
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.permanent_response import Packed
-from common.mechanisms.rappor.rappor import show
 
 _SECRET: Final = b"client-secret"
-_PREFIX: Final = permanent.encoder_prefix(_SECRET)
+_PREFIX: Final = permanent.ENCODER_PREFIX + _SECRET
 """
-Not of "metric-name", as encoder_unittest.cc says: it keeps a pointer into a string that is gone,
-where by the time of the constants the secret's text stood.
+Not "metric-name", as encoder_unittest.cc has it: its pointer refers to a freed string, whose place
+the secret's text has taken.
 """
 
 
@@ -70,29 +69,19 @@ def _filter(text: bytes, cohort: int, bits: int, hashes: int) -> int:
 def _cpp_report(filled: int, bits: int) -> int:
     """Encode as the unit tests' encoder does: f = 1/4, p = 3/4, q = 1/2."""
     response = _respond(filled, bits, 32, _SECRET, _PREFIX)
-    masks = (_packed(mask, bits) for mask in _cpp_masks(bits))
-    return _number(show(_packed(response, bits), *masks))
+    unset, shown = _cpp_masks(bits)
+    return (unset & ~response) | (shown & response)
 
 
-def test_the_cpp_client_encodes_a_text() -> None:
-    """EncodeStringUint32: "foo" in cohort 3, which the secret names."""
-    cohort = permanent.cohort_of(_SECRET, 128, 32)
-
-    assert 3 == cohort
-    assert 2281639167 == _cpp_report(_filter(b"foo", cohort, 32, 2), 32)
-
-
-def test_the_cpp_client_encodes_a_text_in_another_cohort() -> None:
-    """EncodeStringUint32Cohort: "foo" in cohort 4."""
+def test_narrow_filters_are_encoded_as_by_the_cpp_client() -> None:
+    """EncodeStringUint32 and EncodeStringUint32Cohort ("foo"), EncodeBitsUint32."""
+    assert 3 == permanent.cohort_of(_SECRET, 128, 32)
+    assert 2281639167 == _cpp_report(_filter(b"foo", 3, 32, 2), 32)
     assert 2281637247 == _cpp_report(_filter(b"foo", 4, 32, 2), 32)
-
-
-def test_the_cpp_client_encodes_bits() -> None:
-    """EncodeBitsUint32."""
     assert 2784956095 == _cpp_report(0x123, 32)
 
 
-def test_the_cpp_client_encodes_wide_filters() -> None:
+def test_wide_filters_are_encoded_as_by_the_cpp_client() -> None:
     """EncodeStringUint64: 64 bits and cohort from HMAC-DRBG, bytes from the upper end on."""
     cohort = permanent.cohort_of(_SECRET, 128, 64)
     report = _cpp_report(_filter(b"foo", cohort, 64, 2), 64)
@@ -107,23 +96,23 @@ def _cycle_masks(cycle: list[float], chances: tuple[float, float]) -> Iterator[i
         yield sum((cycle[bit % len(cycle)] < chance) << bit for bit in range(16))
 
 
-def test_the_python_client_encodes_a_text() -> None:
-    """testEncoder: f = 1/2, p = 1/2, q = 3/4, and all that is between text and report."""
+def test_a_text_is_encoded_as_by_the_python_client() -> None:
+    """testEncoder: f = 1/2, p = 1/2, q = 3/4, with all intermediate values."""
     filled = _filter(b"abc", 0, 16, 2)
-    message = permanent.filter_message(filled, 16, permanent.BARE)
+    message = permanent.filter_message(filled, 16, b"")
     stream = np.frombuffer(permanent.stream(b"secret", message, 16)[:16], dtype=np.uint8)
     coins, replaced = permanent.masks(stream, 64)
-    response = _respond(filled, 16, 64, b"secret", permanent.BARE)
-    masks = (_packed(mask, 16) for mask in _cycle_masks([0.0, 0.6, 0.0], (0.5, 0.75)))
+    response = _respond(filled, 16, 64, b"secret", b"")
+    unset, shown = _cycle_masks([0.0, 0.6, 0.0], (0.5, 0.75))
 
     assert 8256 == filled
     assert (50360, 56237) == (_number(coins), _number(replaced))
     assert 57576 == response
-    assert 64493 == _number(show(_packed(response, 16), *masks))
+    assert 64493 == (unset & ~response) | (shown & response)
 
 
-def test_wide_streams_are_those_of_nist() -> None:
-    """HmacDrbgNist: the example of 128 bits' strength, and the same seed cut in another place."""
+def test_wide_streams_match_nist() -> None:
+    """HmacDrbgNist: the example of 128 bits' strength; only the concatenated seed matters."""
     seed = bytes(range(0x37)) + bytes(range(0x20, 0x28))
     expected = (
         "d67b8c1734f46fa3f763cf57c6f9f4f2dc1089bd8bc1f6f023950bfc56176352"
@@ -135,7 +124,7 @@ def test_wide_streams_are_those_of_nist() -> None:
     assert expected == permanent.stream(seed[:40], seed[40:], 64).hex()
 
 
-def test_wide_streams_of_words_are_those_of_the_cpp_client() -> None:
+def test_wide_streams_of_texts_match_the_cpp_client() -> None:
     """HmacDrbgTextStrings; a longer stream begins with a shorter one."""
     forty = permanent.stream(b"key", b"value", 40)
 
@@ -153,7 +142,7 @@ def test_wide_streams_of_words_are_those_of_the_cpp_client() -> None:
     ],
 )
 def test_narrow_streams_are_one_hmac(message: bytes, expected: str) -> None:
-    """HmacSha256 of the C++ client: nothing, and zero bytes, are messages too."""
+    """HmacSha256 of the C++ client, with empty messages and zero bytes."""
     assert expected == permanent.stream(b"key", message, 32).hex()
     assert expected == permanent.stream(b"key", message, 5).hex()
 
@@ -166,13 +155,13 @@ def test_the_message_is_big_endian_and_four_bytes_at_least(bits: int, expected: 
     """A filter whose lowest five bits are set, after its prefix."""
     assert (
         "016964" + expected
-        == permanent.filter_message(0x1F, bits, permanent.encoder_prefix(b"id")).hex()
+        == permanent.filter_message(0x1F, bits, permanent.ENCODER_PREFIX + b"id").hex()
     )
-    assert expected == permanent.filter_message(0x1F, bits, permanent.BARE).hex()
+    assert expected == permanent.filter_message(0x1F, bits, b"").hex()
 
 
-def test_secrets_of_scopes_have_nothing_in_common() -> None:
-    """HMAC-SHA256 of a label and the scope; an empty scope is one too."""
+def test_scopes_have_independent_secrets() -> None:
+    """HMAC-SHA256 of a label and the scope, which may be empty."""
     device = b"d" * 32
     secrets = {permanent.scope_secret(device, scope) for scope in (b"", b"a", b"b", b"ab")}
 
@@ -184,8 +173,8 @@ def test_secrets_of_scopes_have_nothing_in_common() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 40])
-def test_without_permanent_noise_a_filter_is_its_own_response(bits: int) -> None:
-    """F = 0 replaces nothing, and f = 127/128 nearly all."""
+def test_the_response_follows_the_permanent_weight(bits: int) -> None:
+    """F = 0 replaces nothing, and f = 127/128 nearly everything."""
     assert 0x5A == _respond(0x5A, bits, 0, b"secret", _PREFIX)
     kept = [_respond(filled, 8, 127, bytes([filled]), _PREFIX) == filled for filled in range(200)]
     assert sum(kept) < 10  # 0.8 are expected; these secrets are fixed

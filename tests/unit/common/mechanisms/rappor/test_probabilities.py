@@ -27,10 +27,10 @@ _PRECISE: Final = Context(prec=80)
         (1, "0.5", "0.25", "0.75", 1.0217, 2.1972),
     ],
 )
-def test_epsilons_are_the_known_ones(  # noqa: PLR0917
+def test_epsilons_match_published_ones(  # noqa: PLR0917
     hashes: int, f: str, p: str, q: str, one: float, lifetime: float
 ) -> None:
-    """Of one report and of a lifetime, for published settings."""
+    """For one report and for a lifetime."""
     chances = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
 
     assert one == pytest.approx(chances.report_epsilon(hashes), abs=6e-5)
@@ -41,7 +41,7 @@ def test_epsilons_are_the_known_ones(  # noqa: PLR0917
     ("f", "p", "q", "one", "lifetime"),
     [("0.45", "0.39", "0.61", 0.9728, 4.9471), ("0", "0.225", "0.775", 4.9471, math.inf)],
 )
-def test_what_must_be_rounded_costs_a_little_less_than_it_says(
+def test_rounded_chances_cost_a_little_less(
     f: str, p: str, q: str, one: float, lifetime: float
 ) -> None:
     """The public regression tests eps_1_1, whose f becomes 58/128, and eps_1_5."""
@@ -56,8 +56,8 @@ def test_what_must_be_rounded_costs_a_little_less_than_it_says(
     ("f", "p", "q"),
     [(0.1, 0.2, 0.9), (Fraction(1, 3), Fraction(1, 3), Fraction(2, 3)), (0.7, 0.0, 0.99999)],
 )
-def test_rounding_lets_no_epsilon_grow(f: Chance, p: Chance, q: Chance) -> None:
-    """And moves each chance by less than one step, towards more noise."""
+def test_rounding_increases_no_epsilon(f: Chance, p: Chance, q: Chance) -> None:
+    """Each chance moves by less than one step, towards more noise."""
     chances = RapporProbabilities.rounded(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
     unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2
@@ -82,8 +82,8 @@ def test_rounding_lets_no_epsilon_grow(f: Chance, p: Chance, q: Chance) -> None:
         (0.5, 0.500001, 0.500002, "p must be below q"),
     ],
 )
-def test_what_is_no_chance_is_refused(f: float, p: float, q: float, sentence: str) -> None:
-    """Each with the number that breaks the rule."""
+def test_invalid_chances_are_refused(f: float, p: float, q: float, sentence: str) -> None:
+    """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
         RapporProbabilities.rounded(f, p, q)
 
@@ -116,10 +116,10 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
 
 @pytest.mark.parametrize(("bits", "hashes"), [(6, 2), (4, 1), (6, 3)])
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.0, 1.0), (0.0, 0.25, 0.625)])
-def test_epsilons_are_those_of_the_worst_two_texts(
+def test_epsilons_match_the_worst_two_texts(
     bits: int, hashes: int, f: float, p: float, q: float
 ) -> None:
-    """By enumeration of every filter, with hashes that collide too, and of every report."""
+    """By enumeration of every filter, with colliding hashes too, and of every report."""
     chances = RapporProbabilities.rounded(f, p, q)
     one = _worst(bits, hashes, chances.set_chance, chances.unset_chance)
 
@@ -129,20 +129,12 @@ def test_epsilons_are_those_of_the_worst_two_texts(
         assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), rel=1e-12)
 
 
-def test_texts_that_must_share_bits_give_away_less() -> None:
-    """Of 3 bits two hashes cannot fill four: what is stated is more than the worst."""
-    chances = RapporProbabilities.rounded(0.5, 0.5, 0.75)
-    worst = _worst(3, 2, chances.set_chance, chances.unset_chance)
-
-    assert worst < chances.report_epsilon(2) - 0.1
-
-
 @pytest.mark.parametrize("hashes", [1, 3, 16])
 @pytest.mark.parametrize(("a", "p", "q"), [(64, 2**15, 49152), (1, 0, 65536), (127, 100, 101)])
 def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     hashes: int, a: int, p: int, q: int
 ) -> None:
-    """In 80 digits, from p* and q* as the paper writes them."""
+    """In 80 digits, from p* and q* as in the paper."""
     chances = RapporProbabilities(permanent=a, unset=p, set=q)
     f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
     unset = f * (low + high) / 2 + (1 - f) * low
@@ -157,8 +149,8 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
 
 
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
-def test_the_accountant_is_told_what_it_derives_itself(f: float, p: float, q: float) -> None:
-    """From integers here, from floats there; by its general blanket too."""
+def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float) -> None:
+    """And the general blanket."""
     found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
     expected = rappor(f, p, q)
     pair = rappor_pair(f, p, q, hashes=1)
@@ -173,7 +165,7 @@ def test_the_accountant_is_told_what_it_derives_itself(f: float, p: float, q: fl
 
 @pytest.mark.parametrize("a", [1, 32, 64, 127])
 def test_basic_one_time_is_symmetric_unary(a: int) -> None:
-    """Its f is twice the chance that a bit is flipped: every figure is the same."""
+    """Its f is twice the chance that a bit is flipped."""
     chances = RapporProbabilities(permanent=a, unset=0, set=65536)
     unary = SymmetricUnary(5, ResponseWeights(true=256 - a, other=a))
     found, expected = chances.one_hash_reduction(third=True), unary.reduction

@@ -46,8 +46,8 @@ def _bits(mechanism: Rappor, reports: Reports) -> list[tuple[int, ...]]:
     return [tuple(row) for row in bits[:, : mechanism.spec.bits].tolist()]
 
 
-def test_the_integers_are_those_of_the_letters() -> None:
-    """As f in 128ths, p and q in 65536ths; a report has two bytes of cohort and a spare bit."""
+def test_chances_become_integers() -> None:
+    """F in 128ths, p and q in 65536ths; a report has two bytes of cohort and a spare bit."""
     assert (64, 2**15, 3 * 2**14) == (
         _FULL.permanent_weight,
         _FULL.unset_weight,
@@ -61,7 +61,7 @@ def test_the_integers_are_those_of_the_letters() -> None:
 
 @_ALL
 def test_each_variant_is_a_randomizer(name: str) -> None:
-    """What every mechanism offers, by its types; and its epsilons in order."""
+    """Its types match the interface, and its epsilons are ordered."""
     mechanism: Randomizer = _example(name)
     rappor = _example(name)
 
@@ -74,8 +74,8 @@ def test_each_variant_is_a_randomizer(name: str) -> None:
 
 
 @_ALL
-def test_a_permanent_response_is_that_of_the_public_client(name: str) -> None:
-    """Bit by bit in whole numbers: cohort, filter, stream, coins."""
+def test_permanent_responses_match_the_public_client(name: str) -> None:
+    """Computed bit by bit: cohort, filter, stream, coins."""
     mechanism = _example(name)
     spec = mechanism.spec
     texts, secrets = [f"v{number % 5}" for number in range(40)], _secrets(40)
@@ -99,8 +99,8 @@ def test_a_permanent_response_is_that_of_the_public_client(name: str) -> None:
 
 
 @_ALL
-def test_a_permanent_response_stays(name: str) -> None:
-    """The same person and text give it again, alone or among others; another secret does not."""
+def test_permanent_responses_repeat(name: str) -> None:
+    """The same text and secret give the same response, alone or among others."""
     mechanism = _example(name)
     texts, secrets = [f"v{number % 5}" for number in range(30)], _secrets(30)
     whole = mechanism.permanent(texts, secrets)
@@ -111,7 +111,7 @@ def test_a_permanent_response_stays(name: str) -> None:
     assert whole.tobytes() != mechanism.permanent(texts, _secrets(31)[1:]).tobytes()
 
 
-def test_a_report_has_its_exact_law() -> None:
+def test_reports_have_their_exact_distribution() -> None:
     """
     Over every draw: with p = 1/4 and q = 3/4 a bit depends on the upper two of its 16 bits alone.
 
@@ -129,7 +129,7 @@ def test_a_report_has_its_exact_law() -> None:
 
 
 def test_the_largest_weights_are_certain() -> None:
-    """Whatever is drawn: p = 0 shows no unset bit, q = 1 each set one."""
+    """For all draws: p = 0 shows no unset bit, q = 1 every set one."""
     response = np.zeros(2, dtype=_example("basic").report_dtype)
     response["bits"][:, 0] = 0b00101
     draws = np.array([[0] * 5, [65535] * 5])
@@ -142,7 +142,7 @@ def test_the_largest_weights_are_certain() -> None:
 
 @pytest.mark.parametrize("name", ["one-time", "basic one-time"])
 def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
-    """Nothing is drawn, and what is given back is no view of it."""
+    """Nothing is drawn, and the result is a copy."""
     mechanism = _example(name)
     response = mechanism.permanent(["v1", "v2"], _secrets(2))
     kept = response.tobytes()
@@ -155,7 +155,7 @@ def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
 
 
 @_ALL
-def test_counts_are_those_of_the_reports(name: str) -> None:
+def test_tallies_count_the_reports(name: str) -> None:
     """Cohorts, then bits by cohort; in one piece and in several."""
     mechanism = _example(name)
     spec, rng = mechanism.spec, np.random.default_rng(1)
@@ -173,7 +173,7 @@ def test_counts_are_those_of_the_reports(name: str) -> None:
     assert cells.tolist() == np.sum(parts, axis=0).tolist()
 
 
-def test_many_people_are_drawn_and_counted_in_pieces() -> None:
+def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
     """4,194,304 bits at a time: 30,000 reports of 320 bits make three pieces."""
     mechanism = Rappor.of(Rappor.specify(bits=320, hashes=1, cohorts=2, f=0.5, p=0.25, q=0.75), [])
     response = np.zeros(30_000, dtype=mechanism.report_dtype)
@@ -183,26 +183,13 @@ def test_many_people_are_drawn_and_counted_in_pieces() -> None:
     bits = np.array(_bits(mechanism, reports))
     cells = mechanism.tally(reports)
 
-    assert 3 == len(list(mechanism._parts(30_000)))
     assert [15_000, 15_000, *bits[::2].sum(axis=0), *bits[1::2].sum(axis=0)] == cells.tolist()
     assert 0.75 == pytest.approx(bits[27_000:, 8:16].mean(), abs=0.02)
     assert 0.25 == pytest.approx(bits[27_000:, 16:].mean(), abs=0.02)
 
 
-@_ALL
-def test_nobody_makes_no_reports(name: str) -> None:
-    """And counts of 0, made or sampled."""
-    mechanism, rng = _example(name), np.random.default_rng(3)
-    made = mechanism.tally(mechanism.randomize(mechanism.permanent([], []), rng))
-
-    assert not made.any()
-    assert (mechanism.spec.cohorts * (1 + mechanism.spec.bits),) == made.shape
-    assert made.tolist() == mechanism.sample_cells(np.zeros(2, int), ["v1", "v2"], rng).tolist()
-    assert made.tolist() == mechanism.sample_cells(np.zeros(0, int), [], rng).tolist()
-
-
 def test_sampled_cells_of_certain_bits_are_certain() -> None:
-    """With hardly any noise: 7 and 5 people's own bits, none twice where hashes agree."""
+    """With almost no noise: 7 and 5 people's own bits, none twice where hashes agree."""
     spec = Rappor.specify(bits=16, hashes=8, cohorts=1, f=0, p=1 / 65536, q=65535 / 65536)
     mechanism = Rappor.of(spec, [])
     cells = mechanism.sample_cells(np.array([7, 5]), ["a", "b"], np.random.default_rng(4))
@@ -216,7 +203,7 @@ def test_sampled_cells_of_certain_bits_are_certain() -> None:
 @given(junk=st.binary(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
-    """Reports from anywhere are valid or not, and counting gives counts or a ReportError."""
+    """Reports are valid or not, and counting gives counts or a ReportError."""
     mechanism = _example(name)
     whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
     reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
@@ -233,7 +220,7 @@ def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
 
 @_ALL
 def test_a_report_with_every_bit_set_is_not_the_null_report(name: str) -> None:
-    """There is always a spare bit, a multiple of eight bits included; and padding is no report."""
+    """There is always a spare bit, and padding is not valid."""
     mechanism = _example(name)
     every = np.zeros(1, dtype=mechanism.report_dtype)
     packed = np.packbits(np.ones(mechanism.spec.bits, dtype=np.uint8), bitorder="little")
@@ -247,8 +234,8 @@ def test_a_report_with_every_bit_set_is_not_the_null_report(name: str) -> None:
 
 
 @_ALL
-def test_a_bit_or_a_cohort_beyond_the_last_is_no_report(name: str) -> None:
-    """Whichever of them it is."""
+def test_bits_and_cohorts_beyond_the_last_are_invalid(name: str) -> None:
+    """Every bit and several cohorts."""
     mechanism = _example(name)
     for bit in range(8 * (mechanism.report_dtype.itemsize - 2)):
         report = np.zeros(1, dtype=mechanism.report_dtype)
@@ -260,29 +247,25 @@ def test_a_bit_or_a_cohort_beyond_the_last_is_no_report(name: str) -> None:
         assert not mechanism.valid(report)[0]
 
 
-@pytest.mark.parametrize("text", ["ä" * 129, b"x" * 257])
-def test_a_text_that_is_too_long_is_refused(text: str | bytes) -> None:
-    """By its length in UTF-8; the text is not repeated."""
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("full", "ä" * 129, "a text must have at most 256 bytes in UTF-8"),
+        ("full", b"x" * 257, "a text must have at most 256 bytes in UTF-8"),
+        ("full", "secret\ud800", "a text holds half of a surrogate pair"),
+        ("basic", "v5", "a text must be one of the task's labels"),
+    ],
+    ids=["characters", "bytes", "surrogate", "label"],
+)
+def test_invalid_texts_are_refused(name: str, text: str | bytes, message: str) -> None:
+    """Neither the message nor its cause contains the text."""
     with pytest.raises(ValueRangeError) as refused:
-        _example("full").permanent([text], _secrets(1))
-    assert "a text must have at most 256 bytes in UTF-8" == str(refused.value)
-    assert _example("full").permanent(["ä" * 128], _secrets(1)).shape == (1,)
+        _example(name).permanent([text], _secrets(1))
 
-
-def test_what_is_no_text_is_refused() -> None:
-    """Half of a surrogate pair; neither the error nor its cause repeats it."""
-    with pytest.raises(ValueRangeError) as refused:
-        _example("full").permanent(["secret\ud800"], _secrets(1))
-    assert "a text holds half of a surrogate pair" == str(refused.value)
+    assert message == str(refused.value)
     assert refused.value.__cause__ is None
-    assert refused.value.__suppress_context__
-
-
-def test_what_is_no_label_is_refused() -> None:
-    """Without naming it."""
-    with pytest.raises(ValueRangeError) as refused:
-        _example("basic").permanent(["v5"], _secrets(1))
-    assert "a text must be one of the task's labels" == str(refused.value)
+    assert refused.value.__context__ is None or refused.value.__suppress_context__
+    assert (1,) == _example("full").permanent(["ä" * 128], _secrets(1)).shape
 
 
 @pytest.mark.parametrize(
@@ -299,23 +282,23 @@ def test_what_is_no_label_is_refused() -> None:
         ),
     ],
 )
-def test_integers_that_describe_no_rappor_are_refused(
+def test_invalid_specifications_are_refused(
     spec: RapporSpec, labels: list[str], sentence: str
 ) -> None:
-    """Each with the number that breaks the rule."""
+    """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
         Rappor.of(spec, labels)
 
 
-def test_candidates_are_not_a_filters_labels() -> None:
-    """A task may name candidates: the mechanism is the same, and may not hold them."""
+def test_candidates_are_not_part_of_a_filter() -> None:
+    """A task may list candidates without changing the mechanism."""
     assert Rappor.of(_FULL, []) == Rappor.of(_FULL, ["a", "b"])
     with pytest.raises(TaskError, match="have no labels"):
         Rappor(_FULL, ("a",))
 
 
-def test_one_hash_is_a_match_count_and_more_are_not() -> None:
-    """Of labels an attack may speak, if there are three; of filters none does."""
+def test_only_one_hash_is_a_match_count() -> None:
+    """Attacks cover labels if there are three, and no filters."""
     one = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
     two = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
     found = [mechanism.reduction for mechanism in (_example("basic"), one, two)]

@@ -1,0 +1,51 @@
+"""
+Report fields of many bits, in whole bytes with the least significant bit first.
+
+A field has at least one spare bit, always 0, so that no report is the null report.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.base import Counts
+
+AT_ONCE: Final = 1 << 22
+"""Bits that are drawn or counted at a time, which bounds memory."""
+
+
+def bit_field(size: int) -> tuple[str, str, tuple[int]]:
+    """Return the field `bits` of a report layout, with room for `size` bits and a spare one."""
+    return "bits", "u1", (size // 8 + 1,)
+
+
+def batches(count: int, size: int, at_once: int = AT_ONCE) -> Iterator[slice]:
+    """Split `count` reports of `size` bits into slices of about `at_once` bits."""
+    step = max(1, at_once // size)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
+    """Pack rows of 0 and 1 into fields: shape (n, size) -> (n, size // 8 + 1)."""
+    fields = np.zeros((len(bits), bits.shape[1] // 8 + 1), dtype=np.uint8)
+    packed = np.packbits(bits.astype(np.uint8, copy=False), axis=1, bitorder="little")
+    fields[:, : packed.shape[1]] = packed
+    return fields
+
+
+def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
+    """Return which fields have no bit set beyond the first `size`."""
+    spare = 0xFF << size % 8 & 0xFF
+    clear: NDArray[np.bool_] = (fields[:, -1] & spare) == 0
+    return clear
+
+
+def count_set_bits(fields: NDArray[np.uint8], size: int) -> Counts:
+    """Count how often each of the first `size` bits is set; one pass, memory for AT_ONCE bits."""
+    counts = np.zeros(size, dtype=np.int64)
+    for part in batches(len(fields), size):
+        bits = np.unpackbits(fields[part], axis=1, count=size, bitorder="little")
+        counts += bits.sum(axis=0, dtype=np.int64)
+    return counts

@@ -1,0 +1,81 @@
+"""The report and probabilities that both kinds of local hashing share [WBLJ17]."""
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.base import Reports
+from common.mechanisms.support import SupportCounting
+from common.mechanisms.weights import OddsOfWeights
+
+REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
+
+
+class HashedResponse(OddsOfWeights, SupportCounting):
+    """
+    Hash the value with a fresh uniform seed, then apply randomized response over the buckets.
+
+    A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed does
+    not depend on the value, so a report is as private as the odds of the weights.
+    """
+
+    @property
+    @abstractmethod
+    def answers(self) -> int:
+        """The number of buckets g."""
+
+    @abstractmethod
+    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
+        """Hash an item with each report's seed, to a bucket below g. Run by auditors."""
+
+    @abstractmethod
+    def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw uniform seeds."""
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """A 64-bit seed and a 32-bit bucket."""
+        return REPORT_DTYPE
+
+    @cached_property
+    def _total(self) -> int:
+        return self.weights.total(self.answers)
+
+    @property
+    def p(self) -> float:
+        """The chance true / W, W the sum of all weights, that the own bucket is kept."""
+        return self.weights.true / self._total
+
+    @property
+    def q(self) -> float:
+        """The chance 1/g that a seed hashes another value to the reported bucket."""
+        return 1 / self.answers
+
+    @property
+    def q_dummy(self) -> float:
+        """The chance 1/g: a dummy is a uniform seed and a uniform bucket."""
+        return 1 / self.answers
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """
+        Draw `count` uniform reports. Run by the user agent.
+
+        Each has its own fresh seed. With the user's seed, as OD-HP prints it, a user's messages
+        could be told from all others and the published theorem is false.
+        """
+        buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
+        return self._pack(self._seeds(count, rng), buckets)
+
+    def _pack(self, seeds: NDArray[Any], buckets: NDArray[np.int64]) -> Reports:
+        reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
+        reports["seed"] = seeds
+        reports["bucket"] = buckets
+        return reports
+
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Return which reports have the bucket to which their seed hashes an item."""
+        supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
+        return supported

@@ -1,0 +1,26 @@
+"""Bounds that only tests compare with: the δ of attacks, and match counts as blanket pairs."""
+
+import numpy as np
+
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.reference.attack import _attacks
+from common.accounting.reference.general_blanket import BlanketPair
+from common.mechanisms.reduction import MatchCountReduction
+
+
+def delta_lower(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
+    """Return a δ that attacks prove: no (ε, δ') holds with a smaller δ'."""
+    return max(attack(epsilon) for attack in _attacks(reduction, crowd))
+
+
+def match_count_pair(reduction: MatchCountReduction) -> BlanketPair:
+    """Describe a match-count mechanism by the values that a blanket report supports."""
+    one, both = 1 / reduction.answers, reduction.collision / reduction.answers
+    base, lift = reduction.blanket, reduction.answers * reduction.signal
+    return BlanketPair(
+        blanket=reduction.blanket,
+        local_epsilon=reduction.local_epsilon,
+        chances=np.array([max(0.0, 1 - 2 * one + both), one - both, one - both, both]),
+        first=base + lift * np.array([0.0, 1.0, 0.0, 1.0]),
+        second=base + lift * np.array([0.0, 0.0, 1.0, 1.0]),
+    )
