@@ -62,7 +62,7 @@ class Deduplication:
         tags = np.concatenate([group.entries() for group in groups])
         heads = tags["head"].astype(np.uint64)
         places, numbers = self._held.find(heads)
-        different = not len(places) and len(np.unique(heads)) == len(heads)
+        different = not len(places) and len(set(heads.tolist())) == len(heads)
         if different and all(new_ones) and use_token is None:
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}
