@@ -32,9 +32,7 @@ class RefusalCounts:
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
         """Count what was not stored among some outcomes."""
-        found = Counter(outcomes)
-        del found[Outcome.STORED]
-        if found:
+        if found := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
             self._unsaved.setdefault(batch_id, Counter()).update(found)
 
     async def of(self, batch_id: BatchId) -> Counter[Outcome]:
