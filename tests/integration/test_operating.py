@@ -154,7 +154,7 @@ async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services:
     status, printed, _ = await _plant(services, signed.digest(), *own)
     refused = json.loads(printed)
     assert (1, 3, 0) == (status, refused["refused"], refused["acknowledged"])
-    assert ["this shuffler takes submissions with a token of its collection only"] == list(
+    assert ["this shuffler requires a valid token with every submission"] == list(
         refused["reasons"]
     )
     (directory / "few.txt").write_bytes((directory / "tokens.txt").read_bytes()[:-161])

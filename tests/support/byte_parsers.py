@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.deduplication import RepeatFilter
+from analyzer.intake import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
@@ -181,7 +181,7 @@ BYTE_PARSERS: Final = (
         read=_fresh,
         seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
         form="binary",
-        covers=("analyzer.deduplication.RepeatFilter.without",),
+        covers=("analyzer.intake.RepeatFilter.without",),
     ),
     *(_of_mechanism(name) for name in EXAMPLES),
 )

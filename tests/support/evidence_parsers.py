@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from analyzer.sentinel_matching import SentinelMatches, match_sentinels
+from analyzer.batch_checks import SentinelMatches, match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import split
 from common.crypto.receipt import receipt_holds, sign_receipt
@@ -110,7 +110,7 @@ def _relayed(path: Path) -> bytes:
             wire_evidence.proof_to_wire(*shown).SerializeToString() for shown in relayed
         )
     finally:
-        inclusions.forget()
+        inclusions.delete_expired()
 
 
 def _kept(name: str, kind: str, seeds: tuple[bytes, ...], *covers: str) -> Parser:

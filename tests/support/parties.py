@@ -165,7 +165,7 @@ class ShufflerParty:
         await self.rounds.resume()
         self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
@@ -180,7 +180,7 @@ class ShufflerParty:
         )
         self.receipts = Receipts(_IDENTITY)
         self.deliveries = Deliveries(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             analyzer=self,
             pool=pool,

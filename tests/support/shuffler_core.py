@@ -70,7 +70,7 @@ class Shuffler:
         pool = self.pool or InlinePool()
         self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
@@ -85,7 +85,7 @@ class Shuffler:
             clock=self.clock,
         )
         self.deliveries = Deliveries(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             analyzer=self.analyzer,
             pool=pool,

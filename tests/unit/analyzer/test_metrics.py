@@ -96,7 +96,7 @@ async def test_a_release_that_fails_is_counted_each_time(
 ) -> None:
     """Then it succeeds, and is one release."""
     analyzer.releases._pool = _FailingTwice()
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
     await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     await analyzer.settle()
 
@@ -118,7 +118,7 @@ async def test_a_task_is_not_open_once_its_batch_has_come(
 ) -> None:
     """Though its release is still to be tried again; nor after a restart."""
     analyzer.releases._pool = _FailingTwice()
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 60.0)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 60.0)
     await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     assert 1 == await _number(analyzer, "batches", state="staged")
     assert 0 == await _number(analyzer, "tasks_open")
@@ -256,7 +256,7 @@ async def test_a_lost_sentinel_is_counted_once_though_the_disk_was_full(
         await give_up(manifest, failure)
 
     monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)
     await analyzer.sentinels.register(

@@ -146,7 +146,7 @@ async def test_a_submission_that_comes_while_a_batch_expires_saves_it(shuffler: 
     before = await shuffler.spool.get(DIGEST)
     late = shuffler.envelope()
     await shuffler.collection.submit(DIGEST, late)
-    with pytest.raises(BatchStateError, match="had 2 users when this was decided; it has 3"):
+    with pytest.raises(BatchStateError, match="had 2 users when it was read; it has 3"):
         await shuffler.spool.drop(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.deliveries.advance()

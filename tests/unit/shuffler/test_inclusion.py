@@ -172,7 +172,7 @@ async def test_what_an_earlier_version_kept_is_not_shown(shuffler: Shuffler) -> 
     with pytest.raises(ProofError, match="was delivered without a salt"):
         await shuffler.inclusions.relay(DIGEST, None)
     shuffler.clock.seconds = float(CASE.task.deadline + 1001)
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     assert [] == list((shuffler.path / "inclusion").iterdir())
 
 
@@ -194,11 +194,11 @@ async def test_proofs_are_deleted_after_a_while(shuffler: Shuffler) -> None:
     await shuffler.submit(5)
     await shuffler.deliveries.advance()
     shuffler.clock.seconds = float(CASE.task.deadline + 1000)
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     await shuffler.inclusions.relay(DIGEST, None)
 
     shuffler.clock.seconds += 1
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     with pytest.raises(ProofError):
         await shuffler.inclusions.relay(DIGEST, None)
     assert [] == list((shuffler.path / "inclusion").iterdir())
@@ -232,12 +232,12 @@ async def test_a_crash_while_forgetting_leaves_nothing_for_ever(
     folder, _Crashing.left = shuffler.path / "inclusion", deletions
     shuffler.inclusions._directory = _Crashing(folder)
     with suppress(_Stopped):
-        shuffler.inclusions.forget()
+        shuffler.inclusions.delete_expired()
     assert 2 - deletions == len(list(folder.iterdir()))
 
     # Without a start between, whose sweep would hide it.
     shuffler.inclusions._directory = folder
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     assert [] == list(folder.iterdir())
 
 
@@ -336,12 +336,12 @@ async def test_proofs_are_held_as_far_as_there_is_room(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that was asked for longest ago goes first, and the last one stays."""
-    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 16)
+    monkeypatch.setattr(inclusion, "_MAX_BUCKETS_HELD", 16)
     digests = [await _keep(shuffler.inclusions, number) for number in range(3)]
     for number in (0, 1, 0, 2):
         await shuffler.inclusions.relay(digests[number], 0)
     assert [digests[0], digests[2]] == list(shuffler.inclusions._trees)
-    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 1)
+    monkeypatch.setattr(inclusion, "_MAX_BUCKETS_HELD", 1)
     await shuffler.inclusions.relay(digests[1], 0)
     assert [digests[1]] == list(shuffler.inclusions._trees)
 
@@ -366,7 +366,7 @@ async def test_a_file_that_was_put_beside_the_proofs_stays(shuffler: Shuffler) -
     """It stops nobody from forgetting what has been kept for long enough."""
     stranger = shuffler.path / "inclusion" / "backup.commitment"
     stranger.write_bytes(bytes(8))
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
 
     assert stranger.exists()
 
@@ -380,7 +380,7 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
             yield report
 
     sent = SentBatch(4)
-    late = sent.passing(chunks())
+    late = sent.record(chunks())
     await anext(late)
 
     async def again() -> AsyncIterator[bytes]:
@@ -388,6 +388,6 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
             await anext(late, b"")
             yield report
 
-    assert leaves_of(b"".join(reports), 4) == await sent.whole(6, again())
-    with pytest.raises(DamagedStorageError, match="had 7 reports; the disk gives 6"):
-        await SentBatch(4).whole(7, chunks())
+    assert leaves_of(b"".join(reports), 4) == await sent.leaves(6, again())
+    with pytest.raises(DamagedStorageError, match="had 7 reports; 6 are on the disk"):
+        await SentBatch(4).leaves(7, chunks())

@@ -132,7 +132,7 @@ async def test_counts_are_written_again_and_again(
     spool.failure = failure
     await spool.open_batch(_BATCH, published().signed)
     refusals = RefusalCounts(spool, pause=0.01)
-    saving = asyncio.create_task(refusals.keep_saving())
+    saving = asyncio.create_task(refusals.run())
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     spool.full = False
@@ -181,7 +181,7 @@ async def test_what_is_being_written_when_the_service_stops_is_counted_once(
         monkeypatch.setattr(submission_table, "add_refusals", add_slowly)
     else:
         spool._database._thread.submit(free.wait)  # something else is being written
-    saving = asyncio.create_task(refusals.keep_saving())
+    saving = asyncio.create_task(refusals.run())
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     saving.cancel()

@@ -270,7 +270,7 @@ def test_ems_reaches_what_plain_steps_reach() -> None:
         if np.abs(smooth(moved) - plain).sum() < 1e-12:
             break
         plain = smooth(moved)
-    leapt = smoothed_likelihood(cells, channel, 128, unnoticed=1e-12)
+    leapt = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
 
     np.testing.assert_allclose(leapt, plain, atol=1e-6)
 
@@ -284,7 +284,7 @@ def test_ems_stops_where_nothing_more_would_be_noticed() -> None:
     for seed in range(2):
         truth, cells, channel = _smooth_case(seed)
         stopped = smoothed_likelihood(cells, channel, 128)
-        settled = smoothed_likelihood(cells, channel, 128, unnoticed=1e-12)
+        settled = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
         ratio = ((stopped - truth) ** 2).sum() / ((settled - truth) ** 2).sum()
         assert 0.95 < ratio < 1.05
 

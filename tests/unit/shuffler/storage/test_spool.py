@@ -232,7 +232,7 @@ async def test_a_state_is_changed_from_the_one_that_was_read(tmp_path: Path) -> 
     spool = Spool(tmp_path / "spool.sqlite")
     batch = await spool.open_batch(_ID, _SIGNED)
     await spool.set_state(batch, BatchState.CLOSED)
-    with pytest.raises(BatchStateError, match="not collecting any more"):
+    with pytest.raises(BatchStateError, match="no longer collecting"):
         await spool.set_state(batch, BatchState.EXPIRED)
     spool.close()
 
