@@ -167,7 +167,7 @@ def test_a_protocol_chooses_buckets_where_the_draft_does_not(
 
 def test_binary_local_hashing_is_binary() -> None:
     """Whatever a draft says."""
-    with pytest.raises(TaskError, match="hashes into 2 buckets; the draft says 13"):
+    with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
         published(protocol="ldp-blh", dummies_per_user=0)
 
 

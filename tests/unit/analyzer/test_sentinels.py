@@ -84,7 +84,7 @@ async def test_a_sentinel_has_as_many_reports_as_every_submission(
 
 async def test_a_report_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
     """Twice the same leaf would count one report for two."""
-    with pytest.raises(WireError, match="1 leaves stand in two places"):
+    with pytest.raises(WireError, match="1 leaves are repeated"):
         await _register(analyzer, [some_leaves(1)[0] * 2])
 
 
@@ -93,7 +93,7 @@ async def test_a_report_belongs_to_one_sentinel_of_all_calls(analyzer: AnalyzerC
     [first, second] = some_leaves(2)
     await _register(analyzer, [first + second])
     for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):
-        with pytest.raises(WireError, match=f"{times} leaves stand in two places"):
+        with pytest.raises(WireError, match=f"{times} leaves are repeated"):
             await _register(analyzer, [*_sentinels(1, start=70), shared])
 
     assert [(first, second)] == [one.leaves for one in await _kept(analyzer)]

@@ -317,7 +317,7 @@ def test_a_likelihood_gives_a_distribution_of_any_counts(name: Refinement, cells
 @pytest.mark.parametrize("name", ["em", "ems"])
 def test_a_likelihood_without_cells_is_an_error(name: Refinement) -> None:
     """Better than another refinement without a word."""
-    with pytest.raises(TaskError, match=f"the refinement {name} needs reports that fall into"):
+    with pytest.raises(TaskError, match=f"the refinement {name} needs reports whose cells"):
         refine(_evidence(np.array([0.5, 0.5])), name)
 
 
