@@ -8,13 +8,12 @@ import pytest
 
 from common.crypto.merkle import Tree, leaf, leaves_of, salted
 from common.crypto.signing import SigningIdentity
-from common.errors import DamagedStorageError, ProofError, StorageError, WireError
+from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
-from deploy.audit.harness.clock import ManualClock
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import InclusionProofs, SentBatch
@@ -256,18 +255,6 @@ async def test_a_start_deletes_what_a_crash_left_half_written(shuffler: Shuffler
 
     assert sorted([*whole, *(folder / name for name in strangers)]) == sorted(folder.iterdir())
     await _proof(shuffler, bytes(32))
-
-
-def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    """A file is in its place: no traceback at the start."""
-    (tmp_path / "inclusion").write_bytes(b"")
-    with pytest.raises(StorageError, match="disk of the state directory"):
-        InclusionProofs(
-            directory=tmp_path / "inclusion",
-            identity=_ANALYZER,
-            keep_seconds=0,
-            clock=ManualClock(),
-        )
 
 
 async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> None:

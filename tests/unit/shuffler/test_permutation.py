@@ -43,12 +43,6 @@ def test_every_report_leaves_as_it_came() -> None:
     assert (reports != permuted).any()
 
 
-def test_one_report_and_none_are_permuted_too() -> None:
-    """The smallest batches."""
-    assert permute(np.zeros((1, 60), np.uint8), np.random.default_rng(1)).shape == (1, 60)
-    assert permute(np.zeros((0, 60), np.uint8), np.random.default_rng(1)).shape == (0, 60)
-
-
 @pytest.mark.parametrize("room", [1, 600, 10_000, 10**9], ids=lambda room: f"room {room}")
 @pytest.mark.parametrize("n_buckets", [1, 2, 7, 512])
 def test_every_report_leaves_the_buckets_as_it_came(n_buckets: int, room: int) -> None:
