@@ -17,7 +17,7 @@ from common.messages.batch import BatchState
 
 
 class Event(Enum):
-    """What can happen to a batch."""
+    """Events that move a batch."""
 
     CLOSE = "close"
     EXPIRE = "expire"

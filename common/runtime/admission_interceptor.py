@@ -96,55 +96,35 @@ class Queue:
             OverloadError: None came in time.
             ShareError: This connection's own calls had all of its turns.
         """
-        until = asyncio.get_running_loop().time() + seconds
-        if not is_one_connection(peer):
-            async with _Turn(self._places, until, OverloadError, seconds):
-                yield
-            return
-        own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
-        self._present[peer] += 1
+        needed: list[tuple[asyncio.Semaphore, type[OverloadError]]]
+        needed = [(self._places, OverloadError)]
+        if is_one_connection(peer):
+            own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
+            self._present[peer] += 1
+            needed.insert(0, (own, ShareError))
+        held: list[asyncio.Semaphore] = []
+        error: type[OverloadError] = OverloadError
+        waits = any(semaphore.locked() for semaphore, _ in needed)
         try:
-            async with (
-                _Turn(own, until, ShareError, seconds),
-                _Turn(self._places, until, OverloadError, seconds),
-            ):
-                yield
+            try:
+                async with asyncio.timeout(seconds if waits else None):  # as a rule without a timer
+                    for semaphore, refusal in needed:
+                        error = refusal
+                        await semaphore.acquire()
+                        held.append(semaphore)
+            except TimeoutError as late:
+                raise error(
+                    f"the call waited {seconds:g} seconds to be read, and none waits longer: try "
+                    "later"
+                ) from late
+            yield
         finally:
-            self._present[peer] -= 1
-            if not self._present[peer]:
-                del self._present[peer], self._shares[peer]
-
-
-class _Turn:
-    """One place of a semaphore, waited for until a time of the event loop's clock."""
-
-    def __init__(
-        self,
-        semaphore: asyncio.Semaphore,
-        until: float,
-        late: type[OverloadError],
-        seconds: float,
-    ) -> None:
-        self._semaphore = semaphore
-        self._until = until
-        self._late = late
-        self._seconds = seconds
-
-    async def __aenter__(self) -> None:
-        if not self._semaphore.locked():  # as a rule, and then without a timer
-            await self._semaphore.acquire()
-            return
-        try:
-            async with asyncio.timeout_at(self._until):
-                await self._semaphore.acquire()
-        except TimeoutError as error:
-            raise self._late(
-                f"the call waited {self._seconds:g} seconds to be read, and none waits longer: try "
-                "later"
-            ) from error
-
-    async def __aexit__(self, *_: object) -> None:
-        self._semaphore.release()
+            for semaphore in held:
+                semaphore.release()
+            if is_one_connection(peer):
+                self._present[peer] -= 1
+                if not self._present[peer]:
+                    del self._present[peer], self._shares[peer]
 
 
 M = TypeVar("M")

@@ -69,7 +69,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.shuffle.BatchShuffler._kept": "reports that opened under the batch's key, each of "
     "the task's length when it was sealed",
     "shuffler.shuffle.BatchShuffler._dummies": "what its own workers sealed",
-    "shuffler.permutation.ExternalPermutation._each_bucket": "reports that opened under the batch's "
+    "shuffler.permutation.ExternalPermutation._iter_buckets": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",

@@ -209,7 +209,7 @@ EVIDENCE_PARSERS: Final = (
         "commitment",
         (_UNTIL + wire_evidence.commitment_to_bytes(_COMMITMENT),),
         "shuffler.inclusion.InclusionProofs._read",
-        "shuffler.inclusion.InclusionProofs.forget",
+        "shuffler.inclusion.InclusionProofs.delete_expired",
     ),
     _kept(
         "leaves kept by the shuffler",
