@@ -26,7 +26,7 @@ from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.staging import Staging
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
-from common.crypto.hpke_pool import Pool
+from common.crypto.hpke_pool import HpkePool
 from common.errors import (
     AccountingError,
     BatchStateError,
@@ -63,7 +63,7 @@ class Releases:
         registry: Registry,
         spending: ReleaseBudgets,
         keys: AnalyzerKeys,
-        pool: Pool,
+        pool: HpkePool,
         most_refused_share: float,
         staging: Staging,
         metrics: ReleaseMetrics,

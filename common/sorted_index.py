@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-ENTRY_BYTES: Final = 16
-"""Of memory, for a key and its value; while two runs are merged, half as much again."""
-
 _EVENNESS: Final = 2
 """A run is merged into the one before it unless that is more than so many times as long."""
 _MANY: Final = 2**18

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import grpc
 
@@ -12,7 +12,6 @@ from common.errors import (
     BatchStateError,
     PeerRefusalError,
     ProofError,
-    UnknownTaskError,
     WireError,
 )
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
@@ -22,7 +21,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_digest import TaskDigest
 from common.wire.evidence import sentinel_parts, sentinels_to_wire
 from common.wire.results import MAX_RESULT_BYTES, ledger_from_wire, result_from_wire
 from common.wire.tasks import (
@@ -33,8 +32,6 @@ from common.wire.tasks import (
 )
 from deploy.clients.base import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
-
-_HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class OperatorClient(ServiceClient):
@@ -66,21 +63,18 @@ class OperatorClient(ServiceClient):
             address: The analyzer's host:port.
             authority: PEM file of the authority to trust; None for plaintext on loopback.
             token_file: File of the operator's token.
-            certificate: The operator's certificate; None for operator.pem beside the authority.
+            certificate: The operator's; None for operator.pem beside the authority.
             key: Its key; None for operator.key beside the authority.
 
         Raises:
             SettingsError: A file cannot be read.
         """
-        own = (
-            client_identity(authority, certificate, key, SystemClock().now()) if authority else None
-        )
+        own = trusted = None
+        if authority is not None:
+            own = client_identity(authority, certificate, key, SystemClock().now())
+            trusted = own.authority
         channel = open_channel(
-            address,
-            "analyzer",
-            own.authority if own else None,
-            own=own,
-            receive_limit=MAX_RESULT_BYTES,
+            address, "analyzer", trusted, own=own, receive_limit=MAX_RESULT_BYTES
         )
         return cls(channel, address, read_token(token_file))
 
@@ -148,29 +142,6 @@ class OperatorClient(ServiceClient):
         if signed.digest() != digest:
             raise ProofError("the analyzer gave another task than the one that was asked for")
         return signed, summary
-
-    async def find(self, digits: str) -> TaskDigest:
-        """
-        Find the task whose digest begins with some hexadecimal digits.
-
-        Raises:
-            WireError: The digits are not hexadecimal.
-            UnknownTaskError: No task has such a digest, or several have.
-
-        Cost: reads every task, unless the digest is whole.
-        """
-        if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
-            raise WireError("a task's digest is written in hexadecimal digits")
-        if len(digits) == 2 * DIGEST_BYTES:
-            return TaskDigest(bytes.fromhex(digits))
-        found = [task.task_digest for task in await self.tasks()]
-        fitting = [one for one in found if one.hex().startswith(digits.lower())]
-        if len(fitting) != 1:
-            number = f"{len(fitting)} tasks have" if fitting else "no task has"
-            raise UnknownTaskError(
-                f"{number} a digest that begins with {digits[: 2 * DIGEST_BYTES]}"
-            )
-        return fitting[0]
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
         """

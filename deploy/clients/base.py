@@ -1,19 +1,16 @@
-"""What operators' clients of a service share: the channel, the token, and errors."""
+"""Shared by operators' clients of a service: the channel, the token, errors, and files."""
 
-from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
 from common.runtime.rpc import SHORT_DEADLINE, reply
 
-T = TypeVar("T")
-
 
 class ServiceClient:
-    """A channel to a service, with the token of its operator."""
+    """A channel to a service, with the token of its operator; empty for public calls only."""
 
     _PARTY: ClassVar[str]
     """Its name in errors."""
@@ -23,13 +20,11 @@ class ServiceClient:
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel
         self._address = address
-        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # of the stub
         """Make a call with the token."""
-        return await self._reply(method(request, metadata=self._metadata, timeout=seconds))
-
-    async def _reply(self, call: Awaitable[T]) -> T:
+        call = method(request, metadata=self._metadata, timeout=seconds)
         try:
             return await reply(call, f"{self._PARTY} at {self._address}")
         except (PeerBusyError, PeerUnableError):
@@ -55,25 +50,20 @@ def read_token(file: Path) -> str:
     Raises:
         SettingsError: The file cannot be read, or holds no printable token.
     """
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        token = ""
-    if not (token and token.isprintable()):
+    token = read_file(file).decode("ascii", "replace").strip()
+    if not (token and token.isascii() and token.isprintable()):
         raise SettingsError(f"{file} does not hold an operator's token")
     return token
 
 
-def read_authority(authority: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """
-    Read the certificate to trust. gRPC parses it, and trusts nobody if it is invalid.
+    Read a file whole, such as the certificate to trust, which gRPC parses.
 
     Raises:
-        SettingsError: The file cannot be read.
+        SettingsError: It cannot be read.
     """
     try:
-        return authority.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"{authority} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

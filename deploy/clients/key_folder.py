@@ -2,7 +2,7 @@
 A folder with an authority and certificates for each party, made and renewed by an operator.
 
     FOLDER/authority.pem, authority.key    the authority; its key stays here
-    FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    what goes to the party's machine
+    FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
 A development authority's folder (tls_directory), with the parties' files beside the authority's,
 can be shown and renewed too.

@@ -56,6 +56,10 @@ class Cluster:
     They share one folder for a development authority, and nothing else.
     """
 
+    analyzer: Child
+    shuffler: Child
+    user_agent: Child
+
     def __init__(
         self,
         directory: Path,
@@ -64,15 +68,7 @@ class Cluster:
         environment: Mapping[str, str] = GRPC_SILENCE,
         metrics: bool = False,
     ) -> None:
-        """
-        Take the settings of the three.
-
-        Args:
-            directory: Folder of their files.
-            log_level: Of their logs.
-            environment: Variables beside this process's own.
-            metrics: Each serves its metrics, at an address in its state directory.
-        """
+        """Take their folder, log level, variables, and whether they serve their metrics."""
         self._directory = directory
         self._shared: dict[str, str | float | bool] = {
             "tls_directory": str(directory / "tls"),
@@ -80,7 +76,6 @@ class Cluster:
             **({"metrics_listen": "127.0.0.1:0"} if metrics else {}),
         }
         self._environment = dict(environment)
-        self._children: dict[str, Child] = {}
 
     async def __aenter__(self) -> Self:
         """Start the three, each after the one that it calls."""
@@ -98,13 +93,13 @@ class Cluster:
 
     async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
         """Start the analyzer."""
-        await self._start("analyzer", listen)
+        self.analyzer = await self._start("analyzer", listen)
 
     async def start_shuffler(
         self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
     ) -> None:
         """Start the shuffler; it calls the analyzer, or a relay at another address."""
-        await self._start(
+        self.shuffler = await self._start(
             "shuffler",
             listen,
             analyzer=analyzer or self.analyzer.address,
@@ -114,7 +109,7 @@ class Cluster:
 
     async def start_user_agent(self) -> None:
         """Start the user agent, for several persons; it calls the shuffler."""
-        await self._start(
+        self.user_agent = await self._start(
             "user_agent",
             f"unix:{(self._directory / 'user_agent.sock').resolve()}",
             shuffler=self.shuffler.address,
@@ -125,21 +120,6 @@ class Cluster:
             total_central_epsilon_cap=20.0,  # tiny batches claim little more than local
             several_persons=True,
         )
-
-    @property
-    def analyzer(self) -> Child:
-        """The analyzer's process."""
-        return self._children["analyzer"]
-
-    @property
-    def shuffler(self) -> Child:
-        """The shuffler's process."""
-        return self._children["shuffler"]
-
-    @property
-    def user_agent(self) -> Child:
-        """The user agent's process."""
-        return self._children["user_agent"]
 
     @property
     def authority(self) -> Path:
@@ -159,10 +139,10 @@ class Cluster:
     async def stop(self) -> None:
         """Stop the three, callers first."""
         for party in ("user_agent", "shuffler", "analyzer"):
-            if party in self._children:
-                await self._children[party].stop()
+            if (child := getattr(self, party, None)) is not None:
+                await child.stop()
 
-    async def _start(self, party: str, listen: str, **own: str | float | bool) -> None:
+    async def _start(self, party: str, listen: str, **own: str | float | bool) -> Child:
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         (state / "address").unlink(missing_ok=True)
@@ -191,4 +171,4 @@ class Cluster:
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise SettingsError(f"the {party} did not start: {(said or ['it said nothing'])[-1]}")
         address = (state / "address").read_text(encoding="ascii")
-        self._children[party] = Child(party, process, state, address, log)
+        return Child(party, process, state, address, log)

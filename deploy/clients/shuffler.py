@@ -7,10 +7,10 @@ import grpc
 
 from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchStatus
-from common.runtime.rpc import SHORT_DEADLINE, open_channel
+from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from common.wire.batches import progress_from_wire, status_from_wire
-from deploy.clients.base import ServiceClient, read_authority, read_token
+from deploy.clients.base import ServiceClient, read_file, read_token
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
@@ -37,7 +37,7 @@ class ShufflerClient(ServiceClient):
         Raises:
             SettingsError: A file cannot be read.
         """
-        trusted = None if authority is None else read_authority(authority)
+        trusted = None if authority is None else read_file(authority)
         token = "" if token_file is None else read_token(token_file)
         return cls(open_channel(address, "shuffler", trusted), address, token)
 
@@ -71,9 +71,8 @@ class ShufflerClient(ServiceClient):
         """
         request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
         try:
-            answer = await self._reply(self._stub.GetBatchStatus(request, timeout=SHORT_DEADLINE))
+            return status_from_wire(await self._call(self._stub.GetBatchStatus, request))
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 return None
             raise
-        return status_from_wire(answer)

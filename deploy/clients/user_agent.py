@@ -1,6 +1,6 @@
 """A person's calls to their own user agent."""
 
-from typing import Final
+from typing import Any, Final
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.value import Value
@@ -26,39 +26,28 @@ async def send(
         ValueRangeError: The value is larger than any item's number.
         PeerError, PeerRefusalError: The agent cannot be reached, or refuses.
     """
-    _check_socket(agent)
     request = contribution_to_wire(digest, value, person)
-    async with open_channel(agent, "user_agent", None) as channel:
-        stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        try:
-            return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
-        except PeerRefusalError as error:
-            if error.status != CredentialError.status:
-                raise
-            raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
+    try:
+        answer: user_agent_pb2.ContributeResponse = await _call(agent, "Contribute", request)
+    except PeerRefusalError as error:
+        if error.status != CredentialError.status:
+            raise
+        raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
+    return answer
 
 
 async def ask_for_receipt(
     agent: str, digest: TaskDigest, person: str
 ) -> user_agent_pb2.GetReceiptResponse:
-    """
-    Ask a user agent on a Unix socket for the receipt of an answer.
-
-    Raises:
-        SettingsError: The address is not a Unix socket's.
-        PeerError, PeerRefusalError: The agent cannot be reached, or has no answer.
-    """
-    _check_socket(agent)
+    """Ask for the receipt of an answer. Raises as `send`, and if there is no answer."""
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
-    async with open_channel(agent, "user_agent", None) as channel:
-        stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        return await reply(stub.GetReceipt(request, timeout=LONG_DEADLINE), _whom(agent))
+    answer: user_agent_pb2.GetReceiptResponse = await _call(agent, "GetReceipt", request)
+    return answer
 
 
-def _check_socket(agent: str) -> None:
+async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN401  # its response
     if not agent.startswith("unix:"):
         raise SettingsError("the agent's address must begin with unix:")
-
-
-def _whom(agent: str) -> str:
-    return f"the user agent at {agent}"
+    async with open_channel(agent, "user_agent", None) as channel:
+        call = getattr(user_agent_pb2_grpc.UserAgentStub(channel), method)
+        return await reply(call(request, timeout=LONG_DEADLINE), f"the user agent at {agent}")

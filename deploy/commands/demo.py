@@ -39,7 +39,7 @@ def demo(
     ] = "20000",
     task_kind: Annotated[
         str,
-        typer.Option(help=f"What is collected: {_KINDS}."),
+        typer.Option(help=f"Kind of value to collect: {_KINDS}."),
     ] = "categorical",
     seed: Annotated[
         int | None,

@@ -1,29 +1,37 @@
 """`shuffledp load`: many simulated users against services."""
 
 import asyncio
+import math
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from common.errors import PlanError
-from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.commands.example import example
 from deploy.commands.options import (
     AsJson,
     Authority,
     Certificate,
     CertificateKey,
-    hexadecimal,
+    task_digest,
 )
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load.behaviour import MISBEHAVING, shares_from
-from deploy.load.job import LoadJob, execute
-from deploy.load.plan import Crowd, LoadPlan, Mode, TargetKind, check_options, ramp_from
-from deploy.load.run import Finished
-from deploy.load.target import RunningServices
+from deploy.load.plan import (
+    Crowd,
+    LoadPlan,
+    Mode,
+    Pattern,
+    TargetKind,
+    check_options,
+    ramp_from,
+)
+from deploy.load.run import LoadJob, execute
+from deploy.load.target import connect
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
@@ -74,7 +82,7 @@ def load(
         typer.Option(min=0, help="Chooses people, behaviours and arrival times, repeatably."),
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="users: a connection each. bulk: many users in a call.")
+        Mode, typer.Option(help="users: a connection each. bulk: many users in a call.")
     ] = "users",
     rate: Annotated[
         float | None, typer.Option(help="Users a second, however slow the services are.")
@@ -83,24 +91,29 @@ def load(
         int | None,
         typer.Option(help="Without a rate: users (calls, in bulk) in flight. [64; 4]"),
     ] = None,
+    pattern: Annotated[
+        Pattern,
+        typer.Option(help="Arrivals at a rate. steady: at random. burst: many at the same moment."),
+    ] = "steady",
     burst: Annotated[
-        int, typer.Option(help="With a rate: users who arrive at the same moment.")
-    ] = 1,
+        int, typer.Option(help="With --pattern burst: users who arrive at the same moment.")
+    ] = 100,
     ramp: Annotated[
         str | None,
         typer.Option(
-            help="FROM:TO:STEPS[:SECONDS] users a second: raise the rate step by step, of 10 "
-            "seconds or as given, until the services fall behind."
+            help="FROM:TO:STEPS users a second: raise the rate step by step, until the services "
+            "fall behind."
         ),
     ] = None,
+    step_seconds: Annotated[float, typer.Option(help="Length of a step of --ramp.")] = 10.0,
     p99_limit: Annotated[
-        float | None,
-        typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer."),
-    ] = None,
+        float, typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer.")
+    ] = math.inf,
     misbehaving: Annotated[
         str,
         typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
     ] = "0",
+    processes: Annotated[int, typer.Option(help="Processes that send.")] = 1,
     patience: Annotated[
         float, typer.Option(help="Seconds for which a user retries while services do not answer.")
     ] = 120.0,
@@ -156,9 +169,9 @@ def load(
     kind: TargetKind = "local" if local else "sink" if sink else "services"
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-    check_options(kind, given)
+    check_options(kind, given, bursts=pattern == "burst")
     check_folder(prepare)
-    climb = None if ramp is None else ramp_from(ramp, p99_limit=p99_limit)
+    climb = None if ramp is None else ramp_from(ramp, seconds=step_seconds, p99_limit=p99_limit)
     needed = _DEFAULT_USERS if climb is None else sum(climb.users) + 1
     crowd = Crowd(
         n_users=needed if users is None else users,
@@ -168,11 +181,13 @@ def load(
     job = LoadJob(
         kind=kind,
         plan=LoadPlan(
-            mode=cast("Mode", mode),
+            mode=mode,
             rate=rate,
             concurrency=concurrency,
+            pattern=pattern,
             burst=burst,
             ramp=climb,
+            processes=processes,
             patience=patience,
             fetch_task=fetch_task,
             seed=seed,
@@ -181,8 +196,10 @@ def load(
         draft=draft,
         services=None
         if shuffler is None
-        else RunningServices(
-            shuffler=shuffler,
+        else partial(
+            connect,
+            kind,
+            shuffler,
             authority=authority,
             analyzer=analyzer,
             token_file=token_file,
@@ -191,9 +208,7 @@ def load(
             shuffler_token_file=shuffler_token_file,
             metrics=metrics or [],
         ),
-        digest=None
-        if task is None
-        else TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES)),
+        digest=None if task is None else task_digest(task),
         prepare=prepare,
         replay=replay,
         close=close,
@@ -208,7 +223,7 @@ def load(
     tell(finished, json=json)
 
 
-def tell(finished: Finished, *, json: bool) -> None:
+def tell(finished: report.Finished, *, json: bool) -> None:
     """
     Print the outcome of a run.
 

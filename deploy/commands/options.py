@@ -1,8 +1,12 @@
-"""Options that several commands share, and how their text is read."""
+"""Options that several commands share: how they are read, and a call to a service by them."""
 
-import re
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -12,9 +16,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
-TaskArgument = Annotated[
-    str, typer.Argument(help="The task's digest, or its first digits, hexadecimal.")
-]
+TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
 TokenFile = Annotated[
@@ -37,12 +39,14 @@ CertificateKey = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-_BEGINNING: Final = re.compile(r"[0-9a-fA-F]+")
+
+Client = TypeVar("Client")
+Answer = TypeVar("Answer")
 
 
 def hexadecimal(name: str, text: str, length: int) -> bytes:
     """
-    Read an option that is so many bytes in hexadecimal digits.
+    Read an option of `length` bytes in hexadecimal digits.
 
     Raises:
         WireError: It is not.
@@ -58,16 +62,11 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
 
 def task_digest(text: str) -> TaskDigest:
     """
-    Read a task's whole digest.
+    Parse a task's digest.
 
     Raises:
-        WireError: It is not; of a beginning, with the command that knows the rest.
+        WireError: It is not 64 hexadecimal digits, whichever party is asked.
     """
-    if _BEGINNING.fullmatch(text) and len(text) < 2 * DIGEST_BYTES:
-        raise WireError(
-            f"the task's digest has {len(text)} digits; it must have {2 * DIGEST_BYTES} here: "
-            f"`shuffledp task show {text}` prints it whole"
-        )
     return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
 
 
@@ -79,11 +78,47 @@ def read_identity(file: Path) -> PublicIdentity:
         SettingsError: The file cannot be read.
         WireError: It does not hold an identity.
     """
+    return PublicIdentity.from_hex(_read_ascii(file), f"what {file} holds")
+
+
+def read_shuffler_key(file: Path) -> bytes:
+    """
+    Read the shuffler's key, which is published.
+
+    The file lies where the shuffler writes: as a link it could lead to a secret of the operator's.
+
+    Raises:
+        SettingsError: It cannot be read, or is a link.
+        WireError: It does not hold hexadecimal digits.
+    """
     try:
-        return PublicIdentity.from_hex(
-            file.read_text(encoding="ascii").strip(), f"what {file} holds"
-        )
+        return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
+    except ValueError as error:
+        raise WireError(f"{file} must hold hexadecimal digits") from error
+
+
+def _read_ascii(file: Path, *, flags: int = 0) -> str:
+    """Read a file; characters beyond ASCII, which no key or identity has, are replaced."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | flags)
+        with os.fdopen(descriptor, encoding="ascii", errors="replace") as stream:
+            return stream.read().strip()
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SettingsError(
+                f"{file} is a link; --shuffler-key takes the file itself, which is published"
+            ) from error
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WireError(f"{file} does not hold an identity") from error
+
+
+def ask(
+    connect: Callable[[], AbstractAsyncContextManager[Client]],
+    question: Callable[[Client], Awaitable[Answer]],
+) -> Answer:
+    """Connect to a service, and return its answer to one question."""
+
+    async def answer() -> Answer:
+        async with connect() as client:
+            return await question(client)
+
+    return asyncio.run(answer())

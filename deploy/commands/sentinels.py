@@ -12,7 +12,7 @@ import typer
 from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_authority
+from deploy.clients.base import read_file
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -22,6 +22,7 @@ from deploy.commands.options import (
     CertificateKey,
     TokenFile,
     read_identity,
+    task_digest,
 )
 from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun, shuffler_at
@@ -34,7 +35,7 @@ from user_agent.credentials import TokenFile as UserTokens
 app = typer.Typer()
 
 _EXAMPLE: Final = example(
-    "shuffledp sentinels plant --task 5b1f --count 300 --over 86400 --shuffler "
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
     "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
     "--authority state/tls/authority.pem --output sentinels.jsonl",
 )
@@ -53,7 +54,7 @@ app.add_typer(sentinels_app, name="sentinels")
     epilog=_EXAMPLE,
 )
 def plant_sentinels(
-    task: Annotated[str, typer.Option(help="The task's digest, or its first digits, hexadecimal.")],
+    task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
     count: Annotated[int, typer.Option(min=1, max=10_000, help="How many to send.")],
     shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
     analyzer: AnalyzerAddress,
@@ -61,7 +62,7 @@ def plant_sentinels(
     output: Annotated[
         Path,
         typer.Option(
-            help="The file that records them; if it exists, the command goes on where it stops. "
+            help="The file that records them; if it exists, the command continues it. "
             "Never show it to the shuffler."
         ),
     ],
@@ -90,11 +91,12 @@ def plant_sentinels(
 ) -> None:
     """Send test submissions through the shuffler, and register them with the analyzer.
 
-    After an interruption the same command goes on: it sends the same bytes of all that the
-    shuffler has not acknowledged.
+    After an interruption run the same command again: it resends the same bytes of all sentinels
+    that the shuffler has not acknowledged.
     """
     check_folder(output)
-    trusted = read_authority(authority) if authority else None
+    digest = task_digest(task)
+    trusted = read_file(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
     read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None
@@ -105,7 +107,7 @@ def plant_sentinels(
             analyzer, authority, token_file, certificate, key
         ) as operator:
             run = SentinelRun(
-                digest=await operator.find(task),
+                digest=digest,
                 analyzer=operator,
                 connect=lambda: shuffler_at(shuffler, trusted),
                 journal=output,
@@ -133,14 +135,14 @@ def plant_sentinels(
 
 def _begins(count: int, over: float) -> str:
     spread = f" over {over:g} seconds" if over else ""
-    return f"Sending {count:,} sentinels{spread}. If it is interrupted, the same command goes on."
+    return f"Sending {count:,} sentinels{spread}. After an interruption run the same command again."
 
 
 def _interrupted(sentinels: Sequence[PlantedSentinel], count: int) -> str:
     known = sum(one.state is SentinelState.ACKNOWLEDGED for one in sentinels)
     return (
-        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. The same command goes on "
-        "where it stopped."
+        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. Run the same command "
+        "again to continue."
     )
 
 
@@ -175,4 +177,4 @@ def report(
     for reason, times in reasons.most_common():
         console.print(f"Refused {times} times: {escaped(reason)}")
     if left:
-        console.print("The same command sends again what is not acknowledged.")
+        console.print("Run the same command again to resend the others.")

@@ -3,11 +3,12 @@
 import asyncio
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -15,9 +16,8 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
-from common.messages.submission import Outcome
+from common.messages.value import Value
 from common.protocols import Kind
-from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.version import VERSION
@@ -25,10 +25,11 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.people import contribute_all
+from deploy.load.run import contribute_all
+from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
-from deploy.results.result_json import as_json
-from deploy.results.result_view import MOST_ROWS, ResultView, result_view
+from deploy.results.export import as_json
+from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import write
@@ -47,17 +48,17 @@ class DemoRun:
     task: Task
     result: Result
     people: SamplePeople
-    """The users who contributed, and the truth about them."""
+    """The users who contributed, and their true values."""
     submit_seconds: float
     shuffle_seconds: float
 
     def view(self) -> ResultView:
         """Return the estimates beside the truth."""
-        most = _SHOWN if self.people.kind == "categorical" else MOST_ROWS
+        most = _SHOWN if self.people.kind == "categorical" else MAX_ROWS
         return result_view(self.result.estimate, self.task, most=most, people=self.people)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of result.json: the result, and what only a demo knows."""
+        """Return the content of result.json: the result, the truth and the errors."""
         people, errors = self.people, self.view().errors
         fields = as_json(self.result)
         fields["labels"] = self.task.labels
@@ -99,7 +100,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
     Start the three services, publish a task, let the users contribute, wait for the result.
 
     Args:
-        people: Those who contribute; their devices never share the seed that chose them.
+        people: The users; their devices never share the seed that chose them.
         directory: Where the services keep their state.
         console: Where progress is shown.
     """
@@ -112,9 +113,9 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         )
         console.print(f"Task {signed.digest().hex()}")
         authority = cluster.authority.read_bytes()
+        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
         started = time.perf_counter()
-        async with open_channel(cluster.shuffler.address, "shuffler", authority) as shuffler:
-            await _contribute(people, signed, cluster, shuffler, console)
+        await _contribute(people.values, signed, cluster.user_agent.address, shuffler, console)
         submitted = time.perf_counter()
         with console.status("Shuffling, opening, estimating …"):
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -142,28 +143,16 @@ def describe_users(n_users: int) -> str:
 
 
 async def _contribute(
-    people: SamplePeople,
-    signed: SignedTask,
-    cluster: Cluster,
-    shuffler: grpc.aio.Channel,
-    console: Console,
+    values: Sequence[Value], signed: SignedTask, agent: str, shuffler: Destination, console: Console
 ) -> None:
-    values = people.values
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(TextColumn("Users contributing"), *columns, console=console) as bar:
         shown = bar.add_task("", total=len(values))
         for number, value in enumerate(values[:_THROUGH_USER_AGENT]):
-            await send(cluster.user_agent.address, signed.digest(), value, f"person {number}")
+            await send(agent, signed.digest(), value, f"person {number}")
             bar.advance(shown)
-        outcomes = await contribute_all(
-            values[_THROUGH_USER_AGENT:],
-            signed,
-            shuffler,
-            progress=lambda more: bar.advance(shown, more),
-        )
-    lost = outcomes.total() - outcomes[Outcome.STORED]
-    if lost:
-        raise BatchStateError(f"{lost} submissions were not stored")
+        rest = values[_THROUGH_USER_AGENT:]
+        await contribute_all(rest, signed, shuffler, progress=partial(bar.advance, shown))
 
 
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:

@@ -66,7 +66,7 @@ def _down(engine: Engine) -> None:
     _say(
         "Stopped. Keys are in deploy/secrets, state is in the volumes "
         f"{_PROJECT}_analyzer-state, {_PROJECT}_shuffler-state and {_PROJECT}_user-agent-state:\n"
-        "`make up` goes on with both. To destroy what was collected and the ledger with it:\n"
+        "`make up` continues with both. To destroy collected data and the ledger:\n"
         f"  {' '.join(engine.compose)} --file deploy/compose.yaml down --volumes"
     )
 

@@ -3,7 +3,7 @@ Run by the Dockerfile's builder: compile the modules that a program loads, Pytho
 
 Usage: PYTHONPYCACHEPREFIX=/bytecode python3 compile_loaded.py MODULE...
 
-A service's root file system is read-only, so Python could not keep what it compiles. Modules that
+A service's root file system is read-only, so Python cannot cache bytecode. Modules that
 are not loaded at the start are left out: they are half of the size. Bytecode without times or
 checks makes equal sources give equal bytes.
 """

@@ -66,18 +66,17 @@ class Deployment:
 
     def wait(self) -> None:
         """Wait until all services are healthy. Raises EngineError."""
-        give_up = time.monotonic() + _HEALTHY_SECONDS
+        give_up, form = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
         for service in SERVICES:
-            while (state := self.health(service)) != "healthy":
+            while True:
+                inspect = ("inspect", "--format", form, self.container(service))
+                state = self.engine.run(*inspect, check=False).stdout.strip() or "not there"
+                if state == "healthy":
+                    break
                 if time.monotonic() > give_up:
                     said = self.compose("logs", f"--tail={_LOG_LINES}", service, check=False).stdout
                     raise EngineError(f"the {service} is {state}, not healthy:\n{said}")
                 time.sleep(_POLL_SECONDS)
-
-    def health(self, service: str) -> str:
-        """Return the health of a service: starting, healthy, unhealthy, or not there."""
-        form = ("inspect", "--format", "{{.State.Health.Status}}", self.container(service))
-        return self.engine.run(*form, check=False).stdout.strip() or "not there"
 
     def container(self, service: str) -> str:
         """Return the id of a service's container; empty if there is none."""
@@ -90,17 +89,12 @@ class Deployment:
         options = ["--volumes"] if remove_volumes else []
         self.compose("down", "--remove-orphans", *options)
 
-    def compose(
-        self, *arguments: str, text: str | None = None, check: bool = True
-    ) -> CompletedProcess[str]:
+    def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
         """Run a command on the compose file. Raises EngineError unless `check` is false."""
         self.variables_file.touch()
-        return self.engine.run_compose(
-            *("--project-name", self.project, "--env-file", str(self.variables_file)),
-            *("--file", str(COMPOSE_FILE), *arguments),
-            text=text,
-            check=check,
-        )
+        own = ("--project-name", self.project, "--env-file", str(self.variables_file))
+        file = ("--file", str(COMPOSE_FILE))
+        return self.engine.run(*own, *file, *arguments, text=text, check=check, compose=True)
 
     def _write(self, variables: Mapping[str, str]) -> None:
         file, encoding = self.variables_file, ("utf-8", "surrogateescape")

@@ -49,7 +49,7 @@ class Engine:
         Find the engine of this machine.
 
         Raises:
-            EngineError: There is none; names what is missing, and what installs it.
+            EngineError: There is none; names the missing program and its package.
             SilentEngineError: It is not running.
         """
         given = dict(environment or {})
@@ -66,25 +66,28 @@ class Engine:
         return cls(compose=composers[0], environment=given)
 
     def run(
-        self, *arguments: str, text: str | None = None, check: bool = True
+        self, *arguments: str, text: str = "", check: bool = True, compose: bool = False
     ) -> CompletedProcess[str]:
         """
-        Run a docker command that reads `text`.
+        Run a docker command, or one on a compose file, that reads `text`.
 
         Raises:
             EngineError: It failed, unless `check` is false, or took too long.
         """
-        return self._call(("docker", *arguments), text, check=check)
+        command = (*(self.compose if compose else ("docker",)), *arguments)
+        name = " ".join(command[:3])
+        try:
+            outcome = _run(command, self.environment, text, _LONGEST)
+        except TimeoutExpired as error:
+            raise EngineError(f"{name} … took more than {_LONGEST:.0f} s") from error
+        if check and outcome.returncode:
+            said = (outcome.stdout + outcome.stderr).strip().splitlines()[-_SHOWN:]
+            raise EngineError(f"{name} … failed:\n" + "\n".join(said))
+        return outcome
 
-    def say(self, *arguments: str, text: str | None = None) -> str:
+    def say(self, *arguments: str, text: str = "") -> str:
         """Run a docker command, and return its output without spaces around it."""
         return self.run(*arguments, text=text).stdout.strip()
-
-    def run_compose(
-        self, *arguments: str, text: str | None = None, check: bool = True
-    ) -> CompletedProcess[str]:
-        """Run a command on a compose file. Raises as `run`."""
-        return self._call((*self.compose, *arguments), text, check=check)
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
         """
@@ -101,37 +104,23 @@ class Engine:
             EngineError: The build failed.
         """
         file = f"--file={ROOT / 'deploy' / 'docker' / 'Dockerfile'}"
-        images = (f"--build-arg=BASE={base}", f"--build-arg=BUILDER={builder}")
-        target = (f"--target={image}", f"--tag={name}", str(ROOT))
-        self.run("build", *options, file, *images, *target)
-
-    def _call(
-        self, command: tuple[str, ...], text: str | None, *, check: bool
-    ) -> CompletedProcess[str]:
-        name = " ".join(command[:3])
-        try:
-            outcome = _run(command, self.environment, text=text, seconds=_LONGEST)
-        except TimeoutExpired as error:
-            raise EngineError(f"{name} … took more than {_LONGEST:.0f} s") from error
-        if check and outcome.returncode:
-            said = (outcome.stdout + outcome.stderr).strip().splitlines()[-_SHOWN:]
-            raise EngineError(f"{name} … failed:\n" + "\n".join(said))
-        return outcome
+        bases = (f"--build-arg=BASE={base}", f"--build-arg=BUILDER={builder}")
+        self.run("build", *options, file, *bases, f"--target={image}", f"--tag={name}", str(ROOT))
 
 
 def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
     try:
-        return _run(command, environment, text=None, seconds=_QUICK).returncode == 0
+        return _run(command, environment, "", _QUICK).returncode == 0
     except (OSError, TimeoutExpired):
         return False
 
 
 def _run(
-    command: tuple[str, ...], environment: Mapping[str, str], *, text: str | None, seconds: float
+    command: tuple[str, ...], environment: Mapping[str, str], text: str, seconds: float
 ) -> CompletedProcess[str]:
     return subprocess.run(  # noqa: S603  # the engine, found on the PATH
         command,
-        input=text or "",
+        input=text,
         capture_output=True,
         text=True,
         timeout=seconds,

@@ -34,7 +34,7 @@ IDENTITY_FILE: Final = "identity.pub"
 
 _CERTIFIED: Final = (*PARTIES, "operator")
 _PASSED_THROUGH: Final = 0o711
-"""Mode of folders: the engine finds a file by its name, and nobody lists them."""
+"""Mode of folders: the engine finds a file by its name; listing is forbidden."""
 _OWNER_ONLY: Final = 0o600
 _PUBLIC: Final = 0o644
 
@@ -80,7 +80,7 @@ def prepare_party(secrets: Path, state: Path) -> None:
 
 
 def _become_user(folder: Path) -> None:
-    """As root in the container: give the folder to the services' user, and drop root."""
+    """Drop root in the container, after changing the folder's owner to the services' user."""
     os.chown(folder, USER, USER)
     os.setgroups([])
     os.setgid(USER)

@@ -1,1 +1,1 @@
-"""Simulated users against running services, and what came of them."""
+"""Load tests: simulated users against running services."""

@@ -1,4 +1,4 @@
-"""How simulated users behave, and which answers services must give them. Pure."""
+"""Behaviours of simulated users, and the answers that services must return. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):
-    """What one simulated user does; prepared files store these numbers."""
+    """The behaviour of one simulated user; prepared files store these numbers."""
 
     HONEST = 0
     """Submits once, and retries with the same bytes while there is no answer."""
@@ -37,9 +37,7 @@ FLOOD: Final = 100
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
 """Envelopes prepared for a user, by behaviour."""
 
-COUNTED: Final = frozenset(
-    {Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT}
-)
+COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT)
 """Users whose value must be counted, once."""
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
@@ -58,18 +56,15 @@ def shares_from(text: str) -> dict[Behaviour, float]:
     Raises:
         PlanError: A name or number is invalid, or no user would be honest.
     """
-    if "=" in text:
-        pairs = [part.partition("=")[::2] for part in text.split(",")]
-    else:
+    pairs = [part.partition("=")[::2] for part in text.split(",")]
+    if "=" not in text:
         pairs = [(name, text) for name in _NAMES]
     shares: dict[Behaviour, float] = {}
-    for name, number in pairs:
-        if name.strip() not in _NAMES:
-            raise PlanError(
-                f"there is no behaviour {name.strip()!r}; name one of {', '.join(_NAMES)}"
-            )
+    for name, number in ((name.strip(), number) for name, number in pairs):
+        if name not in _NAMES:
+            raise PlanError(f"there is no behaviour {name!r}; name one of {', '.join(_NAMES)}")
         try:
-            shares[_NAMES[name.strip()]] = float(number)
+            shares[_NAMES[name]] = float(number)
         except ValueError as error:
             raise PlanError(
                 "a share of misbehaving users is a number: 0.1, or malformed=0.02,duplicate=0.1"
@@ -121,7 +116,7 @@ def assign(
 
 def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return for each user whether their value must be counted."""
-    return np.isin(kinds, [int(kind) for kind in COUNTED])
+    return np.isin(kinds, COUNTED)
 
 
 def expected_answers(kinds: NDArray[np.uint8]) -> Counter[Outcome]:

@@ -1,5 +1,6 @@
 """The checked options of a load run: rates, ramps and users. Pure."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -12,6 +13,7 @@ from common.runtime.access import CallKind
 from deploy.load.behaviour import Behaviour, check_shares
 
 Mode = Literal["users", "bulk"]
+Pattern = Literal["steady", "burst"]
 TargetKind = Literal["services", "local", "sink"]
 
 MAX_USERS: Final = 10**9
@@ -28,6 +30,21 @@ def _within(name: str, value: float, least: float, most: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The outcome of one rate of a ramp."""
+
+    offered_users: float
+    """Users a second."""
+    achieved_users: float
+    """Users answered a second, from the first arrival to the last answer."""
+    p99_ms: float
+    """99 of 100 users waited at most this long."""
+    failed_attempts: int
+    users_given_up: int = 0
+    """Users whose patience ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
     """Rates tried one after the other, each for some seconds, until one does not hold."""
 
@@ -37,7 +54,7 @@ class Ramp:
     steps: int
     seconds: float = 10.0
     """Length of each step."""
-    p99_limit: float | None = None
+    p99_limit: float = math.inf
     """Milliseconds; a step whose 99th percentile is above it does not hold."""
 
     def __post_init__(self) -> None:
@@ -45,8 +62,7 @@ class Ramp:
         _within("the last rate", self.last, self.first, MAX_USERS)
         _within("the number of steps", self.steps, 1, 1000)
         _within("the length of a step", self.seconds, _MIN_RATE, _MAX_SECONDS)
-        limit = 1.0 if self.p99_limit is None else self.p99_limit
-        _within("the limit of the 99th percentile", limit, _MIN_RATE, _MAX_SECONDS)
+        _within("the limit of the 99th percentile", self.p99_limit, _MIN_RATE, math.inf)
 
     @property
     def rates(self) -> list[float]:
@@ -58,26 +74,47 @@ class Ramp:
         """Users of each step."""
         return [max(1, round(rate * self.seconds)) for rate in self.rates]
 
+    def broken_by(self, step: Step) -> str | None:
+        """Return why a step did not hold; None if it did."""
+        if step.users_given_up:
+            return f"{step.users_given_up} user{'s' * (step.users_given_up > 1)} gave up"
+        if step.achieved_users < ACHIEVED_AT_LEAST * step.offered_users:
+            return f"{step.achieved_users:.0f} a second where {step.offered_users:.0f} were offered"
+        if step.p99_ms > self.p99_limit:
+            return f"the 99th percentile is {step.p99_ms:.0f} ms, above {self.p99_limit:g}"
+        return None
 
-def ramp_from(text: str, *, p99_limit: float | None = None) -> Ramp:
+    def verdict(self, steps: Sequence[Step]) -> tuple[float | None, str | None, str]:
+        """Return the last rate that held, why the next did not, and both in a sentence."""
+        held: float | None = None
+        for step in steps:
+            if (reason := self.broken_by(step)) is not None:
+                last = "no step held" if held is None else f"the last rate that held was {held:.0f}"
+                broke = f"It broke at {step.offered_users:.0f} users a second ({reason}); {last}."
+                return held, reason, broke
+            held = step.offered_users
+        above = f"Every step held, up to {held or 0:.0f} a second: the breaking point is above."
+        return held, None, above
+
+
+def ramp_from(text: str, *, seconds: float = 10.0, p99_limit: float = math.inf) -> Ramp:
     """
-    Parse FROM:TO:STEPS, or FROM:TO:STEPS:SECONDS.
+    Parse FROM:TO:STEPS.
 
     Raises:
         PlanError: The text is no ramp.
     """
     try:
-        first, last, steps, *rest = text.split(":")
-        [seconds] = rest or ["10"]
+        first, last, steps = text.split(":")
         return Ramp(
             first=float(first),
             last=float(last),
             steps=int(steps),
-            seconds=float(seconds),
+            seconds=seconds,
             p99_limit=p99_limit,
         )
     except ValueError as error:
-        raise PlanError("a ramp is FROM:TO:STEPS[:SECONDS], such as 100:2000:10") from error
+        raise PlanError("a ramp is FROM:TO:STEPS, such as 100:2000:10") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +126,15 @@ class LoadPlan:
     rate: float | None = None
     """Users a second, in an open loop; None for a closed one."""
     concurrency: int | None = None
-    """Users (or calls, in bulk) in flight in a closed loop; None for 64 users, or 4 calls."""
-    burst: int = 1
-    """Users who arrive at the same moment; 1 for a Poisson process."""
+    """Users (or calls, in bulk) in flight in a closed loop, over all processes; None for 64 users,
+    or 4 calls a process."""
+    pattern: Pattern = "steady"
+    """Of an open loop. `steady`: a Poisson process. `burst`: many users at the same moment."""
+    burst: int = 100
+    """Users who arrive at the same moment, of the pattern `burst`."""
     ramp: Ramp | None = None
+    processes: int = 1
+    """Processes that send."""
     patience: float = 120.0
     """Seconds for which a user retries while services do not answer."""
     fetch_task: bool = False
@@ -101,21 +143,23 @@ class LoadPlan:
     """Chooses people, behaviours and arrival times. Sealing is never repeatable."""
 
     def __post_init__(self) -> None:
-        if self.mode not in {"users", "bulk"}:
-            raise PlanError(f"the mode is {self.mode!r}; it must be users or bulk")
         if self.rate is not None and self.ramp is not None:
             raise PlanError("give a rate or a ramp, not both")
+        if self.pattern == "burst" and not self.is_open:
+            raise PlanError("bursts need a rate or a ramp")
         if self.fetch_task and self.mode == "bulk":
             raise PlanError("users in bulk fetch no task; leave --fetch-task out")
         _within("rate", 1 if self.rate is None else self.rate, _MIN_RATE, MAX_USERS)
         _within("concurrency", self.in_flight, 1, 100_000)
         _within("burst", self.burst, 1, MAX_USERS)
+        _within("processes", self.processes, 1, 256)
         _within("patience", self.patience, 0, _MAX_SECONDS)
 
     @property
     def in_flight(self) -> int:
         """Users or calls in flight in a closed loop."""
-        default = _USERS_IN_FLIGHT if self.mode == "users" else CallKind.BULK.value.share
+        bulk = CallKind.BULK.value.share * self.processes
+        default = _USERS_IN_FLIGHT if self.mode == "users" else bulk
         return default if self.concurrency is None else self.concurrency
 
     @property
@@ -140,7 +184,7 @@ class Crowd:
 
 
 def arrivals(
-    count: int, rate: float, rng: np.random.Generator, *, burst: int = 1
+    count: int, rate: float, rng: np.random.Generator, *, burst: int | None = None
 ) -> NDArray[np.float64]:
     """
     Draw the arrival times of an open loop.
@@ -153,100 +197,58 @@ def arrivals(
         count: Arrivals.
         rate: Arrivals a second on average, above 0.
         rng: Source of the times of single arrivals.
-        burst: Users who arrive at the same moment, evenly spaced. 1 for a Poisson process given its
-            number of arrivals: uniform times over count / rate seconds, so that the rate is exact.
+        burst: Users who arrive at the same moment, evenly spaced. None for a Poisson process given
+            its number of arrivals: uniform times over count / rate seconds, so that the rate is
+            exact.
 
     Returns:
         Seconds from the start, ascending, shape (count,), each below count / rate.
     """
-    if burst > 1:
+    if burst is not None:
         return np.asarray(np.arange(count) // burst * (burst / rate), dtype=np.float64)
     return np.sort(rng.random(count)) * (count / rate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The outcome of one rate of a ramp."""
-
-    offered: float
-    """Users a second."""
-    achieved: float
-    """Users answered a second, from the first arrival to the last answer."""
-    p99: float
-    """Milliseconds; 99 of 100 users waited at most this long."""
-    failures: int
-    """Failed attempts."""
-    given_up: int = 0
-    """Users whose patience ended."""
-    p99_limit: float | None = None
-
-    @property
-    def broken_by(self) -> str | None:
-        """Why the step did not hold; None if it did."""
-        if self.given_up:
-            return f"{self.given_up} {'user' if self.given_up == 1 else 'users'} gave up"
-        if self.achieved < ACHIEVED_AT_LEAST * self.offered:
-            return f"{self.achieved:.0f} a second where {self.offered:.0f} were offered"
-        if self.p99_limit is not None and self.p99 > self.p99_limit:
-            return f"the 99th percentile is {self.p99:.0f} ms, above {self.p99_limit:g}"
-        return None
+_RESULT: Final = "token_file certificate key"
+_ACCESS: Final = "shuffler_token_file metrics i_run_these_services"
+_SENDING: Final = (
+    "mode rate concurrency pattern burst p99_limit processes patience fetch_task close json"
+)
 
 
-def highest_held(steps: Sequence[Step]) -> tuple[float | None, str]:
-    """Return the last rate that held before the first that did not, and the finding in words."""
-    held: float | None = None
-    for step in steps:
-        if (reason := step.broken_by) is not None:
-            last = "no step held" if held is None else f"the last rate that held was {held:.0f}"
-            return held, f"It broke at {step.offered:.0f} users a second ({reason}); {last}."
-        held = step.offered
-    return held, f"Every step held, up to {held or 0:.0f} a second: the breaking point is above."
-
-
-_RESULT: Final = ("token_file", "certificate", "key")
-_ACCESS: Final = ("shuffler_token_file", "metrics", "i_run_these_services")
-_SENDING: Final = ("mode", "rate", "concurrency", "burst", "p99_limit", "patience", "fetch_task")
-
-
-def check_options(kind: TargetKind, given: Collection[str]) -> None:
+def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = False) -> None:
     """
     Refuse options that would have no effect, or that need another one.
 
     Args:
         kind: Target of the load.
         given: Names of the options that were given, as the command's parameters have them.
+        bursts: Users arrive in bursts.
 
     Raises:
         PlanError: Names the options and the reason.
     """
     scheduled, remote = bool({"rate", "ramp"} & {*given}), kind == "services"
+    own = f"task authority analyzer prepare {_RESULT} {_ACCESS}"
     ignored = (
-        (
-            not remote,
-            f"--{kind} starts its own servers and task",
-            ("task", "authority", "analyzer", *_RESULT, *_ACCESS, "prepare"),
-        ),
-        (remote, "running services have their task", ("draft",)),
-        (kind == "local", "--local has new keys, which fit no prepared file", ("replay",)),
-        (kind == "sink", "a sink holds no batch", ("close",)),
+        (not remote, f"--{kind} starts its own servers and task", own),
+        (remote, "running services have their task", "draft"),
+        (kind == "local", "--local has new keys, which fit no prepared file", "replay"),
+        (kind == "sink", "a sink holds no batch", "close"),
         ("analyzer" not in given, "there is no --analyzer", _RESULT),
         (
             "prepare" in given,
             "--prepare sends nothing",
-            ("replay", "analyzer", *_RESULT, *_ACCESS, *_SENDING, "close", "json"),
+            f"replay analyzer {_RESULT} {_ACCESS} {_SENDING}",
         ),
-        ("shuffler_token_file" in given, "the token shows consent", ("i_run_these_services",)),
-        (
-            "replay" in given,
-            "the prepared file holds the users",
-            ("users", "misbehaving", "dataset", "draft"),
-        ),
-        ("ramp" not in given, "there is no --ramp", ("p99_limit",)),
-        (not scheduled, "a burst needs a --rate or --ramp", ("burst",)),
-        (scheduled, "users arrive on a schedule", ("concurrency",)),
+        ("shuffler_token_file" in given, "the token shows consent", "i_run_these_services"),
+        ("replay" in given, "the prepared file holds the users", "users misbehaving dataset draft"),
+        ("ramp" not in given, "there is no --ramp", "step_seconds p99_limit"),
+        (not bursts, "users come in bursts with --pattern burst", "burst"),
+        (scheduled, "users arrive on a schedule", "concurrency"),
     )
     for applies, why, names in ignored:
-        if applies and (useless := [_shown(name) for name in names if name in given]):
+        if applies and (useless := [_shown(name) for name in names.split() if name in given]):
             raise PlanError(f"leave {', '.join(useless)} out: {why}")
     consent = (
         "simulated users spoil a real collection, and only the services' operator may send them: "

@@ -1,23 +1,29 @@
 """Reports of a load run: progress bars, tables for a person and JSON for a program."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
 
-from deploy.load.plan import highest_held
-from deploy.load.run import Finished
+from common.errors import ShuffleDpError
+from common.messages.estimate import Histogram
+from common.messages.result import Result
+from deploy.load.comparison import CountRow
+from deploy.load.plan import LoadPlan, Step
 from deploy.load.sender import Tally
+from deploy.load.target import Target
+from deploy.load.usage import PartyUsage
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -25,8 +31,46 @@ _BAR: Final = 6
 """Columns: count, failures and time fit a terminal of 80."""
 
 
+@dataclass(kw_only=True, eq=False)
+class Finished:
+    """The outcome of a run."""
+
+    plan: LoadPlan
+    target: Target
+    n_users: int = 0
+    """Users who came."""
+    seen: Tally = field(default_factory=Tally)
+    """Of all users but the last, who is sent alone: rates and waits are of these."""
+    total: Tally = field(default_factory=Tally)
+    """Of all users: counts are of these."""
+    steps: list[Step] = field(default_factory=list)
+    rows: list[CountRow] = field(default_factory=list)
+    result: Result | None = None
+    failure: ShuffleDpError | None = None
+    """Why the shuffler's counts or the result are missing; None if nothing is."""
+    truth: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    usage: dict[str, PartyUsage] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def counts_match(self) -> bool:
+        """Whether every known count lies in its range."""
+        return all(row.holds for row in self.rows)
+
+    @property
+    def errors(self) -> dict[str, float | None]:
+        """The squared error of unrefined shares, a mean over items; None for other kinds."""
+        found = None if self.result is None else self.result.estimate
+        if not isinstance(found, Histogram):
+            return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))
+        theory = found.mse_theory
+        mse = float(np.mean((found.frequencies - self.truth) ** 2))
+        ratio = mse / theory if theory else None
+        return {"mse": mse, "mse_theory": theory, "mse_over_theory": ratio}
+
+
 class Bars(Progress):
-    """An `Observer` that draws a bar for each phase."""
+    """A bar for each phase of a run."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -38,43 +82,46 @@ class Bars(Progress):
             TimeElapsedColumn(),
             console=console,
         )
-        self._shown: TaskID | None = None
 
-    def begins(self, what: str, users: int | None) -> None:
-        """Finish the last bar and draw another."""
+    def start_phase(self, name: str, users: int | None) -> None:
+        """Finish the last bar and draw one for a phase of these users; None if unknown."""
         self.finish()
-        self._shown = self.add_task(what, total=users, seen="")
+        self.add_task(name, total=users, seen="")
 
-    def sees(self, tally: Tally) -> None:
+    def show_tally(self, tally: Tally) -> None:
         """Draw the progress of sending."""
         failed = tally.failures.total() + tally.refusals.total()
-        if self._shown is not None:
-            seen = f"{failed:,} failed" if failed else ""
-            self.update(self._shown, completed=tally.finished, seen=seen)
+        seen = f"{failed:,} failed" if failed else ""
+        self.update(self.task_ids[-1], completed=tally.finished, seen=seen)
 
-    def more(self, users: int) -> None:
-        """Draw that more users are done."""
-        if self._shown is not None:
-            self.advance(self._shown, users)
+    def show_more(self, users: int) -> None:
+        """Advance the bar by some users."""
+        self.advance(self.task_ids[-1], users)
 
     def finish(self) -> None:
         """Complete the last bar."""
-        if self._shown is not None:
-            total = self.tasks[-1].total or 1
-            self.update(self._shown, total=total, completed=total)
+        for last in self.tasks[-1:]:
+            self.update(last.id, total=last.total or 1, completed=last.total or 1)
 
 
 def as_json(finished: Finished) -> dict[str, Any]:
     """Return every figure; rates are of `seconds`, see `Tally`."""
     plan, seen, total, result = finished.plan, finished.seen, finished.total, finished.result
-    held, _ = highest_held(finished.steps)
+    ramp = None
+    if plan.ramp is not None:
+        held, broke, _ = plan.ramp.verdict(finished.steps)
+        steps = [
+            asdict(step) | {"holds": plan.ramp.broken_by(step) is None} for step in finished.steps
+        ]
+        ramp = {"steps": steps, "held_users_per_second": held, "broke": broke}
     return {
         "task_digest": finished.target.signed.digest().hex(),
         "target": finished.target.kind,
         "mode": plan.mode,
         "loop": "open" if plan.is_open else "closed",
-        "burst": plan.burst if plan.is_open else None,
+        "pattern": plan.pattern if plan.is_open else None,
         "at_once": None if plan.is_open else plan.in_flight,
+        "processes": plan.processes,
         "users": finished.n_users,
         "seconds": seen.seconds,
         "rates": {
@@ -104,12 +151,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
             "refused": dict(result.refused),
             **finished.errors,
         },
-        "ramp": None
-        if plan.ramp is None
-        else {
-            "steps": [asdict(step) | {"broken_by": step.broken_by} for step in finished.steps],
-            "held_users_per_second": held,
-        },
+        "ramp": ramp,
         "services": {party: asdict(usage) for party, usage in finished.usage.items()},
         "notes": finished.notes,
     }
@@ -117,25 +159,43 @@ def as_json(finished: Finished) -> dict[str, Any]:
 
 def show(finished: Finished, console: Console) -> None:
     """Print the tables."""
-    print_whole(_figures(finished), console)
-    if finished.steps:
-        headings = ("offered", "achieved", "p99 of waits", "failed", "gave up", "holds")
+    plan, fields = finished.plan, as_json(finished)
+    unit = "users" if plan.mode == "users" else "calls"
+    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
+    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    figures = {
+        **{f"{name}, per second": rate for name, rate in fields["rates"].items()},
+        **{f"waits of {unit}, {name}, ms": wait for name, wait in fields["latency_ms"].items()},
+        **{name: fields[name] for name in ("users_acknowledged", "retries")},
+        **{f"failed: {cause}": n for cause, n in (finished.total.failures).items()},
+        **{f"refused: {cause}": n for cause, n in (finished.total.refusals).items()},
+        **{f"result: {name}": figure for name, figure in (fields["result"] or {}).items()},
+    }
+    for name, figure in figures.items():
+        if isinstance(figure, int | float):
+            shown = f"{figure:,}" if isinstance(figure, int) else f"{figure:,.6g}"
+            table.add_row(escaped(name.replace("_", " ")), shown)
+    print_whole(table, console)
+    if plan.ramp is not None:
         table = Table(title="Rates, users a second")
+        headings = ("offered", "achieved", "p99 of waits", "failed", "gave up", "holds")
         add_columns(table, dict.fromkeys(headings, "right"))
-        for step in finished.steps:
-            figures = (f"{step.offered:,.1f}", f"{step.achieved:,.1f}", f"{step.p99:,.1f} ms")
-            failed = (f"{step.failures:,}", f"{step.given_up:,}")
-            table.add_row(*figures, *failed, "no" if step.broken_by else "yes")
+        for step in fields["ramp"]["steps"]:
+            offered, achieved, p99, failed, given_up, holds = step.values()
+            rates = f"{offered:,.1f}", f"{achieved:,.1f}", f"{p99:,.1f} ms"
+            table.add_row(*rates, f"{failed:,}", f"{given_up:,}", "yes" if holds else "no")
         print_whole(table, console)
-        console.print(highest_held(finished.steps)[1])
+        console.print(plan.ramp.verdict(finished.steps)[2])
     if finished.rows:
         table = Table(title="Counts")
         add_columns(table, {"of": "left", "expected": "right", "counted": "right", "holds": "left"})
         for row in finished.rows:
             table.add_row(row.what, row.expected, f"{row.counted:,}", "yes" if row.holds else "no")
         print_whole(table, console)
+        known = "" if finished.failure is None else " known"
         if finished.counts_match:
-            known = "" if finished.failure is None else " known"
             console.print(f"Every{known} count is as expected.")
         else:
             console.print("Counts differ from the expected ones.", style="bold red")
@@ -147,30 +207,3 @@ def show(finished: Finished, console: Console) -> None:
     print_whole(table, console)
     for note in finished.notes:
         console.print(visible(note), markup=False)
-
-
-def _figures(finished: Finished) -> Table:
-    plan, fields = finished.plan, as_json(finished)
-    rates, result = fields["rates"], fields["result"]
-    what, unit = ("user", "users") if plan.mode == "users" else ("call", "calls")
-    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
-    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(justify="right")
-    if plan.rate is not None:
-        table.add_row("offered, users a second", f"{plan.rate:,.1f}")
-    table.add_row("achieved, users a second", f"{rates['achieved_users']:,.1f}")
-    table.add_row("answered, submissions a second", f"{rates['answered_submissions']:,.1f}")
-    table.add_row("stored, reports a second", f"{rates['stored_reports']:,.1f}")
-    for name, milliseconds in fields["latency_ms"].items():
-        table.add_row(f"wait of a {what}, {name}", f"{milliseconds:,.1f} ms")
-    table.add_row("users acknowledged", f"{fields['users_acknowledged']:,}")
-    table.add_row("retries", f"{fields['retries']:,}")
-    for cause, number in (fields["failed_attempts"] | fields["refusals"]).items():
-        table.add_row(f"failed: {escaped(cause)}", f"{number:,}")
-    if result is not None:
-        table.add_row("users counted by the analyzer", f"{result['n_users']:,}")
-        table.add_row("reports counted by the analyzer", f"{result['n_reports']:,}")
-        for name, figure in finished.errors.items():
-            table.add_row(name.replace("_", " "), f"{figure:.3g}")
-    return table

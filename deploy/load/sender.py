@@ -1,12 +1,13 @@
-"""Simulated users who send what was sealed for them, each by their behaviour, and what they saw."""
+"""Send simulated users' sealed submissions, each by their behaviour, and count the answers."""
 
 import asyncio
+import copyreg
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
@@ -23,12 +24,11 @@ from common.errors import (
 from common.messages.submission import Outcome
 from common.runtime.access import CallKind
 from common.runtime.rpc import reply
-from common.runtime.settings import is_local
+from common.runtime.tls import is_local
 from common.task.task import Task
 from common.wire.fields import MAX_MESSAGE_BYTES
-from common.wire.submissions import outcomes_from_wire
-from deploy.load.behaviour import COUNTED, Behaviour
-from deploy.load.people import submissions_of_a_call
+from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
+from deploy.load.behaviour import Behaviour, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -93,9 +93,7 @@ class Destination:
         )
 
 
-def _latencies() -> HdrHistogram:
-    """Make an empty histogram of microseconds: up to an hour, three digits."""
-    return HdrHistogram(1, 3_600_000_000, 3)
+copyreg.pickle(HdrHistogram, lambda waits: (HdrHistogram.decode, (waits.encode(),)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +101,7 @@ class Tally:
     """Counts of what some users saw; tallies add up."""
 
     finished: int = 0
-    """Users who are through, whatever became of them."""
+    """Users who are through, with or without an answer."""
     acknowledged: int = 0
     """Users whose submission is stored, as the shuffler answered."""
     answers: Counter[Outcome] = field(default_factory=Counter)
@@ -127,18 +125,15 @@ class Tally:
     """Start of the first user, on the monotonic clock."""
     last: float = 0.0
     """End of the last user, or of an open loop's schedule if that is later."""
-    waits: HdrHistogram = field(default_factory=_latencies)
-    """Microseconds until users (in bulk, calls) were answered or gave up."""
+    waits: HdrHistogram = field(default_factory=partial(HdrHistogram, 1, 3_600_000_000, 3))
+    """Microseconds, up to an hour, until users (in bulk, calls) were answered or gave up."""
 
     def add(self, other: Self) -> None:
         """Add what others saw."""
-        for name in ("answers", "refusals", "failures"):
-            getattr(self, name).update(getattr(other, name))
-        for name in ("finished", "acknowledged", "reports", "retries", "lost", "shed"):
+        first, last = min(self.first, other.first), max(self.last, other.last)
+        for name in (one.name for one in fields(self) if one.name != "waits"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.given_up += other.given_up
-        self.dropped += other.dropped
-        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.first, self.last = first, last
         self.waits.add(other.waits)
 
     @property
@@ -167,35 +162,57 @@ class _OutOfPatienceError(ShuffleDpError):
     """A simulated user was not answered for too long."""
 
 
+def submissions_of_a_call(envelope_bytes: int) -> int:
+    """Return how many submissions travel in one bulk call: half of what the shuffler reads."""
+    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
+
+
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
     """Return the outcome that a bulk call would state for a refusal; None for other refusals."""
     return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 
 class Sender:
-    """Sends users' submissions; `tally` is what they saw so far."""
+    """Sends users' submissions; `tally` counts what they saw so far."""
 
     def __init__(self, to: Destination, users: SealedUsers, plan: LoadPlan) -> None:
         self._to = to
         self._users = users
+        self._counted: list[bool] = is_counted(users.kinds).tolist()
         self._plan = plan
-        self._rng = random.Random(plan.seed)  # noqa: S311  # pauses
         self._digest = users.signed.digest()
         self._reports = Task.from_bytes(users.signed.task_bytes).reports_per_user
-        self._together = submissions_of_a_call(users.envelopes.shape[1])
-        self._channels: list[grpc.aio.Channel] = []
+        self._most = submissions_of_a_call(users.envelopes.shape[1])
+        self._channels = AsyncExitStack()
         self._free: list[grpc.aio.Channel] = []
         self.tally = Tally()
 
-    async def send(self, first: int, end: int, intended: float) -> None:
+    async def run(self, times: Iterable[float], places: int) -> Tally:
         """
-        Run some users, `first` up to before `end`: one, or a bulk call's.
+        Send all users: one by one, or in bulk a call's together.
 
         Args:
-            first: The first of them.
-            end: The first user after them.
-            intended: Their scheduled start on the monotonic clock: waits count from there.
+            times: Scheduled start of each on the monotonic clock, ascending: waits count from
+                there. 0 to start as soon as there is a place.
+            places: Users or calls in flight.
         """
+        room, n_users = asyncio.Semaphore(places), self._users.n_users
+        together = self._most if self._plan.mode == "bulk" else 1
+
+        async def send(first: int, intended: float) -> None:
+            try:
+                await self._send(first, min(first + together, n_users), intended)
+            finally:
+                room.release()
+
+        async with self._channels, asyncio.TaskGroup() as group:
+            for first, at in zip(range(0, n_users, together), times, strict=False):
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
+                await room.acquire()
+                group.create_task(send(first, at or time.monotonic()))
+        return self.tally
+
+    async def _send(self, first: int, end: int, intended: float) -> None:
         self.tally.first = min(self.tally.first, intended)
         try:
             if self._plan.mode == "bulk":
@@ -208,36 +225,32 @@ class Sender:
         self.tally.finished += end - first
         self.tally.last = max(self.tally.last, time.monotonic())
 
-    async def close(self) -> None:
-        """Close the connections of bulk calls."""
-        for channel in self._channels:
-            await channel.close()
-
     async def _send_alone(self, user: int, intended: float) -> None:
         """Run one user over a connection of their own."""
-        kind = self._users.kinds[user]
-        requests = [
-            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
-            for envelope in self._users.submissions(user)
-        ]
         async with self._to.open() as channel:
-            if not requests:
+            stub = shuffler_pb2_grpc.ShufflerStub(channel)
+            calls = [
+                partial(
+                    stub.Submit,
+                    shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope),
+                    timeout=_DEADLINE,
+                )
+                for envelope in self._users.submissions(user)
+            ]
+            if not calls:
                 await self._leave(channel)
                 return
-            stub, (request, *more) = shuffler_pb2_grpc.ShufflerStub(channel), requests
-            flood: list[asyncio.Task[Outcome | None]] = []
+            (call, *more), flood = calls, list[asyncio.Task[Outcome | None]]()
             try:
                 with self._waiting(intended):
                     if self._plan.fetch_task:
                         await self._fetch(stub)
-                    if kind == Behaviour.FLOODING:
-                        flood = [
-                            asyncio.create_task(self._submit(stub, o, once=True)) for o in more
-                        ]
-                    outcome = await self._submit(stub, request)
-                self.tally.acknowledged += kind in COUNTED and outcome in _ARRIVED
+                    if self._users.kinds[user] == Behaviour.FLOODING:
+                        flood += [asyncio.create_task(self._submit(one, once=True)) for one in more]
+                    outcome = await self._submit(call)
+                self.tally.acknowledged += self._counted[user] and outcome in _ARRIVED
                 for again in () if flood else more:
-                    await self._submit(stub, again)
+                    await self._submit(again)
             finally:
                 await asyncio.gather(*flood)
 
@@ -261,44 +274,41 @@ class Sender:
             self.tally.refusals[f"FetchTask: {error}"] += 1
 
     async def _submit(
-        self,
-        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
-        request: shuffler_pb2.SubmitRequest,
-        *,
-        once: bool = False,
+        self, call: Callable[[], Awaitable[shuffler_pb2.SubmitResponse]], *, once: bool = False
     ) -> Outcome | None:
         """Submit until there is a final answer, or once; None for no or an unexpected one."""
-        call = partial(stub.Submit, request, timeout=_DEADLINE)
         try:
             found = await (reply(call(), "the shuffler") if once else self._persist(call, 1))
         except PeerRefusalError as error:
-            if (outcome := outcome_of(error)) is not None:
-                return self._answered(outcome)
-            self.tally.refusals[str(error) or error.status] += 1
-            return None
+            outcome = outcome_of(error)
+            if outcome is None:
+                self.tally.refusals[str(error) or error.status] += 1
+                return None
         except PeerError as error:  # of one that is not retried
             self._failed(error, 1)
             self.tally.shed += 1
             return None
-        return self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
+        else:
+            outcome = Outcome.REPEATED if found.repeated else Outcome.STORED
+        self._answered([outcome])
+        return outcome
 
     async def _send_together(self, first: int, end: int) -> None:
         """Send the submissions of some users in bulk; those who drop out connect and leave."""
         entries = [
             (user, sent) for user in range(first, end) for sent in self._users.submissions(user)
         ]
-        leaving = end - first - len({user for user, _ in entries})
         arrived: set[int] = set()
         try:
-            for start in range(0, len(entries), self._together):
-                part = entries[start : start + self._together]
+            for start in range(0, len(entries), self._most):
+                part = entries[start : start + self._most]
                 outcomes = await self._submit_bulk([envelope for _, envelope in part])
-                self._answered(*outcomes)
+                self._answered(outcomes)
                 owners = (user for user, _ in part)
                 arrived |= {u for u, o in zip(owners, outcomes, strict=False) if o in _ARRIVED}
         finally:
-            self.tally.acknowledged += sum(self._users.kinds[user] in COUNTED for user in arrived)
-            for _ in range(leaving):
+            self.tally.acknowledged += sum(self._counted[user] for user in arrived)
+            for _ in range(end - first - len({user for user, _ in entries})):
                 async with self._to.open() as channel:
                     await self._leave(channel)
 
@@ -317,8 +327,7 @@ class Sender:
     async def _line(self) -> AsyncIterator[grpc.aio.Channel]:
         """Yield a connection with room for one more bulk call; open another if there is none."""
         if not self._free:
-            channel = self._to.open()
-            self._channels.append(channel)
+            channel = await self._channels.enter_async_context(self._to.open())
             self._free += [channel] * CallKind.BULK.value.share
         channel = self._free.pop()
         try:
@@ -336,7 +345,7 @@ class Sender:
                 self._failed(error, submissions)
                 if time.monotonic() + pause > give_up:
                     raise _OutOfPatienceError("a user gave up") from error
-            await asyncio.sleep(pause * (1 + self._rng.random() / 2))
+            await asyncio.sleep(pause * random.uniform(1, 1.5))  # noqa: S311  # no secret
             self.tally.retries += 1
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -345,10 +354,9 @@ class Sender:
         if not isinstance(error, PeerBusyError):
             self.tally.lost += submissions
 
-    def _answered(self, *outcomes: Outcome) -> Outcome:
+    def _answered(self, outcomes: Sequence[Outcome]) -> None:
         self.tally.answers.update(outcomes)
         self.tally.reports += self._reports * outcomes.count(Outcome.STORED)
-        return outcomes[-1]
 
     @contextmanager
     def _waiting(self, intended: float) -> Iterator[None]:
@@ -357,3 +365,8 @@ class Sender:
             yield
         finally:
             self.tally.waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))
+
+
+def run_alone(sender: Sender, times: Iterable[float], places: int) -> Tally:
+    """Run a sender in a process of its own."""
+    return asyncio.run(sender.run(times, places))

@@ -31,17 +31,17 @@ from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_authority
+from deploy.clients.base import read_file
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import Crowd, TargetKind
 from deploy.load.sender import Destination
-from deploy.load.usage import Source, local_source, remote_source
+from deploy.load.usage import SINK, Source, local_source, remote_source
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import demo_draft
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient
 
@@ -84,57 +84,62 @@ class Target:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningServices:
-    """Addresses of services, and their operators' files."""
+@asynccontextmanager
+async def connect(
+    kind: TargetKind,
+    shuffler: str,
+    digest: TaskDigest,
+    *,
+    authority: Path | None = None,
+    analyzer: str | None = None,
+    token_file: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    shuffler_token_file: Path | None = None,
+    metrics: Sequence[str] = (),
+    processes: Callable[[], Mapping[str, int]] = dict,
+) -> AsyncIterator[Target]:
+    """
+    Connect to services with their operators' files, and fetch the task as devices do.
 
-    kind: TargetKind = "services"
-    shuffler: str
-    authority: Path | None = None
-    analyzer: str | None = None
-    token_file: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    shuffler_token_file: Path | None = None
-    metrics: Sequence[str] = ()
-    """Metrics pages, PARTY=URL each."""
-    processes: Callable[[], Mapping[str, int]] = dict
-    """Numbers of processes on this machine, by party."""
-
-    @asynccontextmanager
-    async def connect(self, digest: TaskDigest) -> AsyncIterator[Target]:
-        """Connect, and fetch the task as devices do."""
-        authority = None if self.authority is None else read_authority(self.authority)
-        to = Destination(address=self.shuffler, authority=authority)
-        async with AsyncExitStack() as stack:
-            operator = shuffler = None
-            if self.analyzer is not None and self.token_file is not None:
-                operator = await stack.enter_async_context(
-                    OperatorClient.connect(
-                        self.analyzer, self.authority, self.token_file, self.certificate, self.key
-                    )
-                )
-            if self.shuffler_token_file is not None:
-                shuffler = await stack.enter_async_context(
-                    ShufflerClient.connect(self.shuffler, self.authority, self.shuffler_token_file)
-                )
-            yield Target(
-                kind=self.kind,
-                to=to,
-                signed=await _fetch(to, digest),
-                sources=(local_source(self.processes), remote_source(self.metrics)),
-                metered=tuple(page.partition("=")[0] for page in self.metrics),
-                operator=operator,
-                shuffler=shuffler,
+    Args:
+        kind: Of the target.
+        shuffler: Its host:port.
+        digest: Of the task.
+        authority: PEM file of the authority to trust; None for plaintext on loopback.
+        analyzer: Its host:port, to read the result with `token_file`; None to read none.
+        token_file: File of its operator's token.
+        certificate: The operator's certificate; None for operator.pem beside the authority.
+        key: Its key; None for operator.key beside the authority.
+        shuffler_token_file: File of the shuffler's operator's token, or None.
+        metrics: Metrics pages, PARTY=URL each.
+        processes: Numbers of processes on this machine, by party.
+    """
+    to = Destination(
+        address=shuffler, authority=None if authority is None else read_file(authority)
+    )
+    async with AsyncExitStack() as stack:
+        operator = watcher = None
+        if analyzer is not None and token_file is not None:
+            operator = await stack.enter_async_context(
+                OperatorClient.connect(analyzer, authority, token_file, certificate, key)
             )
-
-
-async def _fetch(to: Destination, digest: TaskDigest) -> SignedTask:
-    """Fetch a task through the shuffler, and check that it is the one that was asked for."""
-    async with open_channel(to.address, "shuffler", to.authority) as channel:
-        signed = await DeviceClient(channel).fetch_task(digest)
-    authentic(signed, digest, None)
-    return signed
+        if shuffler_token_file is not None:
+            watcher = await stack.enter_async_context(
+                ShufflerClient.connect(shuffler, authority, shuffler_token_file)
+            )
+        async with open_channel(shuffler, "shuffler", to.authority) as channel:
+            signed = await DeviceClient(channel).fetch_task(digest)
+        authentic(signed, digest, None)
+        yield Target(
+            kind=kind,
+            to=to,
+            signed=signed,
+            sources=(local_source(processes), *map(remote_source, metrics)),
+            metered=tuple(page.partition("=")[0] for page in metrics),
+            operator=operator,
+            shuffler=watcher,
+        )
 
 
 def load_draft(
@@ -170,9 +175,10 @@ async def serving(cluster: Cluster, draft: TaskDraft) -> AsyncIterator[Target]:
     """Publish a task at services that run on this machine."""
     async with cluster.operator() as operator:
         signed = await operator.create_task(draft)
-    services = RunningServices(
-        kind="local",
-        shuffler=cluster.shuffler.address,
+    async with connect(
+        "local",
+        cluster.shuffler.address,
+        signed.digest(),
         authority=cluster.authority,
         analyzer=cluster.analyzer.address,
         token_file=cluster.analyzer.state / "operator.token",
@@ -181,8 +187,7 @@ async def serving(cluster: Cluster, draft: TaskDraft) -> AsyncIterator[Target]:
             "shuffler": cluster.shuffler.process.pid,
             "analyzer": cluster.analyzer.process.pid,
         },
-    )
-    async with services.connect(signed.digest()) as target:
+    ) as target:
         yield target
 
 
@@ -198,22 +203,26 @@ def unpublished(draft: TaskDraft) -> SignedTask:
 
 @asynccontextmanager
 async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
-    """Start a server, in a process of its own, that answers as a shuffler and stores nothing."""
+    """
+    Start a server, in a process of its own, that answers as a shuffler and stores nothing.
+
+    It measures the load generator itself.
+    """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True)
+    process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True, name=SINK)
     process.start()
     theirs.close()
     try:
         if not await asyncio.to_thread(ours.poll, _SINK_SECONDS):
             raise SettingsError(f"the sink did not start within {_SINK_SECONDS:g} seconds")
-        services = RunningServices(
-            kind="sink",
-            shuffler=ours.recv(),
+        async with connect(
+            "sink",
+            ours.recv(),
+            signed.digest(),
             authority=folder / "authority.pem",
-            processes=lambda: {"sink": process.pid or 0},
-        )
-        async with services.connect(signed.digest()) as target:
+            processes=lambda: {SINK: process.pid or 0},
+        ) as target:
             yield target
     except EOFError as error:
         raise SettingsError("the sink did not start") from error
@@ -231,47 +240,36 @@ async def _serve(pipe: Connection, signed: SignedTask, folder: Path) -> None:
     clock = SystemClock()
     tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
-    server.add_generic_rpc_handlers((_sink_methods(signed),))
+    sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
+    shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
     address = bind(server, "127.0.0.1:0", tls)
     await server.start()
     pipe.send(address)
     await server.wait_for_termination()
 
 
-def _sink_methods(signed: SignedTask) -> grpc.GenericRpcHandler:
-    """Answer `stored` to everything that has the task's length."""
-    size, receipt = Task.from_bytes(signed.task_bytes).envelope_bytes, bytes(SIGNATURE_BYTES)
-    task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+class _Sink(shuffler_pb2_grpc.ShufflerServicer):
+    """Answers `stored` to everything that has the task's length."""
 
-    async def fetch(_request: object, _context: object) -> shuffler_pb2.FetchTaskResponse:
-        return task
+    def __init__(self, signed: SignedTask) -> None:
+        self._task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+        self._size = Task.from_bytes(signed.task_bytes).envelope_bytes
 
-    async def submit(
+    async def FetchTask(self, *_: object) -> shuffler_pb2.FetchTaskResponse:  # noqa: N802
+        return self._task
+
+    async def Submit(  # noqa: N802
+        self,
         request: shuffler_pb2.SubmitRequest,
         context: Any,  # noqa: ANN401  # gRPC's own types vary
     ) -> shuffler_pb2.SubmitResponse:
-        if len(request.envelope) != size:
+        if len(request.envelope) != self._size:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not of the task's length")
-        return shuffler_pb2.SubmitResponse(receipt=receipt)
+        return shuffler_pb2.SubmitResponse(receipt=bytes(SIGNATURE_BYTES))
 
-    async def submit_bulk(
-        request: shuffler_pb2.SubmitBulkRequest, _context: object
+    async def SubmitBulk(  # noqa: N802
+        self, request: shuffler_pb2.SubmitBulkRequest, _: object
     ) -> shuffler_pb2.SubmitBulkResponse:
-        stored = [len(envelope) == size for envelope in request.envelopes]
-        outcomes = [Outcome.STORED if one else Outcome.MALFORMED for one in stored]
-        return outcomes_to_wire(outcomes, receipt)
-
-    methods: dict[str, tuple[Any, Any]] = {
-        "FetchTask": (fetch, shuffler_pb2.FetchTaskRequest),
-        "Submit": (submit, shuffler_pb2.SubmitRequest),
-        "SubmitBulk": (submit_bulk, shuffler_pb2.SubmitBulkRequest),
-    }
-    handlers: dict[str, Any] = {
-        name: grpc.unary_unary_rpc_method_handler(
-            method,
-            request_deserializer=request.FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-        for name, (method, request) in methods.items()
-    }
-    return grpc.method_handlers_generic_handler("shuffledp.v1.Shuffler", handlers)
+        fits = [len(envelope) == self._size for envelope in request.envelopes]
+        outcomes = [Outcome.STORED if one else Outcome.MALFORMED for one in fits]
+        return outcomes_to_wire(outcomes, bytes(SIGNATURE_BYTES))

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -14,9 +15,11 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import SettingsError
-from common.runtime.process_metrics import measure
+from common.runtime.process_metrics import Usage, measure
 
 GENERATOR: Final = "load generator"
+SINK: Final = "sink"
+"""Name of the sink's process."""
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
@@ -25,38 +28,16 @@ _MAX_PAGE: Final = 2**20
 _CPU: Final = "shuffledp_process_cpu_seconds_total"
 _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
 
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """PartyUsage of one party at one moment."""
-
-    cpu_seconds: float
-    """Since its start, its workers included."""
-    memory_bytes: int
-    """Resident, its workers included; shared pages count for each."""
-
-
-Source = Callable[[], Awaitable[Mapping[str, Sample]]]
-"""Samples each party that can be reached at the moment."""
+Source = Callable[[], Mapping[str, Usage]]
+"""Samples each party that can be reached at the moment. Called beside the event loop."""
 
 
 @dataclass(slots=True)
 class PartyUsage:
-    """PartyUsage of one party over a run; a restarted one counts from zero again."""
+    """Resource usage of one party over a run."""
 
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
-    last_cpu_seconds: float | None = None
-    """As the process counted last."""
-
-    def record(self, sample: Sample) -> None:
-        """Add a sample."""
-        if self.last_cpu_seconds is not None:
-            restarted = sample.cpu_seconds < self.last_cpu_seconds / 2
-            grown = sample.cpu_seconds - self.last_cpu_seconds
-            self.cpu_seconds += sample.cpu_seconds if restarted else max(0.0, grown)
-        self.last_cpu_seconds = sample.cpu_seconds
-        self.peak_memory_bytes = max(self.peak_memory_bytes, sample.memory_bytes)
 
 
 class Meter:
@@ -64,6 +45,7 @@ class Meter:
 
     def __init__(self, *sources: Source) -> None:
         self._sources = sources
+        self._last: dict[str, float] = {}
         self.usage: dict[str, PartyUsage] = {}
 
     async def __aenter__(self) -> Self:
@@ -83,61 +65,68 @@ class Meter:
             await self._sample()
 
     async def _sample(self) -> None:
-        for source in self._sources:
-            for party, sample in (await source()).items():
-                self.usage.setdefault(party, PartyUsage()).record(sample)
+        found = await asyncio.gather(*(asyncio.to_thread(source) for source in self._sources))
+        for party, sample in (item for samples in found for item in samples.items()):
+            self.record(party, sample)
+
+    def record(self, party: str, sample: Usage) -> None:
+        """Add a sample; a restarted party counts from zero again."""
+        usage = self.usage.setdefault(party, PartyUsage())
+        last = self._last.get(party, sample.cpu_seconds)
+        grown, restarted = sample.cpu_seconds - last, sample.cpu_seconds < last / 2
+        usage.cpu_seconds += sample.cpu_seconds if restarted else max(0.0, grown)
+        usage.peak_memory_bytes = max(usage.peak_memory_bytes, sample.resident_bytes)
+        self._last[party] = sample.cpu_seconds
 
 
-async def own_source() -> Mapping[str, Sample]:
-    """Sample this process, without the services that it may have started."""
-    return {GENERATOR: Sample(time.process_time(), psutil.Process().memory_info().rss)}
+def own_source() -> Mapping[str, Usage]:
+    """Sample this process and those that send for it, without services that it may have started."""
+    others = [child.pid for child in multiprocessing.active_children() if child.name != SINK]
+    cpu, resident = 0.0, 0
+    for pid in (os.getpid(), *others):
+        with suppress(psutil.Error):  # it has ended
+            process = psutil.Process(pid)
+            cpu += sum(process.cpu_times()[:2])
+            resident += process.memory_info().rss
+    return {GENERATOR: Usage(cpu_seconds=cpu, resident_bytes=resident)}
 
 
 def local_source(processes: Callable[[], Mapping[str, int]]) -> Source:
     """Sample processes of this machine with their workers: by party, restarted ones included."""
 
-    def sample() -> Mapping[str, Sample]:
-        found: dict[str, Sample] = {}
+    def sample() -> Mapping[str, Usage]:
+        found: dict[str, Usage] = {}
         for party, pid in processes().items():
             with suppress(psutil.Error):  # it has ended
-                usage = measure(pid)
-                found[party] = Sample(usage.cpu_seconds, usage.resident_bytes)
+                found[party] = measure(pid)
         return found
-
-    return lambda: asyncio.to_thread(sample)
-
-
-def remote_source(pages: Sequence[str]) -> Source:
-    """
-    Sample services' metrics pages, PARTY=http://HOST:PORT/PATH, leaving out those not reached.
-
-    Raises:
-        SettingsError: A text is not of that form.
-    """
-    urls: dict[str, str] = {}
-    for page in pages:
-        party, _, url = page.partition("=")
-        if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
-            raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {page!r}")
-        urls[party] = url
-
-    async def sample() -> Mapping[str, Sample]:
-        found = await asyncio.gather(*(asyncio.to_thread(_sample, url) for url in urls.values()))
-        return {party: one for party, one in zip(urls, found, strict=True) if one is not None}
 
     return sample
 
 
-def _sample(url: str) -> Sample | None:
-    direct = build_opener(ProxyHandler({}))
-    try:
-        with direct.open(url, timeout=_TIMEOUT) as page:
-            return sample_from(page.read(_MAX_PAGE))
-    except (OSError, ValueError, HTTPException, SettingsError):
-        return None
+def remote_source(page: str) -> Source:
+    """
+    Sample a service's metrics page, PARTY=http://HOST:PORT/PATH; nothing while it is not reached.
+
+    Raises:
+        SettingsError: The text is not of that form.
+    """
+    party, _, url = page.partition("=")
+    if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
+        raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {page!r}")
+
+    def sample() -> Mapping[str, Usage]:
+        direct = build_opener(ProxyHandler({}))
+        try:
+            with direct.open(url, timeout=_TIMEOUT) as answer:
+                return {party: usage_from(answer.read(_MAX_PAGE))}
+        except (OSError, ValueError, HTTPException, SettingsError):
+            return {}
+
+    return sample
 
 
-def sample_from(page: bytes) -> Sample:
+def usage_from(page: bytes) -> Usage:
     """
     Parse a service's metrics page.
 
@@ -148,11 +137,10 @@ def sample_from(page: bytes) -> Sample:
     try:
         for family in text_string_to_metric_families(page.decode("utf-8")):
             for sample in family.samples:
-                if sample.name in {_CPU, _MEMORY}:
-                    found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
-        usage = Sample(found[_CPU], int(found[_MEMORY]))
+                found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
+        usage = Usage(cpu_seconds=found[_CPU], resident_bytes=int(found[_MEMORY]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise SettingsError("a metrics page does not state the usage of its process") from error
-    if not (0 <= usage.cpu_seconds < math.inf and usage.memory_bytes >= 0):
+    if not (0 <= usage.cpu_seconds < math.inf and usage.resident_bytes >= 0):
         raise SettingsError("a metrics page states an impossible usage")
     return usage

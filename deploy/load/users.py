@@ -1,24 +1,43 @@
-"""Simulated users of a load run: sealed before anything is sent, in memory or in a file."""
+"""
+Simulated users: sealed before anything is sent, in memory or in a file.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+A device prepares one submission, with `user_agent.contribution`. Here the reports, dummies and
+orders of a whole group are drawn together, so that sealing is nearly all the cost.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
-from common.task.task import Task
+from common.mechanisms.base import Mechanism, Reports, null_reports
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.registry import randomizer_of
+from common.messages.submission import Submission, pack
+from common.messages.value import Value
+from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.task_digest import TaskDigest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
-from deploy.load.people import GROUP, draw_ids, worker, workers
 from deploy.load.plan import Crowd
-from deploy.tasks.sample_value import sample_value
+from deploy.tasks.value_parser import sample_value
 from deploy.terminal.output_file import whole
+from user_agent.contribution import draw_dummies, draw_dummy_counts
+from user_agent.encoding import encoder_for
 
+_GROUP: Final = 500
+"""Users whose envelopes are sealed together by one worker process."""
 _OVERSIZE: Final = bytes(64)
 """Extra bytes of an oversized envelope."""
 _COPIES: Final = (1, 2, FLOOD, 1, 1, 1, 1)
@@ -49,22 +68,28 @@ class SealedUsers:
         return len(self.kinds)
 
     @cached_property
-    def _views(self) -> tuple[memoryview, memoryview, memoryview]:
-        """Behaviours, numbers of first envelopes, and all bytes: read faster than arrays."""
-        first = np.concatenate([[0], np.cumsum(ENVELOPES[self.kinds])])
-        return self.kinds.data, first.data, self.envelopes.reshape(-1).data
+    def _ends(self) -> NDArray[np.int64]:
+        """Envelopes of each user and all before."""
+        return np.cumsum(ENVELOPES[self.kinds])
 
     def submissions(self, user: int) -> list[bytes]:
         """Return the envelopes that a user sends, repeats included; none for DROPPING."""
-        kinds, first, raw = self._views
-        kind, size = kinds[user], self.envelopes.shape[1]
-        made = [
-            bytes(raw[number * size : (number + 1) * size])
-            for number in range(first[user], first[user + 1])
-        ]
+        kind, end = int(self.kinds[user]), int(self._ends[user])
+        made = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
         if kind == Behaviour.OVERSIZED:
             return [made[0] + _OVERSIZE]
         return made * _COPIES[kind]
+
+    def part(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return the chosen users, shape (n_users,), in the same order; neighbours are no copy."""
+        rows = np.flatnonzero(np.repeat(chosen, ENVELOPES[self.kinds]))
+        neighbours = len(rows) and rows[-1] - rows[0] < len(rows)
+        return replace(
+            self,
+            kinds=self.kinds[chosen],
+            values=self.values[chosen],
+            envelopes=self.envelopes[slice(rows[0], rows[-1] + 1) if neighbours else rows],
+        )
 
     def truth(self, n_users: int, domain_size: int) -> NDArray[np.float64]:
         """Return the shares of items among the counted ones of the first n_users."""
@@ -96,27 +121,101 @@ class SealedUsers:
         Cost: memory for the whole file.
         """
         try:
-            return cls._read(path)
+            with path.open("rb") as raw_file, np.load(raw_file, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in _ARRAYS}
+            types = {name: array.dtype for name, array in arrays.items()}
+            raw = arrays.pop("task").tobytes()
+            signed = SignedTask(task_bytes=raw[SIGNATURE_BYTES:], signature=raw[:SIGNATURE_BYTES])
+            task, found = Task.from_bytes(signed.task_bytes), cls(signed=signed, **arrays)
+            shape = (ENVELOPES[found.kinds].sum(), task.envelope_bytes)
+            fits = found.kinds.shape == found.values.shape and found.envelopes.shape == shape
+            if types != _ARRAYS or not fits or found.values.max() >= task.domain_size:
+                raise ValueError("the arrays do not fit each other")  # noqa: TRY301  # as others
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
         except Exception as error:  # numpy and zipfile raise many kinds
             raise SettingsError(
                 f"{path} is damaged, or was prepared by another version: prepare it again"
             ) from error
-
-    @classmethod
-    def _read(cls, path: Path) -> Self:
-        with path.open("rb") as raw_file, np.load(raw_file, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in _ARRAYS}
-        types = {name: array.dtype for name, array in arrays.items()}
-        raw = arrays.pop("task").tobytes()
-        signed = SignedTask(task_bytes=raw[SIGNATURE_BYTES:], signature=raw[:SIGNATURE_BYTES])
-        task, found = Task.from_bytes(signed.task_bytes), cls(signed=signed, **arrays)
-        shape = (ENVELOPES[found.kinds].sum(), task.envelope_bytes)
-        fits = found.kinds.shape == found.values.shape and found.envelopes.shape == shape
-        if types != _ARRAYS or not fits or found.values.max() >= task.domain_size:
-            raise ValueError("the arrays do not fit each other")
         return found
+
+
+class GroupContributor:
+    """Prepares the submissions of many simulated users at once, distributed as devices'."""
+
+    def __init__(self, task: Task, digest: TaskDigest) -> None:
+        """Lay out a task. Raises TaskError if its mechanism is unknown."""
+        self._task = task
+        self._mechanism = randomizer_of(task)
+        self._lay_out = encoder_for(task, None)
+        analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
+        shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
+        self._seal_report = analyzer_key.sealer(report_context(digest))
+        self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
+
+    def prepare(
+        self, values: Sequence[Value], ids: Sequence[bytes], rng: np.random.Generator
+    ) -> list[bytes]:
+        """
+        Prepare one envelope for each value.
+
+        Args:
+            values: n values of the task's kind.
+            ids: n submission ids.
+            rng: Source of reports, dummies and orders.
+
+        Returns:
+            n envelopes of the task's one length.
+
+        Raises:
+            ValueRangeError: A value does not fit the task.
+
+        Cost: at most 1.1 times that of the seals: one for each report and envelope.
+        """
+        if not values:
+            return []
+        sealed = [self._seal_report(report.tobytes()) for report in self.reports(values, rng).flat]
+        each = self._task.reports_per_user
+        envelopes = []
+        for user, submission_id in enumerate(ids):
+            own = b"".join(sealed[user * each : (user + 1) * each])
+            submission = Submission(submission_id=submission_id, sealed_reports=own)
+            envelopes.append(self._seal_envelope(pack(submission)))
+        return envelopes
+
+    def reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
+        """Draw all reports of n > 0 users in the order of sending, shape (n, reports_per_user)."""
+        n_users, each = len(values), self._task.reports_per_user
+        own = self._mechanism.randomize(_joined([self._lay_out(v, rng) for v in values]), rng)
+        table = null_reports(n_users * each, own.dtype).reshape(n_users, each).copy()
+        table[:, 0] = own
+        if each > 1:
+            counts, dummies = self._dummies(n_users, rng)
+            table[:, 1:][np.arange(each - 1) < counts[:, None]] = dummies
+        order = rng.permuted(np.tile(np.arange(each), (n_users, 1)), axis=1)
+        found: Reports = np.take_along_axis(table, order, axis=1)
+        return found
+
+    def _dummies(self, n_users: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Reports]:
+        """Draw the numbers of dummies of n users, and all dummies in the order of users."""
+        spec, mechanism = self._task.dummies, cast("Mechanism", self._mechanism)
+        if spec.uniform:
+            counts = draw_dummy_counts(spec, n_users, rng)
+            return counts, mechanism.dummies(int(counts.sum()), rng)
+        drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
+        return np.array([len(one) for one in drawn], dtype=np.int64), np.concatenate(drawn)
+
+
+def _joined(laid_out: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values
+    """Join single users' values, laid out, to those of a group."""
+    if not isinstance(laid_out[0], Pairs):
+        return np.concatenate(laid_out)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in laid_out)])
+    return Pairs(
+        offsets=owned.astype(np.int64),
+        keys=np.concatenate([pairs.keys for pairs in laid_out]),
+        values=np.concatenate([pairs.values for pairs in laid_out]),
+    )
 
 
 def draw_values(
@@ -166,48 +265,83 @@ def seal(
         crowd: The users.
         seed: Chooses people and behaviours.
         progress: Told how many more users are done.
-        processes: Worker processes; 0 for one a core, 1 for this one.
+        processes: As for `seal_values`.
 
     Raises:
         TaskError: The data set does not fit the task.
-
-    Cost: about 0.1 ms a seal and core, and memory for all envelopes.
     """
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(seed)
     kinds = assign(crowd.n_users, crowd.shares, rng)
     values = np.zeros(len(kinds), dtype=np.uint32)
+    given: list[Value] | None = None
     if task.kind == "categorical":
         values = draw_values(crowd.dataset, kinds, task.domain_size, rng)
-    size = task.envelope_bytes
+        given = [*values.tolist()]
+    envelopes = seal_values(signed, kinds, given, progress=progress, processes=processes)
+    return SealedUsers(signed=signed, kinds=kinds, values=values, envelopes=envelopes)
+
+
+def seal_values(
+    signed: SignedTask,
+    kinds: NDArray[np.uint8],
+    values: Sequence[Value] | None,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    processes: int = 0,
+) -> NDArray[np.uint8]:
+    """
+    Seal the envelopes of users of some behaviours.
+
+    Args:
+        signed: The task.
+        kinds: Behaviours, shape (n,).
+        values: n values of the task's kind; None to draw valid ones.
+        progress: Told how many more users are done.
+        processes: Worker processes; 0 for one a core, 1 for this one.
+
+    Returns:
+        Envelopes in the order of users, as in SealedUsers.
+
+    Cost: about 0.1 ms a seal and core, and memory for all envelopes.
+    """
+    size, done = Task.from_bytes(signed.task_bytes).envelope_bytes, 0
     envelopes = np.empty((int(ENVELOPES[kinds].sum()), size), dtype=np.uint8)
-    starts = range(GROUP, len(kinds), GROUP)
-    groups = np.split(kinds, starts), np.split(values, starts)
-    done = 0
-    with workers(processes) as pool:
-        for group, made in zip(
-            groups[0], pool.map(partial(_seal_group, signed), *groups), strict=True
-        ):
+    starts = range(0, len(kinds), _GROUP)
+    groups = [kinds[start : start + _GROUP] for start in starts]
+    given = [None if values is None else values[start : start + _GROUP] for start in starts]
+    spawn = partial(ProcessPoolExecutor, processes or os.cpu_count(), get_context("spawn"))
+    with ThreadPoolExecutor(1) if processes == 1 else spawn() as pool:
+        sealing = pool.map(partial(_seal_group, signed), groups, given)
+        for group, made in zip(groups, sealing, strict=True):
             rows = np.frombuffer(made, dtype=np.uint8).reshape(-1, size)
             envelopes[done : done + len(rows)] = rows
             done += len(rows)
             progress(len(group))
-    return SealedUsers(signed=signed, kinds=kinds, values=values, envelopes=envelopes)
+    return envelopes
 
 
-def _seal_group(signed: SignedTask, kinds: NDArray[np.uint8], values: NDArray[np.uint32]) -> bytes:
+@lru_cache(maxsize=1)
+def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
+    """Lay a task out once a worker process, with a generator of the worker's own."""
+    task = Task.from_bytes(signed.task_bytes)
+    return GroupContributor(task, signed.digest()), task, secure_generator()
+
+
+def _seal_group(
+    signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value] | None
+) -> bytes:
     """Seal some users' envelopes, in a worker process; those that must not open are random."""
-    contributor, task, rng = worker(signed)
+    contributor, task, rng = _worker(signed)
     genuine = is_counted(kinds)
     people = [
-        item if task.kind == "categorical" else sample_value(task, rng)
-        for item in values[genuine].tolist()
+        sample_value(task, rng) if values is None else values[user]
+        for user in np.flatnonzero(genuine).tolist()
     ]
-    copies = ENVELOPES[kinds[genuine]].tolist()
-    ids = draw_ids(len(people), rng)
-    repeated = [user for user, times in enumerate(copies) for _ in range(times)]
+    ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in people]
+    repeated = np.repeat(np.arange(len(people)), ENVELOPES[kinds[genuine]]).tolist()
     sealed = iter(
-        contributor.prepare([people[u] for u in repeated], rng, [ids[u] for u in repeated])
+        contributor.prepare([people[u] for u in repeated], [ids[u] for u in repeated], rng)
     )
     return b"".join(
         next(sealed) if counted else rng.bytes(task.envelope_bytes)

@@ -3,7 +3,7 @@ An operator's file of sentinels: an append-only log of JSON lines, each flushed 
 
 The first line names the task and the number of sentinels. Then comes a line for each, with the
 bytes to send, before any is registered; and a line for each change of state. A partial last line
-is dropped. The file tells sentinels from users.
+is dropped. The file distinguishes sentinels from users: keep it secret.
 """
 
 import fcntl

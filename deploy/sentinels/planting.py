@@ -1,13 +1,14 @@
 """
-An operator's sentinels: ordinary submissions whose reports the analyzer looks out for.
+Plant an operator's sentinels: ordinary submissions whose reports the analyzer looks for.
 
 They are prepared and sent by the code of a device, one by one, each over a connection of its own.
-Their network address is the operator's to vary.
+The operator chooses their network address.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,10 +23,9 @@ from common.errors import (
     SettingsError,
 )
 from common.runtime.rpc import open_channel
-from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
-from deploy.tasks.sample_value import sample_value
+from deploy.tasks.value_parser import sample_value
 from user_agent.contribution import Contributor
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient, Shuffler
@@ -47,47 +47,28 @@ async def shuffler_at(address: str, authority: bytes | None) -> AsyncIterator[Sh
         yield DeviceClient(channel)
 
 
+@dataclass(kw_only=True, eq=False)
 class SentinelRun:
     """Plants sentinels among the users of one task."""
 
-    def __init__(
-        self,
-        *,
-        digest: TaskDigest,
-        analyzer: AnalyzerCalls,
-        connect: Callable[[], AbstractAsyncContextManager[Shuffler]],
-        journal: Path,
-        rng: np.random.Generator,
-        tokens: Sequence[bytes] | None = None,
-        analyzer_identity: PublicIdentity | None = None,
-        shuffler_identity: PublicIdentity | None = None,
-        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """
-        Prepare a run.
-
-        Args:
-            digest: Of the task.
-            analyzer: Where the sentinels are registered.
-            connect: Opens a new connection to the shuffler.
-            journal: The operator's file, new or to continue: see `journal.py`.
-            rng: Draws values, reports and pauses.
-            tokens: One for each sentinel, the same in every run; None where the shuffler asks for
-                none.
-            analyzer_identity: Required signer of the task; None to check none.
-            shuffler_identity: Required signer of receipts; None to check none.
-            wait: Waits for so many seconds.
-        """
-        self.digest = digest
-        self.sentinels: list[PlantedSentinel] = []
-        self._analyzer = analyzer
-        self._connect = connect
-        self._journal = journal
-        self._rng = rng
-        self._tokens = tokens
-        self._analyzer_identity = analyzer_identity
-        self._shuffler_identity = shuffler_identity
-        self._wait = wait
+    digest: TaskDigest
+    analyzer: AnalyzerCalls
+    """Where they are registered."""
+    connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
+    """Opens a new connection to the shuffler."""
+    journal: Path
+    """The operator's file, new or to continue: see `journal.py`."""
+    rng: np.random.Generator
+    """Draws values, reports and pauses."""
+    tokens: Sequence[bytes] | None = None
+    """One for each sentinel, the same in every run; None where the shuffler asks for none."""
+    analyzer_identity: PublicIdentity | None = None
+    """Required signer of the task; None to check none."""
+    shuffler_identity: PublicIdentity | None = None
+    """Required signer of receipts; None to check none."""
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits for so many seconds."""
+    sentinels: list[PlantedSentinel] = field(default_factory=list)
 
     async def plant(self, count: int, over: float) -> None:
         """
@@ -110,48 +91,45 @@ class SentinelRun:
             PeerError: Shuffler or analyzer cannot be reached, and nothing was sent.
             PeerError: The shuffler's receipt does not verify; no more were sent.
         """
-        if self._tokens is not None and len(self._tokens) < count:
+        if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(
                 f"{count} sentinels need a token each; the file of tokens holds "
-                f"{len(self._tokens)} different ones"
+                f"{len(self.tokens)} different ones"
             )
-        async with self._connect() as shuffler:
+        async with self.connect() as shuffler:
             signed = await shuffler.fetch_task(self.digest)
-        task = authentic(signed, self.digest, self._analyzer_identity)
+        task = authentic(signed, self.digest, self.analyzer_identity)
         room = max(0, task.target_size - task.n_min)
         if count > room:  # before a part of them is registered and takes the room of others
             raise BatchStateError(
                 f"{count} sentinels were asked for; between n_min and target_size there is room "
                 f"for {room}"
             )
-        with SentinelFile.opened(self._journal, self.digest, count) as journal:
+        with SentinelFile.opened(self.journal, self.digest, count) as journal:
             self.sentinels = journal.sentinels
-            self._plan(journal, task, count)
+            contributor = Contributor(task, self.digest)
+            journal.plan(
+                contributor.answer(sample_value(task, self.rng), self.rng)
+                for _ in range(count - len(journal.sentinels))
+            )
             await self._register(range(count), acknowledged=False)
             await self._send_all(journal, over)
-
-    def _plan(self, journal: SentinelFile, task: Task, count: int) -> None:
-        contributor = Contributor(task, self.digest)
-        journal.plan(
-            contributor.answer(sample_value(task, self._rng), self._rng)
-            for _ in range(count - len(journal.sentinels))
-        )
 
     async def _send_all(self, journal: SentinelFile, over: float) -> None:
         sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
         left = [number for number, one in enumerate(self.sentinels) if one.state not in sent]
         await self._confirm(journal)
-        times = np.sort(self._rng.random(len(left))) * over
+        times = np.sort(self.rng.random(len(left))) * over
         for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):
-            await self._wait(float(pause))
+            await self.wait(float(pause))
             await self._send(journal, number)
             await self._confirm(journal)
 
     async def _send(self, journal: SentinelFile, number: int) -> None:
         envelope = self.sentinels[number].envelope
-        token = self._tokens[number] if self._tokens is not None else b""
+        token = self.tokens[number] if self.tokens is not None else b""
         try:
-            async with self._connect() as shuffler:
+            async with self.connect() as shuffler:
                 receipt = await shuffler.submit(self.digest, envelope, token)
         except PeerRefusalError as error:
             journal.record(number, SentinelState.REFUSED, reason=str(error))
@@ -159,7 +137,7 @@ class SentinelRun:
         except PeerError:
             journal.record(number, SentinelState.UNKNOWN)  # it may be stored: it stays registered
             return
-        pinned = self._shuffler_identity
+        pinned = self.shuffler_identity
         if pinned is not None and not receipt_holds(pinned, self.digest, envelope, receipt):
             journal.record(number, SentinelState.UNKNOWN)
             raise PeerError(
@@ -169,7 +147,7 @@ class SentinelRun:
         journal.record(number, SentinelState.STORED, receipt=receipt)
 
     async def _confirm(self, journal: SentinelFile) -> None:
-        """Tell the analyzer of all stored sentinels; after a failure the next call tells it."""
+        """Confirm all stored sentinels at the analyzer; after a failure the next call retries."""
         stored = [
             number for number, one in enumerate(self.sentinels) if one.state is SentinelState.STORED
         ]
@@ -188,4 +166,4 @@ class SentinelRun:
 
     async def _register(self, numbers: Sequence[int], *, acknowledged: bool) -> None:
         leaves = [self.sentinels[number].leaves for number in numbers]
-        await self._analyzer.register_sentinels(self.digest, leaves, acknowledged=acknowledged)
+        await self.analyzer.register_sentinels(self.digest, leaves, acknowledged=acknowledged)

@@ -1,4 +1,4 @@
-"""A task's draft as a TOML file, for `shuffledp task create`."""
+"""Drafts as TOML files, for `shuffledp task create`; and signed tasks as files to verify."""
 
 import datetime
 import json
@@ -9,15 +9,19 @@ from typing import Any, Final
 
 from pydantic import with_config
 
+from common.crypto.signing import SignedTask
 from common.errors import TaskError
+from common.runtime.state_directory import atomic_write
 from common.runtime.validation import STRICT, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
+from deploy.terminal.output_file import cannot_write
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Room for the labels of the longest task, and for how a person lays them out."""
-
-
+TASK_FILES: Final = ("task.json", "task.sig")
+"""Of a task's bytes, and of the signature."""
+_READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
 """The draft as pydantic checks it, with its tables: plain dataclasses, which have no rules."""
 
@@ -51,7 +55,7 @@ def _seconds(deadline: object) -> int:
 
 
 def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
-    """Check what the call to the analyzer can carry; the task's own rules are checked there."""
+    """Check that numbers fit the call to the analyzer, which checks the task's own rules."""
     for name, value in values:
         if isinstance(value, dict):
             _check_whole_numbers((f"{name}.{key}", inner) for key, inner in value.items())
@@ -60,7 +64,7 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 
 def as_toml(draft: TaskDraft) -> str:
-    """Write a draft so that `read` gives it back; what has its default is left out."""
+    """Write a draft for `read`, without keys that have their default."""
     plain, tables = [], []
     for field in fields(draft):
         value = getattr(draft, field.name)
@@ -85,3 +89,25 @@ def _literal(value: object) -> str:
     if isinstance(value, str):  # TOML escapes no pair of surrogates, and has no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def save_task(folder: Path, signed: SignedTask) -> None:
+    """
+    Write a task's bytes, whose SHA-256 is its digest, and the 64 bytes of its signature.
+
+    Each file is replaced whole, or stays unchanged, as on a full disk; the signature is written
+    last. How to verify them without this program: docs/auditors/verify-a-task.md.
+
+    Args:
+        folder: Made if it does not exist.
+        signed: The task as received.
+
+    Raises:
+        SettingsError: A file cannot be written.
+    """
+    for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
+        try:
+            folder.mkdir(exist_ok=True)
+            atomic_write(folder / name, content, _READABLE)
+        except OSError as error:
+            raise cannot_write(folder / name, error) from error

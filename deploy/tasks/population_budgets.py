@@ -1,4 +1,4 @@
-"""What populations have spent of their budgets and have left: from the ledger and its tasks."""
+"""Spent and remaining privacy budgets of populations, from the ledger and its tasks."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ async def of_populations(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
-    Compose what every population has spent, as the analyzer does.
+    Compose the spending of every population, as the analyzer does.
 
     Tasks without a population stand alone, and are left out.
 
@@ -75,8 +75,8 @@ async def of_populations(
 
     Cost: a call for each entry, and up to seconds for a population asked often.
     """
-    by_population = await _by_population(entries, analyzer)
-    found = [_compose(name, spent) for name, spent in by_population.items() if name]
+    releases = await _by_population(entries, analyzer)
+    found = [_compose(name, spent) for name, spent in releases.items() if name]
     return tuple(sorted(found, key=lambda one: one.share, reverse=True))
 
 
@@ -95,22 +95,20 @@ async def _by_population(
     """Return the cost of every release, or why it is unknown, by population."""
     found: dict[str, list[SpentBudget | str]] = {}
     for entry in entries:
-        found.setdefault(entry.population, []).append(await _spent(entry, analyzer))
+        releases = found.setdefault(entry.population, [])
+        try:
+            signed, _ = await analyzer.describe(entry.task_digest)
+            task = Task.from_bytes(signed.task_bytes)
+        except (PeerRefusalError, TaskError) as error:
+            releases.append(str(error))
+            continue
+        if task.population != entry.population:
+            raise LedgerError(
+                f"entry {entry.entry} of the ledger names another population than its task "
+                f"{entry.task_digest.hex()[:12]} was signed for"
+            )
+        releases.append(SpentBudget.by(task, entry.n_users, entry.n_refused))
     return found
-
-
-async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> SpentBudget | str:
-    try:
-        signed, _ = await analyzer.describe(entry.task_digest)
-        task = Task.from_bytes(signed.task_bytes)
-    except (PeerRefusalError, TaskError) as error:
-        return str(error)
-    if task.population != entry.population:
-        raise LedgerError(
-            f"entry {entry.entry} of the ledger names another population than its task "
-            f"{entry.task_digest.hex()[:12]} was signed for"
-        )
-    return SpentBudget.by(task, entry.n_users, entry.n_refused)
 
 
 def _compose(
@@ -131,9 +129,9 @@ def _compose(
 def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
     """Print a row for each budget of each population."""
     table = Table(
-        title="What populations have spent of their budgets, against the analyzer",
-        caption="Budget, spent and left are epsilons: what is spent rounded up, the others down. "
-        "Of several budgets each binds.",
+        title="Spent privacy budgets of populations, against the analyzer",
+        caption="Budget, spent and left are epsilons: spent is rounded up, the others down. "
+        "All budgets of a population bind.",
     )
     add_columns(table, _COLUMNS)
     notes = []
@@ -141,7 +139,7 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
         name, releases = escaped(one.population), f"{one.releases:,}"
         if one.unknown:
             table.add_row(name, releases, *"?????")
-            notes.append(f"What {name} has spent is not known: {escaped(one.unknown)}.")
+            notes.append(f"The spending of {name} is unknown: {escaped(one.unknown)}.")
         for budget in one.budgets:
             table.add_row(
                 *(name, releases, rounded_down(budget.epsilon), rounded_up(budget.delta)),

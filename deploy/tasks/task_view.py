@@ -3,16 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 
-from analyzer.registry import check_deadline
-from analyzer.task_builder import complete
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchStatus
@@ -20,14 +15,13 @@ from common.messages.guarantee import Guarantee, rounded_up
 from common.messages.task_summary import TaskState, TaskSummary
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import ShufflerSpec
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.tasks.guarantee_table import CLAIM_ROOM, print_guarantees
-from deploy.tasks.task_description import describe_question
 from deploy.terminal.durations import moment
 from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import add_columns, fitting, print_whole
 
 TASK_STATES: Final = {
     TaskState.OPEN: "open: no batch has come to the analyzer yet",
@@ -39,19 +33,6 @@ TASK_STATES: Final = {
     TaskState.RELEASED: "released: shuffledp result prints it",
     TaskState.UNUSABLE: "unusable: its batch is never released",
 }
-_DIGITS: Final = 12
-"""Hexadecimal digits of a digest in a table."""
-_LISTED: Final[dict[str, JustifyMethod]] = {
-    "state": "left",
-    "protocol": "left",
-    "values": "right",
-    "population": "left",
-    "deadline": "left",
-    "n_min": "right",
-    "users": "right",
-}
-_DISPENSABLE: Final = ("protocol", "values")
-"""Columns to leave out, in this order, on a narrow terminal."""
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
@@ -67,6 +48,10 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
         TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
             can be claimed for n_min users.
     """
+    # Imported here: all other commands about tasks need nothing of the service.
+    from analyzer.registry import check_deadline  # noqa: PLC0415
+    from analyzer.task_builder import complete  # noqa: PLC0415
+
     check_deadline(draft, now)
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
@@ -115,7 +100,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     added = f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
     return [
         ("protocol", task.protocol),
-        ("asked for", describe_question(task)),
+        ("asked for", _question(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
@@ -133,6 +118,34 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("suite", task.suite),
         ("bytes a user sends", f"{task.envelope_bytes:,}"),
     ]
+
+
+def _question(task: Task) -> str:
+    """Return the kind of value, how many there are, and their range."""
+    spec, size = task.mechanism, task.domain_size
+    labelled = ", labelled" * bool(task.labels)
+    if isinstance(spec, RapporSpec):
+        return _texts(spec)
+    if isinstance(spec, NumberSpec):
+        numbers = "a number" if size == 1 else f"{size:,} numbers, each"
+        return f"{numbers} from {spec.low:g} to {spec.high:g}{labelled}"
+    if isinstance(spec, KeyValueSpec):
+        within = f"from {spec.low:g} to {spec.high:g}"
+        return f"a number {within} for each owned key of {size:,}{labelled}"
+    return f"one of {size:,} items{labelled}"
+
+
+def _texts(spec: RapporSpec) -> str:
+    what = f"one of {spec.bits:,} texts"
+    if spec.encoding != "labels":
+        hashes = "1 hash" if spec.hashes == 1 else f"{spec.hashes} hashes"
+        what = (
+            f"a text of up to {spec.most_bytes:,} bytes; filters of {spec.bits:,} bits, {hashes}, "
+            f"{spec.cohorts:,} cohorts"
+        )
+    f = spec.permanent_weight / PERMANENT_SUM
+    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+    return f"{what}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
@@ -158,7 +171,7 @@ def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: C
 def print_batch(status: BatchStatus | None, console: Console) -> None:
     """Print the state of a task's batch at the shuffler; None if no device has asked for it."""
     if status is None:
-        console.print("At the shuffler: nobody has asked for this task yet.")
+        console.print("At the shuffler: no device has fetched this task yet.")
         return
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
@@ -177,39 +190,20 @@ def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
 
 
 def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
-    """Print a line for each task."""
-    table, left_out = fitting(partial(_list, summaries), list(_LISTED), _DISPENSABLE, console)
-    table.title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
-    more = " A wider terminal shows more." if left_out else ""
-    table.caption = f"Users: {SENTINELS_INCLUDED}.{more}"
-    print_whole(table, console)
-
-
-def _list(summaries: Sequence[TaskSummary], headings: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("task", no_wrap=True, min_width=_DIGITS)
-    add_columns(table, {heading: _LISTED[heading] for heading in headings})
+    """Print two lines for each task: its whole digest, which other commands take, and its state."""
     for summary in summaries:
-        cells = {
-            "state": summary.state.value,
-            "protocol": escaped(summary.protocol),
-            "values": f"{summary.domain_size:,}",
-            "population": escaped(summary.population) or "(alone)",
-            "deadline": _short_moment(summary.deadline),
-            "n_min": f"{summary.n_min:,}",
-            "users": f"{summary.n_users:,}" if summary.n_users else "",
-        }
-        digest = summary.task_digest.hex()[:_DIGITS]
-        table.add_row(digest, *(cells[heading] for heading in headings))
-    return table
-
-
-def _short_moment(seconds: float) -> str:
-    """Write seconds since 1970 UTC for a column, also beyond the calendar."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,.0f} s"
+        users = f", {summary.n_users:,} users" if summary.n_users else ""
+        console.print(summary.task_digest.hex(), soft_wrap=True)
+        console.print(
+            f"  {summary.state.value}{users}; n_min {summary.n_min:,}; deadline "
+            f"{moment(summary.deadline)}; {visible(summary.protocol)} over "
+            f"{summary.domain_size:,}; {visible(summary.population) or '(alone)'}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    plural = "s" * (len(summaries) != 1)
+    console.print(f"{len(summaries):,} task{plural}. Users: {SENTINELS_INCLUDED}.")
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:

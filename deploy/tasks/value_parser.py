@@ -1,12 +1,16 @@
-"""Values as a person types them, or as a file holds them; no message repeats any of their text."""
+"""Values as a person types them or a file holds them, unrepeated in messages; and random ones."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, get_args
+from typing import Final, cast, get_args
+
+import numpy as np
 
 from common.errors import SettingsError, ValueRangeError
 from common.messages.value import Value
 from common.protocols import Kind
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 
 _ITEM_DIGITS: Final = 20
 """Of the largest number that a call carries, 2^64 - 1."""
@@ -20,11 +24,10 @@ def parse_kind(text: str) -> Kind:
     Raises:
         SettingsError: There is none of this name.
     """
-    known: tuple[Kind, ...] = get_args(Kind)
-    for kind in known:
+    for kind in get_args(Kind):
         if kind == text:
-            return kind
-    raise SettingsError(f"kind must be one of: {', '.join(known)}")
+            return cast("Kind", kind)
+    raise SettingsError(f"kind must be one of: {', '.join(get_args(Kind))}")
 
 
 def parse_value(text: str, kind: Kind) -> Value:
@@ -40,23 +43,13 @@ def parse_value(text: str, kind: Kind) -> Value:
 
 
 def _item(text: str) -> int:
-    digits = text.strip()
-    if not _is_whole(digits):
+    if not _is_whole(text.strip()):
         raise ValueRangeError("a value is an item's number, 0 or more")
-    return int(digits)
+    return int(text)
 
 
 def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS
-
-
-def _text(text: str) -> str:
-    """Return the text without its line end."""
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-def _number(text: str) -> float:
-    return _float(text, "a value is a number, such as 36.6")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -91,9 +84,27 @@ def _float(text: str, rule: str) -> float:
 _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = MappingProxyType(
     {
         "categorical": _item,
-        "string": _text,
-        "mean": _number,
+        "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
+        "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
         "vector": _numbers,
         "key-value": _pairs,
     }
 )
+
+
+def sample_value(task: Task, rng: np.random.Generator) -> Value:
+    """Draw a value that the task accepts, for sentinels and load runs."""
+    if task.kind == "categorical":
+        return int(rng.integers(0, task.domain_size))
+    if task.kind == "string":
+        if task.labels:
+            return task.labels[int(rng.integers(0, len(task.labels)))]
+        return rng.bytes(4).hex()[: spec_as(task.mechanism, RapporSpec).most_bytes]
+    if task.kind == "key-value":
+        pairs = spec_as(task.mechanism, KeyValueSpec)
+        owned = np.flatnonzero(rng.integers(0, 2, task.domain_size))
+        numbers = rng.uniform(pairs.low, pairs.high, len(owned))
+        return dict(zip(owned.tolist(), numbers.tolist(), strict=True))
+    spec = spec_as(task.mechanism, NumberSpec)
+    drawn = tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
+    return drawn if task.kind == "vector" else drawn[0]

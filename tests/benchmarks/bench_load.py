@@ -8,18 +8,19 @@ Where every user has a connection, most of the work is TLS, which costs both end
 
 import asyncio
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 from common.messages.submission import Outcome
 from deploy.clients.local_cluster import Cluster
 from deploy.load.plan import Crowd, LoadPlan, Mode
+from deploy.load.report import Bars
 from deploy.load.run import run
-from deploy.load.sender import Tally
-from deploy.load.target import RunningServices, Target, sink
+from deploy.load.target import Target, connect, sink
 from deploy.load.users import SealedUsers, seal
 from tests.benchmarks.conftest import Best, Line
 from tests.support.children import publish
@@ -29,25 +30,13 @@ _USERS: Final[dict[Mode, int]] = {"bulk": 20_000, "users": 1_000}
 """In each round; the first round of each end is not counted."""
 
 
-class _Silent:
-    """An `Observer` that shows nothing."""
-
-    def begins(self, what: str, users: int | None) -> None:
-        """Do nothing."""
-
-    def sees(self, tally: Tally) -> None:
-        """Do nothing."""
-
-
 async def _rate(target: Target, plan: LoadPlan, users: SealedUsers, part: slice) -> float:
     """Send some of the users, and return how many were stored a second: all must be."""
-    some = replace(
-        users,
-        kinds=users.kinds[part],
-        values=users.values[part],
-        envelopes=users.envelopes[part],
-    )
-    finished = await run(plan, target, some, _Silent())
+    chosen = np.zeros(users.n_users, dtype=np.bool_)
+    chosen[part] = True
+    some = users.part(chosen)
+    with Bars(Console(quiet=True)) as bars:
+        finished = await run(plan, target, some, bars)
     assert {Outcome.STORED: some.n_users} == finished.total.answers, finished.total.failures
     return finished.seen.per_second(finished.seen.answered)
 
@@ -59,16 +48,16 @@ async def _measure(folder: Path, mode: Mode) -> list[tuple[float, float]]:
         signed = await publish(cluster, 2 * (_ROUNDS + 1) * each)
         crowd = Crowd(n_users=(_ROUNDS + 1) * each, dataset="uniform:50")
         users = seal(signed, crowd, seed=1)
-        services = RunningServices(shuffler=cluster.shuffler.address, authority=cluster.authority)
+        shuffler = cluster.shuffler.address
         async with (
-            services.connect(signed.digest()) as shuffler,
+            connect("services", shuffler, signed.digest(), authority=cluster.authority) as services,
             sink(signed, folder) as nothing,
         ):
             parts = [slice(start, start + each) for start in range(0, users.n_users, each)]
             return [
                 (
                     await _rate(nothing, plan, users, part),
-                    await _rate(shuffler, plan, users, part),
+                    await _rate(services, plan, users, part),
                 )
                 for part in parts
             ][1:]

@@ -16,7 +16,7 @@ from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.mechanisms.registry import mechanism_of
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
-from deploy.load.people import GroupContributor
+from deploy.load.users import GroupContributor
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
@@ -111,7 +111,8 @@ def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Lin
     clock = time.process_time
     alone = best_of(3, lambda: [device.prepare(value, rng) for value in values], clock)
     least = best_of(7, seals, clock)
-    together = best(7, lambda: group.prepare(values, rng))
+    ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in values]
+    together = best(7, lambda: group.prepare(values, ids, rng))
     least = min(least, best_of(7, seals, clock))  # of the same moment
     line(
         "preparing people",

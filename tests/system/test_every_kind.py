@@ -14,19 +14,18 @@ from scipy import stats
 from common.accounting.guarantees import guarantees
 from common.messages.estimate import BitTable, KeyValues, Means
 from common.messages.result import Result
-from common.messages.submission import Outcome
 from common.messages.value import Value
 from common.protocols import Kind, protocols_of
-from common.runtime.rpc import open_channel
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.people import contribute_all
+from deploy.load.run import contribute_all
+from deploy.load.sender import Destination
 from deploy.results.decoded_texts import decode_candidates
-from deploy.results.iteration import next_draft, read_iterated
-from deploy.results.result_json import as_json
+from deploy.results.export import as_json
+from deploy.results.privkvm import next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks.demo_task import closing_draft
@@ -60,12 +59,9 @@ async def _collect(cluster: Cluster, people: SamplePeople, draft: TaskDraft) -> 
                 cluster.user_agent.address, signed.digest(), value, f"person {number}"
             )
             assert not told.repeated
-        async with open_channel(
-            cluster.shuffler.address, "shuffler", cluster.authority.read_bytes()
-        ) as channel:
-            rest = people.values[_THROUGH_THE_AGENT:]
-            outcomes = await contribute_all(rest, signed, channel)
-        assert {Outcome.STORED: _USERS - _THROUGH_THE_AGENT} == dict(outcomes)
+        authority = cluster.authority.read_bytes()
+        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
+        await contribute_all(people.values[_THROUGH_THE_AGENT:], signed, shuffler)
         result = await operator.wait_for_result(signed.digest())
     task = Task.from_bytes(signed.task_bytes)
     check_fits(result, task)

@@ -9,14 +9,13 @@ import pytest
 
 from common.mechanisms.registry import mechanism_of
 from common.messages.result import Result
-from common.messages.submission import Outcome
 from common.protocols import protocol_named, protocols_of
-from common.runtime.rpc import open_channel
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
-from deploy.load.people import contribute_all
+from deploy.load.run import contribute_all
+from deploy.load.sender import Destination
 from deploy.planning.requirements import Requirements
-from deploy.planning.tight_design import tight_design
+from deploy.planning.search import tight_design
 from deploy.simulate.collection import count, release
 
 _USERS = 5000
@@ -50,9 +49,8 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
         signed = await operator.create_task(draft)
         authority = cluster.authority.read_bytes()
-        async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
-            outcomes = await contribute_all(values.tolist(), signed, channel)
-        assert {Outcome.STORED: _USERS} == dict(outcomes)
+        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
+        await contribute_all(values.tolist(), signed, shuffler)
         result = await operator.wait_for_result(signed.digest())
     return Task.from_bytes(signed.task_bytes), np.bincount(values, minlength=size), result
 

@@ -1,11 +1,12 @@
-"""What operators are told when a service does not serve them."""
+"""Errors of operators' clients when a service does not serve them."""
 
-from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError
+from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 
@@ -13,37 +14,40 @@ _FORESEEN = grpc.aio.Metadata(("shuffledp-foreseen", "1"))
 _NOTHING = grpc.aio.Metadata()
 
 
-async def _fails(code: grpc.StatusCode, beside: grpc.aio.Metadata) -> None:
-    raise grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
+class _Failing:
+    """A channel to a service whose every answer is an error."""
 
+    def __init__(self, code: grpc.StatusCode, beside: grpc.aio.Metadata) -> None:
+        self._error = grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
 
-def _replies() -> list[Callable[[Awaitable[None]], Awaitable[None]]]:
-    channel = grpc.aio.insecure_channel("127.0.0.1:1")
-    return [
-        OperatorClient(channel, "127.0.0.1:1", "token")._reply,
-        ShufflerClient(channel, "127.0.0.1:1")._reply,
-    ]
+    def unary_unary(self, *_: object, **__: object) -> Any:
+        """Give the call of a path."""
+
+        async def call(*_: object, **__: object) -> None:
+            raise self._error
+
+        return call
+
+    stream_unary = unary_stream = stream_stream = unary_unary
 
 
 @pytest.mark.parametrize(
-    ("code", "beside", "kind"),
+    ("code", "beside", "kind", "advised"),
     [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError),
-        (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError, False),
+        (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError, False),
+        (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
     ],
 )
-async def test_a_service_that_answers_is_not_said_to_be_somewhere_else(
-    code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError]
+async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
+    code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError], *, advised: bool
 ) -> None:
-    """It has no room, or its disk is full: the address is right."""
-    for reply in _replies():
+    """One that has no room, or whose disk is full, is there."""
+    channel = cast("grpc.aio.Channel", _Failing(code, beside))
+    for call in (
+        OperatorClient(channel, "127.0.0.1:1", "token").tasks(),
+        ShufflerClient(channel, "127.0.0.1:1").progress(TaskDigest(bytes(32))),
+    ):
         with pytest.raises(kind) as caught:
-            await reply(_fails(code, beside))
-        assert "Check that" not in str(caught.value)
-
-
-async def test_a_service_that_does_not_answer_may_be_somewhere_else() -> None:
-    """Then the address is worth a look."""
-    for reply in _replies():
-        with pytest.raises(PeerError, match="Check that it runs, the address"):
-            await reply(_fails(grpc.StatusCode.UNAVAILABLE, _NOTHING))
+            await call
+        assert advised == ("Check that it runs, the address" in str(caught.value))

@@ -1,5 +1,6 @@
 """Options of a load run: rates, ramps, arrivals, and options that are refused."""
 
+import math
 import re
 from typing import Any
 
@@ -19,7 +20,6 @@ from deploy.load.plan import (
     TargetKind,
     arrivals,
     check_options,
-    highest_held,
     ramp_from,
 )
 
@@ -31,10 +31,11 @@ _MINE = "--i-run-these-services"
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"mode": "single"},
         *({"rate": rate} for rate in (0.0, float("nan"), float("inf"))),
         {"concurrency": 0},
-        {"burst": 0},
+        {"pattern": "burst"},
+        {"rate": 5.0, "pattern": "burst", "burst": 0},
+        {"processes": 0},
         {"patience": -1.0},
         {"patience": float("inf")},
         {"mode": "bulk", "fetch_task": True},
@@ -47,97 +48,92 @@ def test_an_invalid_plan_is_refused(wrong: dict[str, Any]) -> None:
         LoadPlan(**wrong)
 
 
-@pytest.mark.parametrize("n_users", [0, 10**9 + 1])
-def test_a_crowd_of_no_or_too_many_users_is_refused(n_users: int) -> None:
-    """A task has at most 10^9 users."""
+@pytest.mark.parametrize(
+    "wrong",
+    [{"n_users": 0}, {"n_users": 10**9 + 1}, {"n_users": 10, "shares": {Behaviour.FLOODING: 1.0}}],
+)
+def test_an_invalid_crowd_is_refused(wrong: dict[str, Any]) -> None:
+    """No users, more than a task may have, or no honest one."""
     with pytest.raises(PlanError):
-        Crowd(n_users=n_users)
-
-
-def test_a_crowd_without_an_honest_user_is_refused() -> None:
-    """Nothing could be compared."""
-    with pytest.raises(PlanError):
-        Crowd(n_users=10, shares={Behaviour.FLOODING: 1.0})
+        Crowd(**wrong)
 
 
 def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> None:
     """Users by themselves, or the calls that a connection may have at once."""
     assert 64 == LoadPlan().in_flight
     assert 4 == LoadPlan(mode="bulk").in_flight
+    assert 8 == LoadPlan(mode="bulk", processes=2).in_flight
     assert 5 == LoadPlan(concurrency=5).in_flight
 
 
 @pytest.mark.parametrize(
-    ("text", "rates", "users"),
+    ("text", "seconds", "rates", "users"),
     [
-        ("100:400:4:2.5", [100, 200, 300, 400], [250, 500, 750, 1000]),
-        ("100:200:2", [100, 200], [1000, 2000]),
-        ("7:9:1", [7], [70]),
+        ("100:400:4", 2.5, [100, 200, 300, 400], [250, 500, 750, 1000]),
+        ("7:9:1", 10.0, [7], [70]),
     ],
 )
-def test_a_ramp_climbs_evenly(text: str, rates: list[float], users: list[int]) -> None:
-    """From the first rate to the last, ten seconds a step or as many as given."""
-    ramp = ramp_from(text)
+def test_a_ramp_climbs_evenly(
+    text: str, seconds: float, rates: list[float], users: list[int]
+) -> None:
+    """From the first rate to the last."""
+    ramp = ramp_from(text, seconds=seconds)
 
     assert rates == ramp.rates
     assert users == ramp.users
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "changes"),
     [
-        *("", "1", "1:2", "a:b:c", "1:2:0", "2:1:3", "0:1:2", "1:inf:2", "nan:2:2"),
-        *("1:2:3:0", "1:2:3:inf", "1:2:3:4:5"),
+        *((text, {}) for text in ("", "1", "1:2", "a:b:c", "1:2:3:4", "1:2:0", "2:1:3")),
+        *((text, {}) for text in ("0:1:2", "1:inf:2", "nan:2:2")),
+        *(("1:2:3", {name: 0.0}) for name in ("seconds", "p99_limit")),
+        ("1:2:3", {"seconds": math.inf}),
+        ("1:2:3", {"p99_limit": math.nan}),
     ],
 )
-def test_an_invalid_ramp_is_refused(text: str) -> None:
+def test_an_invalid_ramp_is_refused(text: str, changes: dict[str, float]) -> None:
     """With the form that it must have, or the range."""
     with pytest.raises(PlanError):
-        ramp_from(text)
+        ramp_from(text, **changes)
 
 
 def _step(offered: float, achieved: float, p99: float = 10.0, given_up: int = 0) -> Step:
     return Step(
-        offered=offered, achieved=achieved, p99=p99, failures=0, given_up=given_up, p99_limit=500
+        offered_users=offered,
+        achieved_users=achieved,
+        p99_ms=p99,
+        failed_attempts=0,
+        users_given_up=given_up,
     )
 
 
-@pytest.mark.parametrize(
-    ("step", "reason"),
-    [
-        (_step(100, 95), None),
-        (_step(100, 94.9), "95 a second where 100 were offered"),
-        (_step(100, 100, p99=500), None),
-        (_step(100, 100, p99=501), "the 99th percentile is 501 ms, above 500"),
-        (_step(100, 99, given_up=1), "1 user gave up"),
-    ],
-)
-def test_a_step_holds_if_users_get_through_as_fast_as_they_come(
-    step: Step, reason: str | None
-) -> None:
-    """At least 95 in 100, within the limit of the waits, and all of them."""
-    assert reason == step.broken_by
+_RAMP = Ramp(first=10, last=40, steps=4, p99_limit=500)
 
 
 @pytest.mark.parametrize(
-    ("steps", "held", "sentence"),
+    ("steps", "held", "broke", "sentence"),
     [
+        ([_step(100, 95, p99=500)], 100, None, "up to 100 a second: the breaking point is above"),
+        ([_step(100, 94.9)], None, "95 a second where 100 were offered", "no step held"),
+        ([_step(100, 100, p99=501)], None, "the 99th percentile is 501 ms, above 500", "at 100"),
+        ([_step(100, 99, given_up=1)], None, "1 user gave up", "broke at 100"),
         (
-            [(10, 10), (20, 20), (30, 20), (40, 40)],
+            [_step(10, 10), _step(20, 20), _step(30, 20), _step(40, 40)],
             20,
-            r"broke at 30 .* last rate that held was 20",
+            "20 a second where 30 were offered",
+            "broke at 30 .* last rate that held was 20",
         ),
-        ([(20, 20)], 20, "up to 20 a second: the breaking point is above"),
-        ([(20, 2)], None, "broke at 20 .* no step held"),
     ],
 )
-def test_the_last_step_before_the_first_break_is_what_holds(
-    steps: list[tuple[float, float]], held: float | None, sentence: str
+def test_a_ramp_holds_up_to_the_last_step_before_the_first_break(
+    steps: list[Step], held: float | None, broke: str | None, sentence: str
 ) -> None:
-    """A step that holds after one that broke was lucky."""
-    found, words = highest_held([_step(*step) for step in steps])
+    """95 in 100 users a second, within the limit of waits, and nobody gives up."""
+    *found, words = _RAMP.verdict(steps)
 
-    assert held == found
+    assert [held, broke] == found
     assert re.search(sentence, words), words
 
 
@@ -179,7 +175,9 @@ def test_bursts_come_at_once_and_keep_the_rate() -> None:
         ([*_SERVICES, _DIGEST, "--shuffler-token-file", "t", _MINE], f"leave {_MINE} out"),
         ([*_SERVICES, "--replay", "u", "--users", "5"], "leave --users out"),
         (["--local", "--rate", "5", "--p99-limit", "9"], "leave --p99-limit out"),
-        (["--local", "--burst", "9"], "leave --burst out"),
+        (["--local", "--rate", "5", "--step-seconds", "9"], "leave --step-seconds out"),
+        (["--local", "--rate", "5", "--burst", "9"], "leave --burst out"),
+        ([*_SERVICES, _DIGEST, "--prepare", "u", "--processes", "2"], "leave --processes out"),
         (["--local", "--rate", "5", "--concurrency", "9"], "leave --concurrency out"),
         (["--local", "--sink"], "choose a target"),
         ([*_SERVICES, _MINE], "name the task"),
@@ -204,7 +202,7 @@ def test_an_option_without_effect_or_without_its_like_is_refused(
     [
         ("services", "shuffler authority task users prepare seed dataset"),
         ("services", "shuffler replay task analyzer token_file metrics shuffler_token_file close"),
-        ("services", "shuffler task i_run_these_services ramp p99_limit burst"),
+        ("services", "shuffler task i_run_these_services ramp step_seconds p99_limit processes"),
         ("local", "local users rate misbehaving close draft"),
         ("sink", "sink replay mode concurrency"),
     ],

@@ -1,9 +1,8 @@
 """Resource usage: samples of processes and of metrics pages."""
 
-import asyncio
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -11,13 +10,15 @@ import pytest
 
 from common.errors import SettingsError
 from common.runtime.metrics import Metrics, MetricsServer
+from common.runtime.process_metrics import Usage
 from deploy.load.usage import (
+    GENERATOR,
     Meter,
     PartyUsage,
-    Sample,
     local_source,
+    own_source,
     remote_source,
-    sample_from,
+    usage_from,
 )
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
@@ -27,12 +28,7 @@ shuffledp_process_cpu_seconds_total 12.5
 shuffledp_process_resident_memory_bytes 3.0e+06
 other_total{label="x"} 7
 """
-_READ = Sample(12.5, 3_000_000)
-
-
-def test_a_metrics_page_states_the_usage_of_a_service() -> None:
-    """Two numbers of many."""
-    assert _READ == sample_from(_PAGE)
+_READ = Usage(cpu_seconds=12.5, resident_bytes=3_000_000)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +39,11 @@ def test_a_metrics_page_states_the_usage_of_a_service() -> None:
         *(_PAGE.replace(b"3.0e+06", number) for number in (b"Inf", b"NaN", b"-5")),
     ],
 )
-def test_another_page_is_refused(page: bytes) -> None:
-    """In words."""
+def test_only_a_metrics_page_with_the_usage_of_its_process_is_read(page: bytes) -> None:
+    """Two numbers of many, finite and not negative."""
+    assert _READ == usage_from(_PAGE)
     with pytest.raises(SettingsError):
-        sample_from(page)
+        usage_from(page)
 
 
 @pytest.mark.parametrize(
@@ -56,35 +53,32 @@ def test_another_page_is_refused(page: bytes) -> None:
         pytest.param([10.0, 9.9, 10.0], 0.1, id="a worker that has just ended is no restart"),
     ],
 )
-def test_processor_time_adds_up(samples: list[float], cpu_seconds: float) -> None:
-    """Over restarts and workers; memory is the most that was seen."""
-    usage = PartyUsage()
+def test_processor_time_adds_up_over_restarts(samples: list[float], cpu_seconds: float) -> None:
+    """Memory is the largest sample."""
+    meter = Meter()
     for memory, cpu in enumerate(samples):
-        usage.record(Sample(cpu, memory))
+        meter.record("a", Usage(cpu_seconds=cpu, resident_bytes=memory))
 
-    assert cpu_seconds == pytest.approx(usage.cpu_seconds)
-    assert len(samples) - 1 == usage.peak_memory_bytes
+    assert cpu_seconds == pytest.approx(meter.usage["a"].cpu_seconds)
+    assert len(samples) - 1 == meter.usage["a"].peak_memory_bytes
 
 
-async def test_a_meter_samples_before_and_after() -> None:
-    """So that even a short run has a difference."""
-    samples: Iterator[Mapping[str, Sample]] = iter([{"a": Sample(1.0, 1)}, {"a": Sample(4.0, 2)}])
-
-    async def source() -> Mapping[str, Sample]:
-        return next(samples)
-
-    async with Meter(source) as meter:
+async def test_even_a_short_run_is_sampled_before_and_after() -> None:
+    """The difference is what it used."""
+    samples = iter([_READ, Usage(cpu_seconds=14.0, resident_bytes=2)])
+    async with Meter(lambda: {"a": next(samples)}) as meter:
         pass
 
-    assert PartyUsage(3.0, 2, 4.0) == meter.usage["a"]
+    assert {"a": PartyUsage(1.5, 3_000_000)} == meter.usage
 
 
-async def test_a_process_of_this_machine_is_sampled() -> None:
-    """This one; one that does not exist is left out."""
-    found = await local_source(lambda: {"here": os.getpid(), "nowhere": 2**22 + 1})()
+def test_processes_of_this_machine_are_sampled_while_they_run() -> None:
+    """A process that has ended is left out."""
+    found = local_source(lambda: {"here": os.getpid(), "nowhere": 2**22 + 1})()
 
     assert {"here"} == set(found)
-    assert found["here"].memory_bytes > 10**6
+    assert found["here"].resident_bytes > 10**6
+    assert own_source()[GENERATOR].resident_bytes > 10**6
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,7 @@ async def test_a_process_of_this_machine_is_sampled() -> None:
 def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
     """No file, and no other protocol."""
     with pytest.raises(SettingsError, match="PARTY=http://"):
-        remote_source([page])
+        remote_source(page)
 
 
 @pytest.fixture
@@ -117,22 +111,22 @@ def served() -> Iterator[str]:
         thread.join()
 
 
-async def test_pages_are_read_where_they_are(served: str) -> None:
-    """With a query; what is missing, no metrics page or not reached is left out."""
-    paths = {"shuffler": "/metrics?x=1", "analyzer": "/other", "user_agent": "/missing"}
-    pages = [f"{party}={served}{path}" for party, path in paths.items()]
+def test_a_page_is_read_with_its_query_and_left_out_where_it_is_missing(served: str) -> None:
+    """Over HTTP, as services serve it."""
+    pages = {"a": "/metrics?x=1", "b": "/other", "c": "/missing"}
+    found = [remote_source(f"{party}={served}{path}")() for party, path in pages.items()]
 
-    assert {"shuffler": _READ} == await remote_source([*pages, "gone=http://127.0.0.1:9/m"])()
+    assert [{"a": _READ}, {}, {}] == found
+    assert {} == remote_source("gone=http://127.0.0.1:9/m")()
 
 
-async def test_a_services_own_endpoint_is_read() -> None:
-    """At the path alone: with anything behind it that page is not found."""
+def test_a_services_own_endpoint_is_read() -> None:
+    """At its exact path."""
     metrics = Metrics("shuffler")
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
     metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)
     server = MetricsServer("127.0.0.1:0", metrics)
-    async with asyncio.timeout(10):
-        sampled = await remote_source([f"shuffler=http://{server.address}/metrics"])()
-    await asyncio.to_thread(server.stop)
+    sampled = remote_source(f"shuffler=http://{server.address}/metrics")()
+    server.stop()
 
     assert {"shuffler": _READ} == sampled

@@ -20,9 +20,8 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
-from deploy.load.people import GroupContributor
 from deploy.load.plan import Crowd
-from deploy.load.users import SealedUsers, draw_values, seal
+from deploy.load.users import GroupContributor, SealedUsers, draw_values, seal
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tasks import PublishedTask, published
@@ -83,7 +82,12 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     rng = np.random.default_rng(3)
     device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
     alone = _classes(task, _opened(task, [device.prepare(value, rng) for _ in range(_PEOPLE)]))
-    together = _classes(task, _opened(task, group.prepare([value] * _PEOPLE, rng)))
+    together = _classes(
+        task,
+        _opened(
+            task, group.prepare([value] * _PEOPLE, [rng.bytes(16) for _ in range(_PEOPLE)], rng)
+        ),
+    )
 
     for place in range(task.reports_per_user):
         assert _p_value(alone[:, place], together[:, place]) > 1e-8
@@ -96,17 +100,16 @@ def test_a_group_keeps_each_persons_value_and_id() -> None:
     task = protocol_task("puredump")
     group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
     values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]
-    envelopes = group.prepare(values, rng, ids)
+    envelopes = group.prepare(values, ids, rng)
     supported = mechanism_of(task).supports
 
     for value, reports in zip(values, _opened(task, envelopes), strict=True):
         assert supported(reports[~is_null(reports)], value).any()
     plaintexts = [SHUFFLER_KEY.open(one, envelope_context(_DIGEST)) for one in envelopes]
     assert ids == [unpack(one, task).submission_id for one in plaintexts]
-    assert 3 == len({*group.prepare(values, rng)})
-    assert [] == group.prepare([], rng)
+    assert [] == group.prepare([], [], rng)
     with pytest.raises(ValueRangeError):
-        group.prepare([1, 30], rng)
+        group.prepare([1, 30], ids[:2], rng)
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +210,8 @@ def test_a_damaged_or_old_file_is_refused(
 
     with pytest.raises(SettingsError, match="prepare it again"):
         SealedUsers.load(path)
+    with pytest.raises(SettingsError, match="nothing cannot be read"):
+        SealedUsers.load(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("name", ["kinds", "values", "envelopes"])
@@ -223,18 +228,6 @@ def test_arrays_that_do_not_fit_the_task_are_refused(
             break
 
 
-def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """With its name."""
-    with pytest.raises(SettingsError, match="nothing cannot be read"):
-        SealedUsers.load(tmp_path / "nothing")
-
-
-def test_a_data_set_of_other_items_than_the_tasks_is_refused() -> None:
-    """With a name that would fit."""
-    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
-        draw_values("ipums1940_city", np.zeros(3, np.uint8), 30, np.random.default_rng(1))
-
-
 def test_every_counted_user_is_another_person_of_the_data_set() -> None:
     """All people of a synthetic distribution, each once; other users have no person."""
     kinds = np.array([Behaviour.HONEST, Behaviour.MALFORMED, Behaviour.CONFLICT] * 50, np.uint8)
@@ -243,3 +236,5 @@ def test_every_counted_user_is_another_person_of_the_data_set() -> None:
     expected = dataset("zipf:9", 100).counts.tolist()
     assert expected == np.bincount(values[kinds != Behaviour.MALFORMED], minlength=9).tolist()
     assert 0 == values[kinds == Behaviour.MALFORMED].sum()
+    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
+        draw_values("ipums1940_city", kinds, 30, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""An operator reads a result from an analyzer that does not tell the truth."""
+"""Read results from an analyzer that lies."""
 
 import csv
 import dataclasses
@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import UnknownTaskError, WireError
+from common.errors import WireError
 from common.messages.result import Result
 from common.messages.task_summary import TaskState
 from common.task.task import Task
@@ -31,7 +31,7 @@ _FILES: Final = ("csv", "parquet", "html")
 
 
 def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
-    """Answer every call with the same task and result."""
+    """Return an analyzer with one task and result."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), task_digest=signed.digest())
     answers = {
         "GetResult": [result_to_bytes(result)],
@@ -70,12 +70,12 @@ async def _serving(result: Result, task: Task) -> AsyncIterator[tuple[str, str]]
         await server.stop(None)
 
 
-async def _read(result: Result, task: Task, digits: str = "") -> Result:
+async def _read(result: Result, task: Task) -> Result:
     async with (
         _serving(result, task) as (address, digest),
         OperatorClient(grpc.aio.insecure_channel(address), address, "token") as client,
     ):
-        _, found = await read_checked(client, digits or digest)
+        _, found = await read_checked(client, TaskDigest(bytes.fromhex(digest)))
         return found
 
 
@@ -105,19 +105,9 @@ async def test_a_false_result_is_not_printed(changes: dict[str, Any], sentence: 
         await _read(dataclasses.replace(true.result, **changes), true.task)
 
 
-async def test_a_digest_that_no_task_has_is_named() -> None:
-    """By its first digits."""
-    true = _true()
-    for digits in ("ffff", "0" * 65):
-        with pytest.raises(
-            UnknownTaskError, match=rf"no task has a digest that begins with {digits[0]}"
-        ):
-            await _read(true.result, true.task, digits)
-
-
 @pytest.mark.parametrize("decoded", [True, False])
 async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded: bool) -> None:
-    """A row each; without candidates, a row a bit."""
+    """A row for each; without candidates, one for each bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
     status, _, complaint = await _write(tmp_path, names)
 
@@ -130,7 +120,7 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
 
 
 async def test_candidates_that_cannot_be_decoded_leave_no_file(tmp_path: Path) -> None:
-    """Neither of candidates nor of bits: a reader would take the one for the other."""
+    """Neither of candidates nor of bits."""
     status, _, complaint = await _write(tmp_path, b"Ohio\n" + b"x" * 65)
 
     assert 0 != status
@@ -139,7 +129,7 @@ async def test_candidates_that_cannot_be_decoded_leave_no_file(tmp_path: Path) -
 
 
 async def _write(folder: Path, candidates: bytes | None) -> tuple[int | None, str, str]:
-    """Let the command write the result of a task for texts as every kind of file."""
+    """Write the result of a task for texts by the command, as every kind of file."""
     texts = kind_collected("string")
     stated = guarantees(texts.task, texts.result.n_users, 0)
     result = dataclasses.replace(texts.result, guarantees=stated)

@@ -137,16 +137,11 @@ async def test_a_planting_that_stopped_anywhere_is_gone_on_with(tmp_path: Path) 
         assert [True] * 4 == list(operation.registered.values())
         assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
         assert list(operation.registered) == [one.leaves for one in planting.sentinels]
+        sent = len(operation.submitted)
+        await operation.plant(seed=3)
+        assert sent == len(operation.submitted)
         stopped += 1
     assert 2 + 4 * 4 == stopped
-
-
-async def test_a_finished_planting_sends_nothing_more(operation: Operation) -> None:
-    """However often the command is run."""
-    await operation.plant()
-    await operation.plant(seed=2)
-
-    assert 4 == len(operation.submitted)
 
 
 async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> None:
@@ -197,12 +192,6 @@ async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
     planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
 
     assert 4 == len(planting.sentinels)
-
-
-async def test_another_task_than_the_one_asked_for_gets_no_sentinels(
-    operation: Operation,
-) -> None:
-    """Whether or not somebody is pinned."""
     operation.shuffler = MemoryShuffler(published().signed)
     with pytest.raises(ProofError, match="the shuffler gave another task"):
         await operation.plant()
@@ -220,26 +209,21 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
     assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
 
 
-async def test_an_analyzer_that_is_away_is_told_later(operation: Operation) -> None:
-    """A planting of a day does not end with it; nothing is sent twice for it."""
-    operation.unreachable = True
+@pytest.mark.parametrize("why", ["unreachable", "staged"])
+async def test_what_the_analyzer_cannot_be_told_leaves_a_receipt(
+    operation: Operation, why: str
+) -> None:
+    """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
+    setattr(operation, why, True)
     planting = await operation.plant()
     states = {one.state for one in planting.sentinels}
-    operation.unreachable = False
+    assert {64} == {len(one.receipt) for one in planting.sentinels}
+    setattr(operation, why, False)
     again = await operation.plant()
 
     assert {SentinelState.STORED} == states
     assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again.sentinels}
     assert 4 == len(operation.submitted)
-
-
-async def test_a_batch_that_was_faster_leaves_a_receipt(operation: Operation) -> None:
-    """What the shuffler stored after it had delivered can be confirmed no more."""
-    operation.staged = True
-    planting = await operation.plant()
-
-    assert {SentinelState.STORED} == {one.state for one in planting.sentinels}
-    assert {64} == {len(one.receipt) for one in planting.sentinels}
 
 
 async def test_more_than_there_is_room_for_are_not_begun(operation: Operation) -> None:

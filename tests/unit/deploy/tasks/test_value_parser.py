@@ -1,9 +1,14 @@
+import numpy as np
 import pytest
 
 from common.errors import SettingsError, ValueRangeError
-from common.messages.value import Value
+from common.messages.value import Value, kind_of
 from common.protocols import Kind
-from deploy.tasks.value_parser import parse_kind, parse_value
+from common.task.task import Task
+from deploy.tasks.value_parser import parse_kind, parse_value, sample_value
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.tasks import published
+from user_agent.encoding import encoder_for
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,27 @@ def test_an_unknown_kind_is_refused_with_those_that_there_are() -> None:
     """A name is no value, and the list helps."""
     with pytest.raises(SettingsError, match="categorical, string, mean, vector, key-value"):
         parse_kind("number")
+
+
+@pytest.mark.parametrize(
+    ("task", "fewest"),
+    [
+        *((kind_task(protocol), 2) for protocol in OF_OTHER_KINDS),
+        (published().task, 2),
+        (kind_task("rappor", labels=("yes", "no", "maybe"), domain_size=3, texts=None), 3),
+    ],
+)
+def test_every_task_accepts_its_sample_values(task: Task, fewest: int) -> None:
+    """
+    Of its own kind and within its rules, or one of its labels; and not always the same.
+
+    Seed 5; fifty values of a hundred and more are all the same with probability 1e-98 at most.
+    """
+    rng = np.random.default_rng(5)
+    lay_out = encoder_for(task, None)
+    drawn = [sample_value(task, rng) for _ in range(50)]
+    for value in drawn:
+        lay_out(value, rng)
+        assert task.kind == kind_of(value)
+
+    assert len(set(map(repr, drawn))) >= fewest

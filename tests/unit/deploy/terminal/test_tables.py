@@ -1,6 +1,5 @@
-"""No figure of any table is cut, however narrow the terminal: `2` for 20 is another promise."""
+"""Figures of tables are whole on narrow terminals: `2` for 20 is another promise."""
 
-import dataclasses
 import io
 import re
 from collections.abc import Callable
@@ -8,20 +7,16 @@ from typing import Final
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.ledger_entry import verify
-from common.messages.task_summary import TaskState
 from deploy.load.report import Bars
 from deploy.load.sender import Tally
 from deploy.results import ledger
-from deploy.tasks import population_budgets, task_view
+from deploy.tasks import population_budgets
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.terminal.tables import add_columns, full_width, print_whole
 from tests.support.budgets import population_budgets as budgets
 from tests.support.ledger_entries import first_entry
-from tests.support.wire_parsers import _summary
 
 _POPULATION: Final = "people-of-the-northern-district"
 _ENTRY: Final = first_entry(population=_POPULATION, n_users=1_234_567, n_refused=89_012)
@@ -32,15 +27,6 @@ _GUARANTEE: Final = Guarantee(
     neighbouring=REPLACE_ONE,
     theorem="it",
     assumptions=("nobody else is honest, whatever anybody may say of them",),
-)
-_SUMMARY: Final = dataclasses.replace(
-    _summary(TaskState.RELEASED),
-    population=_POPULATION,
-    protocol="ldp-olh-strings",
-    domain_size=1_000_000,
-    n_min=2_000_000,
-    n_users=2_345_678,
-    deadline=1_895_918_400,
 )
 
 
@@ -63,17 +49,13 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
         lambda console: print_guarantees([_GUARANTEE], "title", console),
         ("20.01", "1.001e-10"),
     ),
-    "tasks": (
-        lambda console: task_view.print_list([_SUMMARY], console),
-        ("2,000,000", "2,345,678", _SUMMARY.task_digest.hex()[:12]),
-    ),
 }
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("name", _TABLES)
 def test_every_figure_is_whole(name: str, width: int) -> None:
-    """Text is folded instead; where that is not enough, lines are longer than the terminal."""
+    """Text is folded instead, or lines are longer than the terminal."""
     show, figures = _TABLES[name]
     words = _at(width, show).replace("│", " ").split()
 
@@ -81,38 +63,14 @@ def test_every_figure_is_whole(name: str, width: int) -> None:
         assert figure in words
 
 
-def test_a_list_of_tasks_is_read_on_a_terminal_of_80_columns() -> None:
-    """Headings are whole, and a deadline takes two lines at most."""
-    shown = _at(80, lambda console: task_view.print_list([_SUMMARY], console))
-
-    assert ["task", "state", "population", "deadline", "n_min", "users"] == next(
-        line.split() for line in shown.splitlines() if "deadline" in line
-    )
-    assert "2030-01-29 12:00Z" in shown or ("2030-01-29" in shown and "12:00Z" in shown)
-    assert max(map(len, shown.splitlines())) <= 80
-    wide = _at(140, lambda console: task_view.print_list([_SUMMARY], console))
-    assert "ldp-olh-strings" in wide
-    assert "2030-01-29 12:00Z" in wide
-
-
-def test_a_narrow_table_is_as_wide_as_its_figures() -> None:
-    """And where nothing needs to be folded it says how wide it would be."""
-    table = Table(box=None, pad_edge=False)
-    add_columns(table, {"a name": "left", "n": "right"})
-    table.add_row("some text here", "1,234,567")
-
-    assert len("some text here  1,234,567") == full_width(table, Console(width=10))
-    assert "1,234,567" in _at(10, lambda console: print_whole(table, console))
-
-
-def test_a_load_run_s_count_and_time_are_read_on_80_columns() -> None:
+def test_the_progress_of_a_load_run_fits_80_columns() -> None:
     """With long names of phases, and many users."""
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     tally = Tally()
     tally.failures["unavailable"] += 12_345
     with Bars(console) as bars:
-        bars.begins("Shuffling, opening, estimating", 1_000_000)
-        bars.sees(tally)
+        bars.start_phase("Shuffling, opening, estimating", 1_000_000)
+        bars.show_tally(tally)
         bars.finish()
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
