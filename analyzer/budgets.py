@@ -1,9 +1,9 @@
 """
-What the releases to each population cost together, and whether one more fits the budgets.
+Compose the cost of all releases to a population, and check it against their budgets.
 
-Every task promised its people a budget for all releases together, so a release must keep the
-budget of each earlier one as well as its own. Tasks without a population stand alone; different
-populations are disjoint by the operator's word, and do not add up.
+Every task promises its users a budget for all releases to their population together, so a release
+must respect the budget of each earlier task as well as its own. A task without a population is
+composed with no other; different populations are assumed disjoint and are not composed.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from common.messages.ledger_entry import LedgerEntry
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
-_REMEMBERED: Final = 256
-"""Composed figures that are kept: each is asked for when a batch comes, opens and is released."""
+_MAX_CACHED: Final = 256
+"""Cached compositions: each is needed when a batch arrives, opens and is released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpentBudget:
-    """One release, past or proposed, with what its task promised."""
+    """One release, past or proposed, with the budget that its task promised."""
 
     release: Release
     local_epsilon: float
@@ -38,7 +38,7 @@ class SpentBudget:
 
     @classmethod
     def by(cls, task: Task, n_users: int, n_refused: int) -> Self:
-        """Give what a release of so many users costs, so many of its reports not counted."""
+        """Return the cost of a release of `n_users` users with `n_refused` reports not counted."""
         return cls(
             release=claimed_release(task, n_users, n_refused),
             local_epsilon=task.local_epsilon,
@@ -49,26 +49,26 @@ class SpentBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationBudget:
-    """A promise of some task's: what all releases to its population may cost, and what they did."""
+    """A budget for all releases to a population, and how much of it is spent."""
 
     epsilon: float
     delta: float
     spent_epsilon: float
-    """An upper bound, at `delta`; may be infinite."""
+    """Upper bound at `delta`; may be infinite."""
 
     @property
     def left_epsilon(self) -> float:
-        """What later releases may add, 0 or more."""
+        """The ε left for later releases, at least 0."""
         return max(0.0, self.epsilon - self.spent_epsilon)
 
     @property
     def share(self) -> float:
-        """How much of it is spent; 1 is all."""
+        """The share of the budget that is spent; 1 is all."""
         return self.spent_epsilon / self.epsilon
 
 
 class ReleaseBudgets:
-    """Composes what the ledger holds with what would be added."""
+    """Composes the releases in the ledger with a proposed one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -78,10 +78,10 @@ class ReleaseBudgets:
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
     ) -> None:
         """
-        Refuse a release that `compose` would refuse; cheap where no budget can be exceeded.
+        Refuse a release that `compose` would refuse; cheap if no budget can be exceeded.
 
         Raises:
-            BudgetError: As `compose`.
+            BudgetError: The release would exceed a budget, as in `compose`.
         """
         together = await self._together(task, n_users, n_refused, digest)
         await asyncio.to_thread(_require, together)
@@ -93,18 +93,18 @@ class ReleaseBudgets:
         Compose a release with all earlier ones to its population.
 
         Args:
-            task: What would be released.
+            task: The task of the release.
             n_users: Users in its batch.
-            n_refused: Reports of it that are not counted, as far as is known.
-            digest: The task's own, so that a release which the ledger holds is not counted twice.
+            n_refused: Reports of the batch that are not counted, as far as is known.
+            digest: The task's digest, so that its own ledger entry is not counted twice.
 
         Returns:
-            The central ε of all of them together at the task's budget_delta: an upper bound.
+            Upper bound on the central ε of all these releases at the task's budget_delta.
 
         Raises:
-            BudgetError: It exceeds the task's budget, or that of a task released before.
+            BudgetError: It exceeds the budget of the task or of one released before.
 
-        Cost: up to seconds for a population asked often, in a thread; remembered.
+        Cost: up to seconds for a population with many releases, in a thread; cached.
         """
         together = await self._together(task, n_users, n_refused, digest)
         await asyncio.to_thread(_require, together)
@@ -112,14 +112,12 @@ class ReleaseBudgets:
 
     async def share(self, population: str) -> tuple[str, float]:
         """
-        Give a population, and which share of its budget is spent.
-
-        It is the largest share of the budgets that the tasks released to it promised.
+        Return the population, and the largest share spent of any budget promised to it.
 
         Raises:
-            LedgerError: A task of the ledger is not there.
+            LedgerError: A task of the ledger is missing.
 
-        Cost: that of `compose` for each δ, in a thread; remembered.
+        Cost: that of `compose` for each δ, in a thread; cached.
         """
         together = [await self._spent(entry) for entry in await self._store.releases_to(population)]
         kept = await asyncio.to_thread(budgets, together)
@@ -143,7 +141,7 @@ class ReleaseBudgets:
     async def _task(self, entry: LedgerEntry) -> Task:
         signed = await self._store.task(entry.task_digest)
         if signed is None:
-            raise LedgerError(f"the task of ledger entry {entry.entry} is not there")
+            raise LedgerError(f"the task of ledger entry {entry.entry} is missing")
         return Task.from_bytes(signed.task_bytes)
 
 
@@ -151,16 +149,16 @@ def budgets(
     together: Sequence[SpentBudget], promised: Collection[tuple[float, float]] = ()
 ) -> tuple[PopulationBudget, ...]:
     """
-    Compare all releases to a population with each budget that binds them. Also by an operator.
+    Compare all releases to a population with each of their budgets. Also run by operators.
 
     Args:
         together: The releases.
-        promised: Budgets, as ε and δ, that hold besides those of the releases' own tasks.
+        promised: Budgets, as ε and δ, in addition to those of the releases' own tasks.
 
     Returns:
-        Each budget once, the one of which the largest share is spent first.
+        Each budget once, by decreasing share spent.
 
-    Cost: up to seconds for each δ; remembered.
+    Cost: up to seconds for each δ; cached.
     """
     of_releases = {(spent.budget_epsilon, spent.budget_delta) for spent in together}
     found = [
@@ -175,7 +173,7 @@ def budgets(
 
 
 def _require(together: Sequence[SpentBudget]) -> None:
-    """Compare all releases together with the budget that each of their tasks promised."""
+    """Check all releases together against each of their tasks' budgets."""
     for budget_epsilon, budget_delta in sorted(
         {(spent.budget_epsilon, spent.budget_delta) for spent in together}
     ):
@@ -196,14 +194,14 @@ def _compose(together: Sequence[SpentBudget], delta: float) -> float:
 
 
 def _local(together: Sequence[SpentBudget]) -> float:
-    """Give what all cost even if nobody else is honest: they can cost no more than that."""
+    """Return the sum of local ε, an upper bound whatever the other parties do."""
     return sum_upper(spent.local_epsilon for spent in together)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED)
 def _composed(releases: tuple[Release, ...], delta: float) -> float:
     try:
         return composed_epsilon(releases, delta)
     except AccountingError:
-        # Nothing is certified at so small a δ; what is local holds all the same.
+        # No central ε is certified at so small a δ; the local one still holds.
         return math.inf

@@ -1,4 +1,4 @@
-"""From a batch's counts to its result: what was counted, the estimate, the guarantees. Pure."""
+"""Build a batch's result from its counts: refusals, estimate and guarantees. Pure."""
 
 from analyzer.estimation.dispatch import estimate_result
 from analyzer.intake import Intake
@@ -14,18 +14,18 @@ def build_result(
     manifest: BatchManifest, task: Task, randomizer: Randomizer, intake: Intake
 ) -> Result:
     """
-    Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
+    Build the result of a batch from its counts. Pure; the caller fills in the times.
 
-    The number of users' dummies that came is known where nothing was refused: all reports but
-    users' own and null ones. How many the shuffler added, and how many reports it kept, is never
-    known but by their law. What refused reports are taken for, `mixture_of` says; the guarantee
-    takes every one for another honest user's.
+    If nothing was refused, the number of users' dummies is exact: all reports but users' own and
+    null ones. The numbers of reports that the shuffler added and kept are known in distribution
+    only. `mixture_of` states the assumption about refused reports; the guarantee takes each to be
+    another honest user's.
 
-    Null reports fill submissions up to the task's largest number of dummies. More of them than the
-    law leaves room for (none, where the number is fixed) stand where a report should: malformed.
+    Null reports pad submissions to the task's largest number of dummies. Those beyond the padding
+    that the number of users allows (none, where the number of dummies is fixed) are malformed.
 
     Raises:
-        UnusableBatchError: No report could be counted.
+        UnusableBatchError: No report was counted.
     """
     if intake.counted == 0:
         raise UnusableBatchError(
@@ -61,18 +61,18 @@ def mixture_of(
     task: Task, n_users: int, *, counted: int, padding: int = 0, refused: int = 0
 ) -> Mixture:
     """
-    Say what the counted reports are. Pure.
+    Return the composition of the counted reports: users' own and dummies. Pure.
 
     Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
-    never refused. Otherwise users' own reports are taken to be left in proportion: as large a share
-    of them as of all reports, and the others that were counted are dummies.
+    never refused. Otherwise refusals are taken to be proportional: the same share of users' own
+    reports as of all reports is left, and the other counted reports are dummies.
 
     Args:
-        task: Whose batch it is.
-        n_users: Of the batch.
+        task: The batch's task.
+        n_users: Users in the batch.
         counted: Reports that were counted.
-        padding: Null reports that stand where they may.
-        refused: Reports that were not counted for any other cause.
+        padding: Null reports that are valid padding.
+        refused: Reports refused for any cause.
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.idle:
@@ -88,7 +88,7 @@ def mixture_of(
     n_dummies = counted - n_real
     if dummies.uniform:
         return Mixture(n_real=n_real, n_dummies=n_dummies)
-    # How many there are in all is known, so that an item's number varies less than by itself.
+    # Their total is known, so the number of one item varies less than independently.
     chance, known = dummies.extra_chance, 1 - 1 / task.domain_size
     return Mixture(
         n_real=n_real,

@@ -1,4 +1,4 @@
-"""What the analyzer's metrics tell of its batches: rows of common/runtime/metric_definitions.py."""
+"""Metrics of the analyzer's batches: rows of common/runtime/metric_definitions.py."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from common.task_digest import TaskDigest
 
 
 class ReleaseMetrics:
-    """Counts batches and what was released. Digests and populations stay in here."""
+    """Counts batches and releases. Digests and populations are not exported."""
 
     def __init__(self, process_metrics: ProcessMetrics) -> None:
         self._metrics = process_metrics.metrics
@@ -19,7 +19,7 @@ class ReleaseMetrics:
         self._note = process_metrics.failures.note
         self._states: dict[TaskDigest, BatchEnd] = {}
         self._deadlines: dict[TaskDigest, int] = {}
-        """Of tasks that may be open: of which no batch has come."""
+        """Deadlines of tasks without a batch."""
         self._entries = 0
         self._shares: dict[str, float] = {}
         self._metrics.ask(self._count_open_tasks)
@@ -31,12 +31,12 @@ class ReleaseMetrics:
         ledger_entries: int,
     ) -> None:
         """
-        Take up what an earlier run left.
+        Resume with the state of an earlier run.
 
         Args:
-            states: Of the batches that came.
-            deadlines: Of the tasks that have no result.
-            ledger_entries: Of the ledger.
+            states: State of every batch that arrived.
+            deadlines: Deadline of every task without a result.
+            ledger_entries: Length of the ledger.
         """
         self._states = dict(states)
         self._deadlines = {
@@ -46,22 +46,22 @@ class ReleaseMetrics:
         self._show()
 
     def published(self, digest: TaskDigest, deadline: int) -> None:
-        """Take note of a new task, and forget those whose deadline has passed."""
+        """Record a new task, and forget those whose deadline has passed."""
         now = self._now()
         self._deadlines = {known: end for known, end in self._deadlines.items() if end > now}
         self._deadlines[digest] = deadline
 
     def staged(self, digest: TaskDigest) -> None:
-        """Take note of a batch that came whole."""
+        """Record a batch that was staged."""
         self._move(digest, "staged")
 
     def given_up(self, digest: TaskDigest, *, suspect: bool) -> None:
-        """Take note of a batch that will never be released."""
+        """Record a batch that will never be released."""
         if self._states.get(digest) != "unusable":
             self._move(digest, "unusable", "quarantined" if suspect else "unusable")
 
     def released(self, result: Result) -> None:
-        """Count what was released."""
+        """Count a release."""
         self._entries += 1
         self._move(result.task_digest, "released")
         add = self._metrics.add
@@ -74,19 +74,19 @@ class ReleaseMetrics:
         self._metrics.set("shuffledp_estimate_seconds", result.estimate_seconds)
 
     def sentinels_missing(self, count: int) -> None:
-        """Count sentinels that should have been in a batch."""
+        """Count sentinels missing from a batch."""
         self._metrics.add("shuffledp_sentinels_missing_total", count)
 
     def failed(self, error: Exception) -> None:
-        """Count a release that is tried again."""
+        """Count a failed release, which is retried."""
         self._metrics.add("shuffledp_release_failures_total")
         self._note(error)
 
     def spent(self, shares: Iterable[tuple[str, float]]) -> None:
         """
-        Take note of how much of their budgets some populations have spent, the first time of all.
+        Record the share of its budget that each population has spent; all of them the first time.
 
-        Nothing is unspent: of two figures for one population the larger is the later.
+        Budgets are never refunded: of two figures for one population the larger is the later.
         """
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))
@@ -96,11 +96,11 @@ class ReleaseMetrics:
         self,
         digest: TaskDigest,
         state: BatchEnd,
-        came_to: Literal["staged", "released", "unusable", "quarantined"] | None = None,
+        moved_to: Literal["staged", "released", "unusable", "quarantined"] | None = None,
     ) -> None:
         self._states[digest] = state
         self._deadlines.pop(digest, None)
-        self._metrics.add("shuffledp_batches_moved_total", 1, {"state": came_to or state})
+        self._metrics.add("shuffledp_batches_moved_total", 1, {"state": moved_to or state})
         self._show()
 
     def _show(self) -> None:
@@ -110,6 +110,6 @@ class ReleaseMetrics:
         self._metrics.set("shuffledp_ledger_entries", self._entries)
 
     def _count_open_tasks(self) -> None:
-        """Count in the metrics page's thread, on a copy: the event loop moves tasks meanwhile."""
+        """Count on a copy, since this runs in the metrics server's thread."""
         now, deadlines = self._now(), list(self._deadlines.values())
         self._metrics.set("shuffledp_tasks_open", sum(end > now for end in deadlines))

@@ -1,4 +1,4 @@
-"""The analyzer's keys and tasks: from an operator's draft to a signed, published task."""
+"""The analyzer's keys and published tasks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,21 +29,21 @@ from common.task_digest import TaskDigest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerKeys:
-    """Made on first start, kept in the state directory with mode 0600. Shows no secret."""
+    """Created on first start and kept in the state directory with mode 0600. Prints no secret."""
 
     identity: SigningIdentity
-    """Lives for ever: devices and shufflers pin it."""
+    """Never rotated: devices and shufflers pin it."""
     reports: KeyStore
-    """Rotated: what reports are sealed to."""
+    """Rotated: reports are sealed to them."""
     operator_token: OperatorToken
 
     @classmethod
     def load(cls, state: StateDirectory, schedule: Schedule, now: float) -> Self:
         """
-        Read the keys, or make them on first start; publish what others need to know.
+        Read the keys, or create them on first start; publish the public ones.
 
         Raises:
-            SettingsError: A file is open to others, damaged, or sealed under another state key.
+            SettingsError: A file is readable by others, damaged, or sealed under another state key.
         """
         keys = cls(
             identity=load_identity(state),
@@ -57,7 +57,7 @@ class AnalyzerKeys:
 
 
 class Registry:
-    """Publishes tasks and gives them out."""
+    """Publishes tasks and looks them up."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Registry:
 
     async def publish(self, draft: TaskDraft) -> SignedTask:
         """
-        Make a task of a draft, sign and keep it. For operators.
+        Complete a draft into a task, sign it and store it. For operators.
 
         Raises:
             TaskError: The draft breaks a rule.
-            WireError: It names a suite that there is not.
-            BudgetError: Its population has not enough left for its smallest batch: it could never
-                be released.
+            WireError: The draft names an unknown suite.
+            BudgetError: The population's budget is too small for the task's smallest batch, so it
+                could never be released.
         """
         check_deadline(draft, self._clock.now())
         nonce = self._rng.bytes(NONCE_BYTES)
@@ -98,10 +98,10 @@ class Registry:
 
     async def get(self, digest: TaskDigest) -> SignedTask:
         """
-        Give a published task.
+        Return a published task.
 
         Raises:
-            UnknownTaskError: There is none with this digest.
+            UnknownTaskError: No task has this digest.
         """
         signed = await self._store.task(digest)
         if signed is None:
@@ -110,16 +110,16 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        List the keys that a batch may still need: staged ones, and those yet to be delivered.
+        List the keys that staged or expected batches are sealed to.
 
         Args:
-            keep: How many seconds after a task's deadline its batch may still come.
+            keep: Seconds after a task's deadline for which its batch may still arrive.
 
         Returns:
-            Their ids; None where this version cannot read one of their tasks: its key may be any,
-            and a later version may yet open its batch.
+            Their ids; None if this version cannot read one of the tasks: its key is unknown, and a
+            later version may yet open its batch.
 
-        Cost: reads each of their tasks.
+        Cost: parses each of the tasks.
         """
         needed = set()
         for task_bytes in await self._store.awaited_tasks(self._clock.now() - keep):
@@ -133,14 +133,14 @@ class Registry:
 
 def check_deadline(draft: TaskDraft, now: float) -> None:
     """
-    Check that users have time to take part.
+    Check that a draft's deadline is in the future.
 
     Args:
-        draft: Of a task.
+        draft: The draft.
         now: Seconds since 1970 UTC.
 
     Raises:
-        TaskError: The deadline is not in the future.
+        TaskError: The deadline has passed.
     """
     if draft.deadline <= now:
         date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
@@ -148,7 +148,7 @@ def check_deadline(draft: TaskDraft, now: float) -> None:
 
 
 class SentinelRegistry:
-    """Keeps what operators plan to send, and what the shuffler has acknowledged of it."""
+    """Registers operators' sentinels, planned and acknowledged."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
@@ -158,18 +158,18 @@ class SentinelRegistry:
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
         """
-        Keep sentinels; when this returns they are on the disk. For operators.
+        Store sentinels durably before returning. For operators.
 
-        They are registered twice: as planned before they are sent, so that none is ever counted as
-        a user's, and as acknowledged afterwards, so that none is missed that was never sent. More
-        than a call holds come in several, and those of all calls are a task's.
+        Each is registered twice: as planned before it is sent, so that it is never counted as a
+        user's, and as acknowledged afterwards, so that one never sent is not reported missing.
+        Several calls may register a task's sentinels.
 
         Raises:
-            UnknownTaskError: There is no such task.
-            WireError: One has another number of leaves than a submission of the task has reports,
-                or a leaf in common with another one, of this call or an earlier one.
-            BatchStateError: The task's batch has arrived, or there are more of them than n_min
-                users leave room for below target_size.
+            UnknownTaskError: No task has this digest.
+            WireError: A sentinel has another number of leaves than a submission has reports, or
+                shares a leaf with another sentinel of the task.
+            BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
+                exceed target_size.
         """
         task = Task.from_bytes((await self._registry.get(digest)).task_bytes)
         for leaves in sentinels:

@@ -1,7 +1,7 @@
 """
-A batch's way through the analyzer: stage, open, estimate, state the guarantee, charge, release.
+Release batches: stage, open, estimate, state the guarantee, charge the ledger, keep the result.
 
-A delivery is acknowledged when it is staged whole; whatever happens then, a restart goes on from
+A delivery is acknowledged once the whole batch is staged; after a crash the next start resumes
 there. A batch is released once.
 """
 
@@ -11,13 +11,18 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from analyzer.batch_checks import check_batch, check_refusals, exclude_sentinels
+from analyzer.batch_checks import (
+    check_batch,
+    check_refusals,
+    drop_sentinels,
+    exclude_sentinels,
+    match_sentinels,
+)
 from analyzer.budgets import ReleaseBudgets
 from analyzer.finalize import build_result
 from analyzer.intake import Intake, open_and_count
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.sentinel_matching import drop_sentinels, match_sentinels
 from analyzer.staging import Staging
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
@@ -43,13 +48,13 @@ from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_bytes
 
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds before a release that failed is tried again, doubled each time."""
+_MIN_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 60.0
+"""Seconds before a failed release is retried, doubled each time."""
 
 
 class Releases:
-    """Takes deliveries, and releases a result for each."""
+    """Receives batches, and releases a result for each."""
 
     def __init__(
         self,
@@ -63,19 +68,6 @@ class Releases:
         staging: Staging,
         metrics: ReleaseMetrics,
     ) -> None:
-        """
-        Take what releases need.
-
-        Args:
-            store: Where batches, results and charges are kept.
-            registry: The published tasks.
-            spending: What populations have spent.
-            keys: What reports open with.
-            pool: The workers that open.
-            most_refused_share: Of a batch's reports; if more are refused, nothing is released.
-            staging: Receives batches, and gives them back.
-            metrics: Is told what became of batches.
-        """
         self._metrics = metrics
         self._keys = keys
         self._store = store
@@ -85,7 +77,7 @@ class Releases:
         self._pool = pool
         self._staging = staging
         self._charging = asyncio.Lock()
-        """Held from composing what a release costs until it is charged."""
+        """Held from composing the cost of a release until it is charged."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
         self._budgets_known = False
 
@@ -93,18 +85,18 @@ class Releases:
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        Stage a batch; when this returns it is on the disk. Delivering again changes nothing.
+        Stage a batch durably before returning. Delivering it again changes nothing.
 
         Returns:
-            What was signed of everything that arrived, the same every time; None for a batch that
-            a version before this one staged.
+            The signed commitment to the batch, the same every time; None for a batch staged by an
+            earlier version.
 
         Raises:
-            UnknownTaskError: There is no such task.
+            UnknownTaskError: No task has this digest.
             ConflictError: Another batch was delivered for this task.
-            WireError: The reports are not as many as the manifest and the task say.
-            DeliveryUnderWayError: The same batch is being delivered at this moment.
-            BudgetError: Its release would exceed the budget of the population.
+            WireError: The number of reports contradicts the manifest or the task.
+            DeliveryUnderWayError: Another call is delivering the same batch.
+            BudgetError: The release would exceed the population's privacy budget.
         """
         try:
             await self._staging.receive(manifest, chunks)
@@ -118,13 +110,13 @@ class Releases:
                 level="WARNING",
             )
             raise
-        # Also if it had been staged before: that call may have ended before it came to here.
+        # Even if it was staged before: that call may have been cut off before this line.
         self._start_release(manifest)
         kept = await self._store.commitment(manifest.task_digest)
         return None if kept is None else commitment_from_bytes(kept)
 
     async def resume(self) -> None:
-        """Go on with batches that an earlier run had staged."""
+        """Resume the batches that an earlier run had staged."""
         for manifest in await self._store.staged():
             self._start_release(manifest)
 
@@ -136,13 +128,13 @@ class Releases:
             releasing.add_done_callback(lambda _: self._releasing.pop(digest))
 
     async def _release(self, manifest: BatchManifest) -> None:
-        """Release a staged batch, trying again until it is released or known to be unusable."""
-        pause = _FIRST_PAUSE
+        """Release a staged batch, retrying until it is released or found unusable."""
+        pause = _MIN_PAUSE
         while True:
             try:
                 if manifest in await self._store.staged():
                     await self._release_or_give_up(manifest)
-            except Exception as error:  # noqa: BLE001  # staged as it is, it is tried again
+            except Exception as error:  # noqa: BLE001  # retried: the batch is staged
                 logs.event(
                     "batch not released yet",
                     {
@@ -153,7 +145,7 @@ class Releases:
                 )
                 self._metrics.failed(error)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _MAX_PAUSE)
             else:
                 return
 
@@ -161,7 +153,7 @@ class Releases:
         try:
             await self._estimate_and_keep(manifest)
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
-            # What follows from the batch, the keys and the ledger would follow from them again.
+            # Retrying cannot help: the error follows from the batch, the keys and the ledger.
             await self._store.give_up(manifest, str(error))
             suspect = isinstance(error, SuspectBatchError)
             self._metrics.given_up(manifest.task_digest, suspect=suspect)
@@ -183,23 +175,23 @@ class Releases:
         size = task.sealed_report_bytes
         sentinels = await self._store.sentinels(manifest.task_digest)
         chunks = await self._staging.reader(manifest, size)
-        sightings = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
-        await asyncio.to_thread(check_batch, sightings, task)
-        manifest = exclude_sentinels(manifest, sightings, task)
-        # Again: what was released since the batch was staged may have left too little.
+        matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
+        await asyncio.to_thread(check_batch, matches, task)
+        manifest = exclude_sentinels(manifest, matches, task)
+        # Repeated, since releases after the staging may have spent the budget.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = randomizer_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
             open_and_count,
-            drop_sentinels(chunks(), size, sightings),
+            drop_sentinels(chunks(), size, matches),
             task,
             manifest.task_digest,
             mechanism,
             pool=self._pool,
             key=key,
         )
-        intake.refused["repeated"] += sightings.n_repeated
+        intake.refused["repeated"] += matches.n_repeated
         open_seconds = time.perf_counter() - started
         started = time.perf_counter()
         result = await asyncio.to_thread(build_result, manifest, task, mechanism, intake)
@@ -208,9 +200,9 @@ class Releases:
             result,
             open_seconds=open_seconds,
             estimate_seconds=time.perf_counter() - started,
-            n_sentinels=sightings.n_acknowledged,
-            n_sentinels_missing=sightings.n_missing,
-            n_sentinels_repeated=sightings.n_repeated,
+            n_sentinels=matches.n_acknowledged,
+            n_sentinels_missing=matches.n_missing,
+            n_sentinels_repeated=matches.n_repeated,
         )
         await self._charge_and_release(manifest, task, intake, result)
         self._metrics.released(result)
@@ -228,7 +220,7 @@ class Releases:
     async def _charge_and_release(
         self, manifest: BatchManifest, task: Task, intake: Intake, result: Result
     ) -> None:
-        """Compose with the refusals as they are, and charge: one release at a time."""
+        """Compose the cost with the actual refusals, and charge it: one release at a time."""
         n_refused = sum(result.refused.values())
         async with self._charging:
             composed = await self._spending.compose(
@@ -246,12 +238,12 @@ class Releases:
 
     async def result(self, digest: TaskDigest) -> Result:
         """
-        Give a released result.
+        Return a released result.
 
         Raises:
-            UnknownTaskError: There is no such task.
-            BatchStateError: Its batch has not been released yet.
-            UnusableBatchError: It never will be.
+            UnknownTaskError: No task has this digest.
+            BatchStateError: The task's batch has not been released yet.
+            UnusableBatchError: The batch can never be released.
         """
         await self._registry.get(digest)
         kept = await self._store.result(digest)
@@ -263,23 +255,23 @@ class Releases:
         raise BatchStateError("the task's batch has not been released yet")
 
     async def ledger(self, after: int) -> list[LedgerEntry]:
-        """Give what releases cost, from the entry after `after` on."""
+        """Return the ledger's entries with numbers above `after`."""
         return await self._store.ledger(after)
 
     async def measure_budgets(self, population: str = "") -> None:
         """
-        Look how much of its budgets a population has spent. It never fails: nothing waits for it.
+        Measure the share of its budgets that a population has spent. Failures are only logged.
 
         Args:
-            population: Which; all of them without one, and for as long as not all are known.
-                Run without one at start.
+            population: The population; empty for all of them, as at start. All are measured until
+                that has succeeded once.
         """
         try:
             known = population and self._budgets_known
             populations = [population] if known else await self._store.populations()
             self._metrics.spent([await self._spending.share(one) for one in populations])
             self._budgets_known = True
-        except Exception as error:  # noqa: BLE001  # what is released stays so
+        except Exception as error:  # noqa: BLE001  # the release stands
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
     async def settled(self) -> None:
@@ -288,7 +280,7 @@ class Releases:
             await asyncio.wait(self._releasing.values())
 
     async def stop(self) -> None:
-        """Leave off; what is staged is released after the next start."""
+        """Stop; staged batches are released after the next start."""
         releasing = list(self._releasing.values())
         for task in releasing:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Composition root of the analyzer: randomness, clock, keys, files and workers are made here."""
+"""Composition root of the analyzer: makes its randomness, clock, keys, files and workers."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ class AnalyzerService:
         self.address = listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight and close every file."""
+        """Finish the calls in flight and close every file."""
         await self._listener.stop()
         for running in self._running:
             running.cancel()
@@ -61,11 +61,11 @@ class AnalyzerService:
 
 async def start(settings: AnalyzerSettings) -> AnalyzerService:
     """
-    Start an analyzer, and go on with batches that an earlier run had staged.
+    Start an analyzer and resume the batches that an earlier run had staged.
 
     Raises:
         SettingsError: A key in the state directory is damaged, or sealed under another state key.
-        LedgerError: The ledger is broken: nothing is released on it.
+        LedgerError: The ledger is broken: nothing may be released.
     """
     clock = SystemClock()
     process_metrics = ProcessMetrics("analyzer", clock)
@@ -90,8 +90,8 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         rng=secure_generator(),
         metrics=metrics,
     )
-    overview = TaskListing(store, clock)
-    await overview.add_lines()
+    listing = TaskListing(store, clock)
+    await listing.add_lines()
     metrics.resume(await store.batch_states(), await store.deadlines(), head.entry)
     staging = Staging(
         store=store,
@@ -121,7 +121,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, sentinels, overview)
+        servicer = AnalyzerServicer(registry, releases, sentinels, listing)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

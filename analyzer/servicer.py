@@ -1,4 +1,4 @@
-"""Wire in, core, wire out."""
+"""The analyzer's gRPC methods: wire in, core, wire out."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,17 +24,17 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
-    """Answers the shuffler and operators; who may call what: common/runtime/access.py."""
+    """Answers the shuffler and operators; common/runtime/access.py lists who may call what."""
 
     def __init__(
         self,
         registry: Registry,
         releases: Releases,
         sentinels: SentinelRegistry,
-        overview: TaskListing,
+        listing: TaskListing,
     ) -> None:
         self._registry = registry
-        self._overview = overview
+        self._listing = listing
         self._releases = releases
         self._sentinels = sentinels
 
@@ -50,7 +50,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     async def GetTask(
         self, request: analyzer_pb2.GetTaskRequest, _context: object
     ) -> analyzer_pb2.GetTaskResponse:
-        """Give a published task."""
+        """Return a published task."""
         signed = await self._registry.get(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
@@ -59,7 +59,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         request_iterator: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
         context: "grpc.aio.ServicerContext[Any, Any]",
     ) -> analyzer_pb2.DeliverBatchResponse:
-        """Take a permuted batch; say that its reports are wanted when the first is asked for."""
+        """Receive a permuted batch; ask for its reports once the manifest is accepted."""
         first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
 
         async def chunks() -> AsyncIterator[bytes]:
@@ -74,7 +74,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         request: analyzer_pb2.RegisterSentinelsRequest,
         _context: object,
     ) -> analyzer_pb2.RegisterSentinelsResponse:
-        """Keep test submissions to look out for. For operators."""
+        """Register sentinels. For operators."""
         digest, sentinels, acknowledged = sentinels_from_wire(request)
         await self._sentinels.register(digest, sentinels, acknowledged=acknowledged)
         return analyzer_pb2.RegisterSentinelsResponse()
@@ -84,7 +84,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         request: analyzer_pb2.GetResultRequest,
         _context: object,
     ) -> analyzer_pb2.GetResultResponse:
-        """Give a released result. For operators."""
+        """Return a released result. For operators."""
         result = await self._releases.result(digest_from_wire(request.task_digest))
         return await asyncio.to_thread(result_to_wire, result)
 
@@ -93,22 +93,22 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         request: analyzer_pb2.ListTasksRequest,
         _context: object,
     ) -> analyzer_pb2.ListTasksResponse:
-        """List tasks and what became of them. For operators."""
-        return summaries_to_wire(await self._overview.tasks(tasks_after_from_wire(request)))
+        """List tasks and their states. For operators."""
+        return summaries_to_wire(await self._listing.tasks(tasks_after_from_wire(request)))
 
     async def DescribeTask(
         self,
         request: analyzer_pb2.DescribeTaskRequest,
         _context: object,
     ) -> analyzer_pb2.DescribeTaskResponse:
-        """Give a task and what became of it. For operators."""
+        """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
-        return description_to_wire(*await self._overview.describe(digest))
+        return description_to_wire(*await self._listing.describe(digest))
 
     async def GetLedger(
         self,
         request: analyzer_pb2.GetLedgerRequest,
         _context: object,
     ) -> analyzer_pb2.GetLedgerResponse:
-        """Give what releases cost. For operators."""
+        """Return entries of the ledger. For operators."""
         return ledger_to_wire(await self._releases.ledger(after_from_wire(request)))

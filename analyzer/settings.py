@@ -14,6 +14,6 @@ class AnalyzerSettings(KeyHolderSettings):
     """Settings of one analyzer."""
 
     opening_processes: Processes = 0
-    """Worker processes that open reports; 0 means one for each core."""
+    """Worker processes that open reports; 0 means one per core."""
     most_refused_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """A batch of whose reports more are refused is not estimated; 1.0 for no limit."""
+    """Largest share of refused reports with which a batch is estimated; 1.0 for no limit."""

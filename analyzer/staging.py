@@ -1,7 +1,8 @@
-"""A hash over a batch as it was staged: what the disk gives back later is this, or it is damaged.
+"""
+Receive batches, store them until they are released, and detect damage when they are read back.
 
-SQLite has no checksums of its own: a flipped bit in a page of ciphertexts passes it, and would pass
-the analyzer as reports that do not open, or as fewer of them.
+SQLite has no checksums: a flipped bit in a page of ciphertexts would appear as reports that do not
+open. So a hash of each batch is stored with it.
 """
 
 import asyncio
@@ -25,52 +26,51 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_bytes
 
-_BYTES: Final = 32
+_HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """Takes a batch's chunks in order; cost: a nanosecond or two a byte."""
+    """Hash of a batch's chunks in order. Cost: a nanosecond or two a byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
-        self._hash = hashlib.blake2b(digest_size=_BYTES)
+        self._hash = hashlib.blake2b(digest_size=_HASH_BYTES)
         self._n_reports = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take the next chunk: whole reports, however they are cut into chunks."""
+        """Add the next chunk of whole reports. The division into chunks does not matter."""
         self._hash.update(chunk)
         self._n_reports += len(chunk) // self._report_bytes
 
     def digest(self) -> bytes:
-        """Give the hash of all that was taken."""
+        """Return the hash of all chunks added."""
         return self._hash.digest()
 
     def check(self, n_reports: int, expected: bytes | None) -> None:
         """
-        Check what was read of a batch, after its last chunk.
+        Check a batch that was read back, after its last chunk.
 
         Args:
-            n_reports: What was staged.
-            expected: Its hash then; None where an earlier version staged it.
+            n_reports: Number of reports that were staged.
+            expected: The hash stored with them; None if an earlier version staged the batch.
 
         Raises:
-            UnusableBatchError: It is not what was staged, and the shuffler has no copy any more.
+            UnusableBatchError: The batch is damaged, and the shuffler no longer has a copy.
         """
         if self._n_reports != n_reports:
             raise UnusableBatchError(
-                f"{n_reports} reports of the batch were staged; the disk gives {self._n_reports} "
-                "of them back"
+                f"{n_reports} reports of the batch were staged; {self._n_reports} are on the disk"
             )
         if expected not in {None, self.digest()}:
             raise UnusableBatchError("the batch's staged reports are damaged on the disk")
 
 
-_GROUP: Final = 64
-"""Chunks staged in one transaction."""
+_CHUNKS_AT_ONCE: Final = 64
+"""Chunks stored in one transaction."""
 
 
 class Staging:
-    """The batches that came and are not released yet."""
+    """Stages batches until they are released."""
 
     def __init__(
         self,
@@ -82,17 +82,7 @@ class Staging:
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
     ) -> None:
-        """
-        Take what staging needs.
-
-        Args:
-            store: Where batches are kept.
-            registry: The published tasks.
-            spending: What populations have spent.
-            identity: Signs for what arrived.
-            rng: Draws the salts of commitments.
-            metrics: Is told what became of batches.
-        """
+        """Make staging; `identity` signs commitments, and `rng` draws their salts."""
         self._metrics = metrics
         self._store = store
         self._registry = registry
@@ -103,14 +93,14 @@ class Staging:
 
     async def receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         """
-        Stage a batch, or find that it is staged; when this returns it is on the disk.
+        Stage a batch durably before returning, unless it is staged already.
 
         Raises:
-            UnknownTaskError: There is no such task.
+            UnknownTaskError: No task has this digest.
             ConflictError: Another batch was delivered for this task.
-            WireError: The reports are not as many as the manifest and the task say.
-            DeliveryUnderWayError: The same batch is being received at this moment.
-            BudgetError: Its release would exceed the budget of the population.
+            WireError: The number of reports contradicts the manifest or the task.
+            DeliveryUnderWayError: Another call is delivering the same batch.
+            BudgetError: The release would exceed the population's privacy budget.
         """
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
@@ -134,7 +124,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before a report is looked at, what would cost too much even if all were good."""
+        """Refuse, before any report arrives, a batch that exceeds a budget without refusals."""
         try:
             await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         except BudgetError as error:
@@ -162,14 +152,14 @@ class Staging:
             leaves += leaves_of(chunk, task.sealed_report_bytes)
             staged.add(chunk)
             group.append(chunk)
-            if len(group) == _GROUP:
+            if len(group) == _CHUNKS_AT_ONCE:
                 await self._store.add_chunks(manifest.batch_id, position, group)
                 position += len(group)
                 group = []
         if received != manifest.n_reports:
             raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        # No earlier: whoever knew it could still send reports that all stand in one bucket.
+        # Drawn last: a shuffler that knew it could send reports that all fall into one bucket.
         salt = self._rng.bytes(SALT_BYTES)
         commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
         await self._store.finish_batch(
@@ -177,7 +167,7 @@ class Staging:
         )
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
-        """Sign the root over all that arrived. In a thread."""
+        """Sign the root over all reports that arrived. In a thread."""
         tree = Tree.over(leaves, salt)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, salt
@@ -185,9 +175,9 @@ class Staging:
 
     async def reader(self, manifest: BatchManifest, size: int) -> Callable[[], Iterator[bytes]]:
         """
-        Give what reads a staged batch of reports of `size` bytes, in a thread, chunk by chunk.
+        Return a function that reads a staged batch of `size`-byte reports, chunk by chunk.
 
-        After the last chunk it raises UnusableBatchError if what it read is not what was staged.
+        Called in a thread; raises UnusableBatchError after the last chunk if the batch is damaged.
         """
         expected = await self._store.staged_hash(manifest.batch_id)
         loop = asyncio.get_running_loop()
@@ -210,7 +200,7 @@ class Staging:
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:
     if manifest.n_users < task.n_min:
         raise WireError(
-            f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
+            f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
         )
     least, most = task.batch_reports(manifest.n_users)
     if not least <= manifest.n_reports <= most:

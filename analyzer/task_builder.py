@@ -1,4 +1,4 @@
-"""From an operator's draft to a whole task, for every kind of value. Pure."""
+"""Complete an operator's draft into a task, for every kind of value. Pure."""
 
 import dataclasses
 import math
@@ -22,10 +22,10 @@ from common.task.specs import AnySpec, KeyValueSpec, MechanismSpec, NumberSpec, 
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from common.task.text import normalised
 
-LEAST_EPSILON: Final = 1e-6
-"""Of numbers and pairs: with less, no number of people would tell anything."""
-_BITS: Final = 32
-"""Of a filter, where a draft says nothing."""
+MIN_EPSILON: Final = 1e-6
+"""Smallest local ε of numbers and pairs: below it, no number of users gives an estimate."""
+_DEFAULT_BITS: Final = 32
+"""Bits of a Bloom filter, unless the draft states them."""
 _OWN_TABLE: Final[dict[Kind, str]] = {
     "categorical": "",
     "string": "texts",
@@ -33,7 +33,7 @@ _OWN_TABLE: Final[dict[Kind, str]] = {
     "vector": "numbers",
     "key-value": "pairs",
 }
-"""What of a draft belongs to a kind of value."""
+"""The table of a draft for each kind of value."""
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
@@ -41,8 +41,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Complete a draft into a task: add the mechanism's integers and the claims. Pure.
 
     Raises:
-        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
-        KeyFormatError: Its shuffler_key is no key of its suite.
+        TaskError: The draft breaks a rule, or no finite ε can be claimed for n_min users.
+        KeyFormatError: The shuffler_key is not a key of the suite.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -65,7 +65,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # until it is known, below: it follows from everything else
+        central_epsilon=0.0,  # replaced below: it depends on all other fields
         suite=draft.suite,
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,
@@ -74,12 +74,12 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
-    HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
+    HpkePublicKey(task.suite, task.shuffler_key)  # devices could not seal to an invalid key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 
 def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels as devices do; without a domain size each is an item."""
+    """Normalise labels as devices do; without a domain_size, each label is an item."""
     size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
     labels = tuple(normalised(label) for label in draft.labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
@@ -97,12 +97,12 @@ def _dummies(draft: TaskDraft) -> DummySpec:
 
 def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     """
-    Return the budget of a draft: the stated one, or the local ε, which one task never exceeds.
+    Return the draft's budget, or by default the local ε, which one task cannot exceed.
 
-    A single task without local noise gets the largest ε that the accountant certifies.
+    A task without local noise and population gets the largest ε that the accountant certifies.
 
     Raises:
-        TaskError: A population is asked without local noise, and no budget is stated.
+        TaskError: A task for a population has neither local noise nor a stated budget.
     """
     if draft.budget_epsilon is not None:
         return draft.budget_epsilon
@@ -115,10 +115,10 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
 
 def mechanism_spec(draft: TaskDraft) -> AnySpec:
     """
-    Work out a mechanism's integers. Run by the analyzer.
+    Compute the mechanism's integer parameters. Run by the analyzer.
 
     Raises:
-        TaskError: The draft breaks a rule, or says something of another kind of value.
+        TaskError: The draft breaks a rule, or has a table for another kind of value.
     """
     protocol = protocol_named(draft.protocol)
     _check_tables(draft, protocol)
@@ -135,20 +135,20 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         )
     if protocol.kind == "string":
         return _of_texts(draft)
-    if not LEAST_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
+    if not MIN_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
             f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always goes with noise, "
-            f"and it must be from {LEAST_EPSILON} to {MAX_LOCAL_EPSILON}"
+            f"and it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 
 
 def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     """
-    Give the local ε that a task claims: the draft's, or what the chances of RAPPOR come to.
+    Return the local ε that a task claims: the draft's, or for RAPPOR that of its probabilities.
 
     Raises:
-        TaskError: A draft for texts asks for less than its chances give away.
+        TaskError: A draft for texts claims less than its probabilities imply.
     """
     if not isinstance(spec, RapporSpec):
         return draft.local_epsilon
@@ -157,7 +157,7 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
         return found
     if draft.local_epsilon < found:
         raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; one report with these chances gives away "
+            f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
             f"{found}. Leave it out, or raise permanent or unset, or lower set"
         )
     return draft.local_epsilon
@@ -183,10 +183,10 @@ def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
 
 
 def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
-    """Give what a draft hashes into; where it says nothing, what is best without a shuffler."""
+    """Return the number of buckets; by default the optimal one without a shuffler."""
     if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
         raise TaskError(
-            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the draft says "
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
             f"{draft.buckets}"
         )
     if draft.buckets or not protocol.hashes or protocol.amplified:
@@ -202,19 +202,19 @@ def _of_texts(draft: TaskDraft) -> RapporSpec:
         )
     return Rappor.specify(
         encoding="labels" if draft.labels else "bloom",
-        bits=texts.bits or len(draft.labels) or _BITS,
+        bits=texts.bits or len(draft.labels) or _DEFAULT_BITS,
         hashes=texts.hashes,
         cohorts=1 if draft.labels else texts.cohorts,
-        f=_chance("permanent", texts.permanent),
-        p=_chance("unset", texts.unset),
-        q=_chance("set", texts.set),
+        f=_probability("permanent", texts.permanent),
+        p=_probability("unset", texts.unset),
+        q=_probability("set", texts.set),
         most_bytes=texts.most_bytes,
         question=texts.question,
     )
 
 
-def _chance(name: str, value: float) -> Fraction:
-    """Take a chance for the shortest decimal that reads as it."""
+def _probability(name: str, value: float) -> Fraction:
+    """Return a probability as the shortest decimal that parses to it."""
     if not 0 <= value <= 1:
         raise TaskError(f"{name} is {value}; it must lie between 0 and 1")
     return Fraction(repr(float(value)))

@@ -1,4 +1,4 @@
-"""What an operator is shown of the analyzer's tasks."""
+"""List the analyzer's tasks and their states for operators."""
 
 import asyncio
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from common.wire.tasks import MAX_LISTED_TASKS
 
 
 class TaskListing:
-    """Tells what became of tasks."""
+    """Lists tasks with their states."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -25,12 +25,11 @@ class TaskListing:
 
     async def add_lines(self) -> None:
         """
-        Keep a line of each task that an earlier version published. Run at start.
+        Store a line for each task that an earlier version published without one. Run at start.
 
-        One that this version cannot read stays without, and is named in the log.
+        A task that this version cannot read gets none, and is named in the log.
 
-        Cost: reads these tasks whole, one after the other; at the next start only those that
-        cannot be read.
+        Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
         """
         for digest in await self._store.tasks_without_line():
             signed = await self._store.task(digest)
@@ -46,23 +45,21 @@ class TaskListing:
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """
-        List tasks in the order of their digests, MAX_LISTED_TASKS at most, from their lines.
-
-        One that this version cannot read is left out.
+        List at most MAX_LISTED_TASKS readable tasks, sorted by digest.
 
         Args:
-            after: The last one that is known already.
+            after: Start after this digest; None to start with the first.
         """
         found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
-        Give a task and what became of it.
+        Return a task and its state.
 
         Raises:
-            UnknownTaskError: There is none with this digest.
-            TaskError: This version cannot read it.
+            UnknownTaskError: No task has this digest.
+            TaskError: This version cannot read the task.
         """
         signed = await self._store.task(digest)
         if signed is None:

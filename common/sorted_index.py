@@ -16,6 +16,10 @@ _EVENNESS: Final = 2
 """A run is merged into the one before it unless that is more than so many times as long."""
 _MANY: Final = 2**18
 """Entries that are sorted in at once."""
+_RECENT: Final = 2**12
+"""Entries added a few at a time that a dictionary holds until they make a run."""
+_FEW: Final = 64
+"""Entries that go to the dictionary when they are added together."""
 
 
 class SortedIndex:
@@ -30,13 +34,25 @@ class SortedIndex:
     def __init__(self) -> None:
         self._runs: list[tuple[Words, Words]] = []
         self._fresh: list[tuple[Words, Words]] = []
+        self._recent: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
-        return sum(len(keys) for keys, _ in self._runs + self._fresh)
+        recent = sum(map(len, self._recent.values()))
+        return recent + sum(len(keys) for keys, _ in self._runs + self._fresh)
 
     def add(self, keys: Words, values: Words) -> None:
-        """Add entries, shape (n,) each. A few are cheap: the next look-up sorts them in."""
-        if len(keys):
+        """
+        Add entries, shape (n,) each.
+
+        A few are cheap: a dictionary holds them until they are many. Others are sorted in when
+        something is looked up next.
+        """
+        if len(keys) <= _FEW:
+            for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+                self._recent.setdefault(key, []).append(value)
+            if len(self._recent) >= _RECENT:
+                self._gather_recent()
+        else:
             self._fresh.append((keys, values))
         if sum(len(fresh) for fresh, _ in self._fresh) >= _MANY:
             self._sort_in()
@@ -49,19 +65,31 @@ class SortedIndex:
             For each entry found, shape (m,) each: its key's place among `keys`, and its value.
         """
         self._sort_in()
-        order = np.argsort(keys)
+        order = keys.argsort()
         wanted = keys[order]  # searches in ascending order find the memory warm
         places: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
         found: list[Words] = [np.empty(0, dtype=np.uint64)]
         for held, values in self._runs:
-            starts = np.searchsorted(held, wanted)
-            hits = np.flatnonzero(held[np.minimum(starts, len(held) - 1)] == wanted)
-            ends = np.searchsorted(held, wanted[hits], side="right")
-            for hit, end in zip(hits.tolist(), ends.tolist(), strict=True):
+            starts = held.searchsorted(wanted)
+            hits = (held[np.minimum(starts, len(held) - 1)] == wanted).nonzero()[0]
+            for hit in hits.tolist():
                 start = int(starts[hit])
+                end = int(held.searchsorted(wanted[hit], side="right"))
                 places.append(np.full(end - start, order[hit]))
                 found.append(values[start:end])
+        for place, key in enumerate(keys.tolist()) if self._recent else ():
+            if key in self._recent:
+                recent = self._recent[key]
+                places.append(np.full(len(recent), place))
+                found.append(np.array(recent, dtype=np.uint64))
         return np.concatenate(places), np.concatenate(found)
+
+    def _gather_recent(self) -> None:
+        """Let the dictionary's entries be sorted in."""
+        pairs = [(key, value) for key, values in self._recent.items() for value in values]
+        keys, values = np.array(pairs, dtype=np.uint64).T
+        self._recent = {}
+        self._fresh.append((keys, values))
 
     def _sort_in(self) -> None:
         if not self._fresh:

@@ -1,4 +1,4 @@
-"""The tasks that this shuffler collects for: found, checked, begun once, resumed after a crash."""
+"""Find, check and begin the batches of this shuffler's tasks, and resume them after a crash."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -31,13 +31,13 @@ from shuffler.states import FINAL_STATES, KEPT_STATES, ClosingRule
 from shuffler.storage.batch_key import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
 
-_AT_ONCE: Final = 256
-"""Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
+_MAX_SEARCHES: Final = 256
+"""Concurrent searches for tasks; a search continues if the caller hangs up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveBatch:
-    """One task, its one batch that is not over, and the key that the batch is stored under."""
+    """A task with its unfinished batch and the key that the batch is stored under."""
 
     digest: TaskDigest
     signed: SignedTask
@@ -49,7 +49,7 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """What is remembered of a task whose batch is over: little, for it is never forgotten."""
+    """A task whose batch is over. Small, since it is kept for ever."""
 
     digest: TaskDigest
     batch_id: BatchId
@@ -57,7 +57,7 @@ class FinishedBatch:
 
 
 class ActiveBatches:
-    """All rounds of this shuffler."""
+    """The batches of this shuffler, by task."""
 
     def __init__(
         self,
@@ -81,45 +81,45 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._past: dict[TaskDigest, FinishedBatch] = {}
-        """Of this run, and of earlier ones those that somebody has asked for."""
+        """Batches that finished in this run, and earlier ones that were asked for."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._reading = asyncio.Lock()
-        """A task of two megabytes takes a third of a second: one is read at a time."""
+        """Held while a task is parsed: one of two megabytes takes a third of a second."""
         self._left_alone = False
-        """Whether there is a batch that is not over and could not be resumed."""
+        """Whether an unfinished batch could not be resumed."""
         self._claimed: list[KeyId] = []
-        """Keys of rounds that are being begun at this moment."""
+        """Keys of batches that are being begun."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
-        Find the round of a task; on its first use fetch and check the task, and begin one.
+        Return the batch of a task; on first use fetch and check the task, and begin its batch.
 
         Raises:
-            UnknownTaskError: The analyzer knows no such task.
-            ProofError: The task is not the one asked for, or not by the pinned analyzer.
-            TaskError: It is not valid, or asks for too many dummies.
-            UnknownKeyError: It is sealed to a key that this shuffler does not hold.
+            UnknownTaskError: The analyzer has no such task.
+            ProofError: The analyzer returned another task, or its signature is invalid.
+            TaskError: The task is invalid, or needs too many dummies.
+            UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
-            BatchStateError: The task has a batch whose key is lost.
-            OverloadError: Many others are being looked for at this moment.
+            BatchStateError: The key of the task's batch is lost.
+            OverloadError: Too many searches are under way.
         """
         return self._held(digest) or await self._once(self._beginning, digest, self._begin)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
-        Find the round of a task that somebody has asked for before.
+        Return the batch of a task that was requested before.
 
         Raises:
-            UnknownTaskError: Nobody has.
-            TaskError: This version cannot read it.
-            BatchStateError: The task has a batch whose key is lost.
-            OverloadError: Many others are being looked for at this moment.
+            UnknownTaskError: The task was never requested.
+            TaskError: This version cannot read the task.
+            BatchStateError: The key of the task's batch is lost.
+            OverloadError: Too many searches are under way.
         """
         return self._held(digest) or await self._once(self._looking_up, digest, self._look_up)
 
     async def signed(self, digest: TaskDigest) -> SignedTask:
-        """Give a task as it was published; on its first use begin its round, as above."""
+        """Return a task as it was published; see `find_or_begin`."""
         found = await self.find_or_begin(digest)
         return (
             found.signed
@@ -133,16 +133,18 @@ class ActiveBatches:
         digest: TaskDigest,
         search: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
     ) -> ActiveBatch | FinishedBatch:
-        """Search once for all who ask at once; it goes on if one of them hangs up."""
+        """Share one search among concurrent callers; it continues if one of them hangs up."""
 
         def ended(searching: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
             del under_way[digest]
             if not searching.cancelled():
-                searching.exception()  # looked at, also if whoever asked has hung up
+                searching.exception()  # retrieved, even if every caller has hung up
 
         if digest not in under_way:
-            if len(under_way) >= _AT_ONCE:
-                raise OverloadError(f"{_AT_ONCE} tasks are being looked for; try again later")
+            if len(under_way) >= _MAX_SEARCHES:
+                raise OverloadError(
+                    f"{_MAX_SEARCHES} searches for tasks are under way; try again later"
+                )
             under_way[digest] = asyncio.create_task(search(digest))
             under_way[digest].add_done_callback(ended)
         return await asyncio.shield(under_way[digest])
@@ -154,23 +156,23 @@ class ActiveBatches:
         stored = await self._spool.get(digest)
         async with self._reading:
             task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
-        # Meanwhile it may have begun, and moved on from what was read.
+        # The batch may have begun meanwhile, and moved on from the state that was read.
         return self._held(digest) or self.settle(stored, task)
 
     def unfinished(self) -> list[ActiveBatch]:
-        """List rounds whose batch is not over."""
+        """List the batches that are not over."""
         return list(self._unfinished.values())
 
     def deadlines(self) -> dict[BatchId, int]:
-        """Give the deadlines of batches that are not over."""
+        """Return the deadlines of the batches that are not over."""
         return {found.batch_id: found.terms.deadline for found in self.unfinished()}
 
     def needed_keys(self) -> set[KeyId] | None:
         """
-        List the keys that envelopes may still come under.
+        List the keys that envelopes may still be sealed to.
 
-        None where a batch that is not over was left alone at the start: its task's key may be any,
-        and mended, or by a later version, it may yet be collected.
+        None if an unfinished batch could not be resumed: its task's key is unknown, and a repair
+        or a later version may yet resume it.
         """
         if self._left_alone:
             return None
@@ -179,14 +181,13 @@ class ActiveBatches:
 
     async def resume(self) -> None:
         """
-        Take up the rounds of an earlier run, and finish erasing those that are over.
+        Resume the batches of an earlier run, and finish erasing those that are over.
 
-        A batch whose key is lost, or whose task this version cannot read, is left alone and holds
-        up no other.
+        A batch whose key is lost, or whose task this version cannot read, is skipped.
 
         Raises:
-            SettingsError: There is the key of a batch that the database does not know.
-            SettingsError, StorageError: The key of one cannot be read as it is: mended, it can.
+            SettingsError: A key belongs to no batch of the database, or cannot be read.
+            StorageError: A key file cannot be read.
         """
         known = {_key_file(batch_id) for batch_id in await self._spool.states()}
         batches = await self._spool.kept()
@@ -214,11 +215,11 @@ class ActiveBatches:
 
     def settle(self, stored: StoredBatch, task: Task | None = None) -> ActiveBatch | FinishedBatch:
         """
-        Take note of a batch's state; destroy the key of one that is over.
+        Record a batch's state; destroy the key if the batch is over.
 
         Args:
-            stored: The batch, as it is.
-            task: Its task, where that has been read already.
+            stored: The batch's row.
+            task: Its task, if already parsed.
         """
         if stored.state in FINAL_STATES - KEPT_STATES:
             self._state.destroy(_key_file(stored.batch_id))
@@ -253,7 +254,7 @@ class ActiveBatches:
             logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
             raise
         if signed.digest() != digest:
-            raise ProofError("the analyzer gave another task than the one that was asked for")
+            raise ProofError("the analyzer returned another task than the one requested")
         self._identity.verify(signed)
         task = Task.from_bytes(signed.task_bytes)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
@@ -278,7 +279,7 @@ class ActiveBatches:
         )
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
-        """Read a batch's key; make it while the batch is empty, and nothing is sealed under one."""
+        """Read a batch's key; make one while the batch is empty."""
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:

@@ -1,4 +1,4 @@
-"""Counts submissions by connection, for shufflers that ask for no tokens."""
+"""Limits on who may submit: submissions by connection, or tokens."""
 
 import asyncio
 from collections import OrderedDict
@@ -9,29 +9,29 @@ from common.crypto.tokens import TokenIdentity
 from common.errors import ShareError
 from common.runtime.admission_interceptor import is_one_connection
 
-_CONNECTIONS: Final = 100_000
-"""Connections whose submissions are counted; the one heard of longest ago is forgotten."""
+_MAX_CONNECTIONS: Final = 100_000
+"""Connections whose submissions are counted; the least recent is forgotten first."""
 
 
 class ConnectionCount:
     """
-    Bounds what one connection submits, where there are no tokens. In memory only, never logged.
+    Limits the submissions of one connection where no tokens are required. In memory, never logged.
 
-    It bounds what one careless client does. Whoever opens many connections is not one client:
-    only tokens bound people. On a Unix socket, where connections look alike, nothing is counted.
+    It stops a careless client. A client that opens many connections evades it: only tokens limit
+    people. On a Unix socket, where connections look alike, nothing is counted.
     """
 
     def __init__(self, most: int) -> None:
-        """Take at most so many submissions of a connection; 0 is no limit."""
+        """Accept at most `most` submissions of a connection; 0 for no limit."""
         self._most = most
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def take(self, peer: str, submissions: int) -> None:
         """
-        Count submissions before they are looked at.
+        Count submissions before they are opened.
 
         Raises:
-            ShareError: The connection had its share. Another connection may go on.
+            ShareError: The connection has used its share. Another connection may continue.
         """
         if not self._most or not is_one_connection(peer):
             return
@@ -42,23 +42,23 @@ class ConnectionCount:
             )
         self._counts[peer] = count
         self._counts.move_to_end(peer)
-        if len(self._counts) > _CONNECTIONS:
+        if len(self._counts) > _MAX_CONNECTIONS:
             self._counts.popitem(last=False)
 
 
-_REMEMBERED: Final = 100_000
+_MAX_REMEMBERED: Final = 100_000
 """Valid tokens that are not verified again; 100,000 take some 20 MB."""
 
 
 class TokenCheck:
-    """Says which tokens the issuer made. Only valid ones are remembered."""
+    """Verifies tokens, and remembers the valid ones."""
 
     def __init__(self, identity: TokenIdentity) -> None:
         self._identity = identity
         self._valid: OrderedDict[bytes, None] = OrderedDict()
 
     async def accepted(self, tokens: Sequence[bytes]) -> list[bool]:
-        """Say of each whether it is valid. What has to be verified is, in a thread."""
+        """Return whether each token is valid. New tokens are verified in a thread."""
         known = {token: token in self._valid for token in tokens}
         new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
@@ -66,7 +66,7 @@ class TokenCheck:
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None
-        while len(self._valid) > _REMEMBERED:
+        while len(self._valid) > _MAX_REMEMBERED:
             self._valid.popitem(last=False)
         return found
 

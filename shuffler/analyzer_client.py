@@ -1,4 +1,4 @@
-"""The calls that a shuffler makes: all of them to the analyzer."""
+"""Calls from the shuffler to the analyzer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -18,11 +18,11 @@ from common.wire.evidence import delivered_from_wire
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
-_WHOM: Final = "the analyzer"
+_PEER: Final = "the analyzer"
 
 
 class Analyzer(Protocol):
-    """What a shuffler needs of an analyzer."""
+    """Interface of the analyzer to the shuffler."""
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
@@ -31,15 +31,15 @@ class Analyzer(Protocol):
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        Deliver a batch; when it returns, the analyzer has stored it durably.
+        Deliver a batch; the analyzer has stored it durably when this returns.
 
         Returns:
-            What the analyzer signed of what it received, if it signs.
+            The analyzer's commitment to what it received, if it makes one.
         """
 
 
 class AnalyzerClient:
-    """An analyzer at the other end of a channel, which may be one that is opened anew."""
+    """The analyzer behind a channel, which may be reopened when its certificate is renewed."""
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel
@@ -54,22 +54,22 @@ class AnalyzerClient:
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        with _own_certificate_apart():
-            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _WHOM)
+        with _certificate_refusals():
+            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _PEER)
         return signed_task_from_wire(response.task)
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        Deliver a batch; when it returns, the analyzer has stored it durably.
+        Deliver a batch; the analyzer has stored it durably when this returns.
 
-        The manifest goes first. Reports follow once the analyzer wants them: if it refuses the
-        manifest, or has the batch, it answers at once, and what is written to a call that has been
-        answered makes gRPC show INTERNAL in place of the answer.
+        The manifest goes first. Reports follow once the analyzer asks for them: it answers at once
+        if it refuses the manifest or has the batch, and writing to an answered call would make
+        gRPC report INTERNAL instead of the answer.
 
         Returns:
-            What the analyzer signed of what it received, if it signs.
+            The analyzer's commitment to what it received, if it makes one.
         """
         failures: list[Exception] = []
 
@@ -86,10 +86,10 @@ class AnalyzerClient:
 
         try:
             call = self._stub.DeliverBatch(messages(), timeout=DELIVERY_DEADLINE)
-            with _own_certificate_apart():
-                answer = await reply(call, _WHOM)
+            with _certificate_refusals():
+                answer = await reply(call, _PEER)
         except (asyncio.CancelledError, PeerError):
-            # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
+            # gRPC turns a failure to read our own chunks into a cancelled call: raise the cause.
             if failures:
                 raise failures[0] from None
             raise
@@ -98,12 +98,12 @@ class AnalyzerClient:
 
 async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     """
-    Wait until the analyzer asks for the reports, or has answered without them.
+    Return whether the analyzer asks for the reports; False if it answers without them.
 
-    It composes what the population has spent first: seconds, and minutes after dozens of releases.
+    It first composes the population's spent budget: seconds, or minutes after dozens of releases.
 
     Raises:
-        PeerError: It does neither.
+        PeerError: It does neither in time.
     """
     try:
         async with asyncio.timeout(LONG_DEADLINE):
@@ -111,16 +111,16 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
                 return True
             await call.code()
     except TimeoutError as error:
-        raise PeerError("the analyzer says nothing to the batch's manifest") from error
+        raise PeerError("the analyzer does not respond to the batch's manifest") from error
     return False
 
 
 @contextmanager
-def _own_certificate_apart() -> Iterator[None]:
-    """Tell a refusal of the certificate, which can be mended, from one of what was sent."""
+def _certificate_refusals() -> Iterator[None]:
+    """Turn a refusal of our certificate, which can be renewed, into a retryable PeerError."""
     try:
         yield
     except PeerRefusalError as error:
         if error.status == CallerError.status:
-            raise PeerError("the analyzer does not take this shuffler's certificate") from error
+            raise PeerError("the analyzer refuses this shuffler's certificate") from error
         raise

@@ -1,4 +1,4 @@
-"""Collecting: from an envelope to a submission that outlives a crash."""
+"""Open, check and store submissions: durable before they are acknowledged."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 
 _CALLS_AHEAD: Final = 3
-"""Bulk calls taken up for each worker: one is opened, one waits for it, one is being stored."""
+"""Bulk calls admitted for each worker: one is opened, one waits, one is stored."""
 
 _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
     {
@@ -45,19 +45,19 @@ _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
         BatchStateError: Outcome.CLOSED,
     }
 )
-"""What each refusal of one submission is counted as."""
+"""The outcome under which each error is counted."""
 
 _TOKEN: Final = b"token"
-"""Keeps hashes of tokens apart from those of submission ids, which their senders choose."""
+"""Separates the tags of tokens from those of submission ids, which senders choose."""
 
 
 class Collection:
-    """Takes submissions for every task of this shuffler."""
+    """Collects submissions for every task of this shuffler."""
 
     def __init__(
         self,
         *,
-        rounds: ActiveBatches,
+        batches: ActiveBatches,
         spool: Spool,
         keys: KeyStore,
         pool: HpkePool,
@@ -65,7 +65,7 @@ class Collection:
         refusals: RefusalCounts,
         tokens: TokenCheck | None = None,
     ) -> None:
-        self._rounds = rounds
+        self._batches = batches
         self._spool = spool
         self._keys = keys
         self._pool = pool
@@ -74,36 +74,36 @@ class Collection:
         self._tokens = tokens
         self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._calls = 0
-        """Bulk calls that are being opened or stored."""
+        """Bulk calls being opened or stored."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Give a task's published bytes, fetched from the analyzer once."""
-        return await self._rounds.signed(digest)
+        """Return a task as published, fetched from the analyzer once."""
+        return await self._batches.signed(digest)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
-        Take one submission; when this returns it is on the disk.
+        Store one submission durably before returning.
 
         Args:
-            digest: Its task.
+            digest: The task.
             envelope: The sealed submission.
-            token: The user's; empty for none. It is looked at where this shuffler asks for one.
+            token: The user's token; empty for none. Ignored unless this shuffler requires tokens.
 
         Returns:
-            STORED, or REPEATED if these very bytes were there.
+            STORED, or REPEATED if the same bytes were stored before.
 
         Raises:
-            UnknownTaskError: The analyzer knows no such task.
+            UnknownTaskError: The analyzer has no such task.
             WireError: The envelope does not have the task's length, does not open, or holds
                 another number of reports.
             ConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects, whatever the token is.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
-            StorageError: It could not be stored; it may be sent again.
-            CredentialError: A token is asked for, and this is none.
-            TokenUsedError: The token came before, with another submission to this task.
+            StorageError: The submission could not be stored; safe to retry.
+            CredentialError: A token is required, and this one is missing or invalid.
+            TokenUsedError: The token was used with another submission to this task.
         """
-        found = await self._rounds.find_or_begin(digest)
+        found = await self._batches.find_or_begin(digest)
         try:
             outcome = await self._take(found, envelope, token)
         except tuple(_REFUSED_AS) as error:
@@ -118,9 +118,7 @@ class Collection:
         if isinstance(found, FinishedBatch):
             raise BatchStateError("the task's batch is over")
         if not all(await self._admitted([token])):
-            raise CredentialError(
-                "this shuffler takes submissions with a token of its collection only"
-            )
+            raise CredentialError("this shuffler requires a valid token with every submission")
         if len(envelope) != found.task.envelope_bytes:
             raise WireError(
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
@@ -143,23 +141,23 @@ class Collection:
         self, digest: TaskDigest, envelopes: Sequence[bytes], tokens: Sequence[bytes] = ()
     ) -> list[Outcome]:
         """
-        Take many submissions, opened on all cores; when this returns they are on the disk.
+        Open many submissions on all cores and store them durably before returning.
 
         Args:
             digest: Their task.
             envelopes: The sealed submissions.
-            tokens: Their users', in the same order; or none at all.
+            tokens: The users' tokens in the same order, or none.
 
         Returns:
-            What became of each, in order.
+            The outcome of each, in order.
 
         Raises:
-            StorageError: None of them was stored; they may be sent again.
+            StorageError: None of them was stored; safe to retry.
 
-        Cost: opening, which the workers do, and some microseconds for each; memory for as many
-        calls as keep the workers busy, whatever is waiting.
+        Cost: opening, by the workers, and some microseconds for each; memory for as many calls as
+        keep the workers busy, however many wait.
         """
-        found = await self._rounds.find_or_begin(digest)
+        found = await self._batches.find_or_begin(digest)
         outcomes = await self._take_bulk(found, envelopes, tokens)
         self._refusals.count(found.batch_id, outcomes)
         return outcomes
@@ -202,33 +200,33 @@ class Collection:
 
     async def close(self, digest: TaskDigest) -> None:
         """
-        Close a task's batch before its deadline, for an operator. Doing it again does nothing.
+        Close a task's batch before its deadline, for an operator. Closing twice does nothing.
 
-        That it is closed is on the disk when this returns, and a crash does not open it again.
+        The new state is durable before this returns.
 
         Raises:
-            UnknownTaskError: Nobody has asked for this task yet.
-            BatchStateError: It has fewer users than n_min, and goes on collecting; or it expired.
+            UnknownTaskError: The task was never requested.
+            BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
-        terms = (await self._rounds.find(digest)).terms
+        terms = (await self._batches.find(digest)).terms
         while True:
             stored = await self._spool.get(digest)
             event = close_request_event(stored.state, stored.n_users, terms)
             if event is None:
                 return
-            # Users only become more, so what was decided still holds when it is written. If the
-            # batch closed by itself meanwhile, writing fails and it is looked at again.
+            # The number of users only grows, so the decision still holds when it is written. If
+            # the batch closed by itself meanwhile, writing fails and the loop reads it again.
             with suppress(BatchStateError):
                 await self._spool.set_state(stored, next_state(stored.state, event))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
-        Tell how far a task's batch is, and how many users it holds once it has closed.
+        Return the state of a task's batch, and its number of users once it has closed.
 
         Raises:
-            UnknownTaskError: Nobody has asked for this task yet.
+            UnknownTaskError: The task was never requested.
         """
-        terms = (await self._rounds.find(digest)).terms
+        terms = (await self._batches.find(digest)).terms
         stored = await self._spool.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(
@@ -240,12 +238,12 @@ class Collection:
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
         """
-        Tell an operator how far a task's batch is, while it collects too.
+        Return the progress of a task's batch, also while it collects. For an operator.
 
         Raises:
-            UnknownTaskError: Nobody has asked for this task yet.
+            UnknownTaskError: The task was never requested.
         """
-        found = await self._rounds.find(digest)
+        found = await self._batches.find(digest)
         refused = await self._refusals.of(found.batch_id)
         stored = await self._spool.get(digest)
         return BatchProgress(
@@ -261,13 +259,7 @@ class Collection:
     async def _open(
         self, envelopes: Sequence[bytes], found: ActiveBatch, key: BatchKey
     ) -> list[tuple[Group, list[int]]]:
-        """
-        Open envelopes of the right length, one share for each worker that other calls leave.
-
-        Returns:
-            Groups, and the place among `envelopes` of each submission in them; what does not open
-            is in none.
-        """
+        """Open envelopes in shares; return groups, and each submission's index in `envelopes`."""
         private = self._private_key(found)
         sharers = max(1, self._pool.processes // self._calls)
         share = max(1, -(-len(envelopes) // sharers))
@@ -291,12 +283,12 @@ class Collection:
         ]
 
     def _private_key(self, found: ActiveBatch) -> HpkePrivateKey:
-        """Give what a round's envelopes open with."""
+        """Return the private key that a batch's envelopes are sealed to."""
         task = found.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
     async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
-        """Say of each token whether its submission is looked at."""
+        """Return for each token whether its submission is admitted."""
         return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
 
     async def _store(
@@ -306,7 +298,7 @@ class Collection:
         groups: Sequence[Group],
         tokens: Sequence[Sequence[bytes]],
     ) -> list[list[Outcome]]:
-        """Store groups, with the token of each submission, where they are asked for, in order."""
+        """Store groups, with the submissions' tokens where tokens are required."""
         token_tags = [[key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens]
         in_time = self._clock.now() < found.terms.deadline
         arrival = Arrival(

@@ -1,8 +1,8 @@
 """
-Moving batches on: close, permute, deliver once, erase.
+Move batches through their states: close, shuffle, deliver once, erase.
 
-What is due with a batch stands in `batch.py`; this file does it. Each batch moves on its own, so
-that one which cannot be delivered holds up no other.
+`states.py` decides which event is due; this file performs it. Batches move independently, so one
+that cannot be delivered delays no other.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
 
 _GROUPS_AT_ONCE: Final = 16
-"""Groups read from the spool at once."""
+"""Groups read from the spool together."""
 _TICK: Final = 0.25
-"""Seconds between looks at the clock."""
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds before a batch that could not move on is tried again, doubled each time."""
+"""Seconds between checks for due events."""
+_MIN_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 60.0
+"""Seconds before a failed step is retried, doubled each time."""
 
 
 class Deliveries:
-    """Moves every batch of this shuffler on."""
+    """Moves every batch of this shuffler to its final state."""
 
     def __init__(
         self,
         *,
-        rounds: ActiveBatches,
+        batches: ActiveBatches,
         spool: Spool,
         analyzer: Analyzer,
         pool: HpkePool,
@@ -60,7 +60,7 @@ class Deliveries:
         metrics: BatchMetrics,
         refusals: RefusalCounts,
     ) -> None:
-        self._rounds = rounds
+        self._batches = batches
         self._metrics = metrics
         self._refusals = refusals
         self._inclusions = inclusions
@@ -74,10 +74,10 @@ class Deliveries:
         self._not_before: dict[TaskDigest, float] = {}
 
     async def run(self) -> None:
-        """Move batches on for as long as the service runs."""
+        """Move batches for as long as the service runs."""
         try:
             while True:
-                for found in self._rounds.unfinished():
+                for found in self._batches.unfinished():
                     if self._clock.elapsed() >= self._not_before.get(found.digest, -math.inf):
                         self._start(found)
                 await asyncio.sleep(_TICK)
@@ -88,8 +88,8 @@ class Deliveries:
             await asyncio.gather(*moving, return_exceptions=True)
 
     async def advance(self) -> None:
-        """Do what is due with every batch now, and wait until it is done."""
-        await asyncio.gather(*(self._start(found) for found in self._rounds.unfinished()))
+        """Perform every due event now, and wait until it is done."""
+        await asyncio.gather(*(self._start(found) for found in self._batches.unfinished()))
 
     def _start(self, found: ActiveBatch) -> "asyncio.Task[None]":
         if found.digest not in self._moving:
@@ -99,11 +99,11 @@ class Deliveries:
         return self._moving[found.digest]
 
     async def _move(self, found: ActiveBatch) -> None:
-        """Move one batch on; if it cannot, say why and pause."""
+        """Move one batch; on failure log the error and pause."""
         try:
-            await self._do_what_is_due(found)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
-            pause = min(2 * self._pauses.get(found.digest, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
+            await self._perform_due_events(found)
+        except Exception as error:  # noqa: BLE001  # retried after a pause
+            pause = min(2 * self._pauses.get(found.digest, _MIN_PAUSE / 2), _MAX_PAUSE)
             self._pauses[found.digest] = pause
             self._not_before[found.digest] = self._clock.elapsed() + pause
             self._metrics.tried(len(self._pauses), error)
@@ -118,12 +118,12 @@ class Deliveries:
             self._not_before.pop(found.digest, None)
             self._metrics.tried(len(self._pauses))
 
-    async def _do_what_is_due(self, found: ActiveBatch) -> None:
+    async def _perform_due_events(self, found: ActiveBatch) -> None:
         stored = await self._spool.get(found.digest)
         while True:
             event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
             if stored.state in FINAL_STATES:
-                self._rounds.settle(stored)  # again, if it failed the first time
+                self._batches.settle(stored)  # repeated in case it failed before
             if event is None:
                 return
             await self._perform(event, stored, found)
@@ -142,20 +142,20 @@ class Deliveries:
             event = await self._deliver(stored, found)
         state = next_state(stored.state, event)
         if state in AFTER_COLLECTING:
-            # Before anything is done: it may fail, and all of this is then tried again.
+            # First, since it may fail: the whole step is then retried.
             self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
         if event is Event.PERMUTE:
-            mixed = await self._permute(stored, found)
-            await self._spool.record_permuted(stored, state, mixed.n_reports, mixed.seconds)
+            shuffled = await self._shuffle(stored, found)
+            await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
         elif state in FINAL_STATES - KEPT_STATES:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
 
-    async def _permute(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
-        """Draw what is dropped and added, and the order, once, and save them."""
+    async def _shuffle(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
+        """Shuffle the batch and save the result."""
         key = found.key
-        mixing = BatchShuffler(
+        shuffler = BatchShuffler(
             task=found.task,
             digest=found.digest,
             n_users=stored.n_users,
@@ -177,12 +177,12 @@ class Deliveries:
                 next_state = rows[-1][0]
 
         try:
-            return await asyncio.to_thread(mixing.mix, groups())
+            return await asyncio.to_thread(shuffler.shuffle, groups())
         finally:
-            mixing.abandon()  # if the service stops meanwhile
+            shuffler.abandon()  # if the service stops meanwhile
 
     async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
-        """Deliver the saved order; tell whether the analyzer took it, or never will."""
+        """Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it."""
         key = found.key
         manifest = BatchManifest(
             task_digest=found.digest,
@@ -199,12 +199,12 @@ class Deliveries:
                 yield chunk
             if sent != stored.n_reports:
                 raise DamagedStorageError(
-                    f"the permuted batch had {stored.n_reports} reports; the disk gives {sent}"
+                    f"the permuted batch had {stored.n_reports} reports; {sent} are on the disk"
                 )
 
         sent = SentBatch(found.task.sealed_report_bytes)
         try:
-            commitment = await self._analyzer.deliver(manifest, sent.passing(chunks()))
+            commitment = await self._analyzer.deliver(manifest, sent.record(chunks()))
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
@@ -212,7 +212,7 @@ class Deliveries:
                 level="ERROR",
             )
             return Event.REFUSE
-        # Before the end of its key: after that nothing of what was sent can be hashed.
-        leaves = await sent.whole(manifest.n_reports, chunks())
+        # Before the key is destroyed: the sent reports cannot be hashed afterwards.
+        leaves = await sent.leaves(manifest.n_reports, chunks())
         await self._inclusions.keep(manifest, found.task, commitment, leaves)
         return Event.DELIVER

@@ -1,10 +1,10 @@
 """
-What a protocol lets the shuffler do besides permuting: drop reports at random, and add dummies.
+Draw which reports the shuffler drops and how many dummies it adds for each item.
 
 Drawn once, after the batch has closed. Every draw is exact: fair bits, and bounded integers that
-numpy draws by rejection; a floating-point table of the law would cut its tail, and the tail is the
-δ that the guarantee speaks of [MSE25]. The dummies are sealed to the analyzer as users' reports
-are, so that nothing but the count of its item tells that a dummy is there.
+numpy draws by rejection. A floating-point table of the distribution would cut its tail, which is
+the δ of the guarantee [MSE25]. The dummies are sealed to the analyzer as users' reports are, so
+they cannot be told from reports of the same item.
 """
 
 from typing import Final
@@ -20,9 +20,9 @@ _WORDS_AT_ONCE: Final = 2**22
 
 def draw_kept(spec: ShufflerSpec, n_reports: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """
-    Draw which reports are kept: each one apart, with probability keep_weight / KEEP_SUM.
+    Draw which reports are kept, each independently with probability keep_weight / KEEP_SUM.
 
-    Where every report is kept nothing is drawn.
+    Nothing is drawn if every report is kept. Shape (n_reports,).
     """
     if spec.keep_weight == KEEP_SUM:
         return np.ones(n_reports, dtype=np.bool_)
@@ -33,18 +33,18 @@ def draw_item_dummies(
     spec: ShufflerSpec, domain_size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw how many dummies each item gets, every item apart.
+    Draw the number of dummies of each item, independently.
 
     Args:
-        spec: The law.
+        spec: The distribution.
         domain_size: Number of items.
-        rng: Where bits and integers come from.
+        rng: Source of bits and integers.
 
     Returns:
-        Numbers, shape (domain_size,), each 0 .. spec.most.
+        Counts of shape (domain_size,), each in 0 .. spec.most.
 
-    Cost: `trials` bits an item; or some 1/(1-l) + 1/(1-r) integers, times what its flanks are cut
-    by: 1/(1-l^peak) for the left one.
+    Cost: `trials` bits an item if binomial; if geometric, some 1/(1-l) + 1/(1-r) integers an item,
+    more by a factor of 1/(1-l^peak) where the left flank is truncated.
     """
     if spec.law == "binomial":
         return _heads(spec.trials, domain_size, rng)
@@ -54,7 +54,7 @@ def draw_item_dummies(
 
 
 def _heads(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Count heads among fair coins, `count` times: bits of uniform words."""
+    """Draw `count` numbers of heads among fair coins, as the set bits of uniform words."""
     whole, rest = divmod(coins, _WORD_BITS)
     words = whole + (rest > 0)
     together = max(1, _WORDS_AT_ONCE // words)
@@ -72,14 +72,14 @@ def _flanked(spec: ShufflerSpec, count: int, rng: np.random.Generator) -> NDArra
     """
     Draw from two geometric flanks by rejection.
 
-    A fair coin proposes a flank, geometric numbers a place on it: (1-r)·r^j from the peak on, and
-    (1-l)·l^(j-1) at j ≥ 1 below it. Kept in the proportion (1-l) : l·(1-r), a proposal is r^j or
-    l^j but for one factor; what falls below 0 or above `most` is proposed again.
+    A fair coin proposes a flank, a geometric number the distance from the peak: (1-r)·r^j upwards,
+    and (1-l)·l^(j-1) at j ≥ 1 downwards. Accepted in the proportion (1-l) : l·(1-r), proposals
+    follow r^j and l^j up to one factor; those below 0 or above `most` are drawn again.
     """
     left, right = spec.left_weight, spec.right_weight
     chances = np.array([left * (RATIO_SUM - right), RATIO_SUM * (RATIO_SUM - left)])
     if spec.peak == 0:
-        chances[0] = 0  # there is no left flank, and the right one is kept as it comes
+        chances[0] = 0  # there is no left flank, and every proposal on the right is accepted
     drawn = np.full(count, -1, dtype=np.int64)
     while (open_ := np.flatnonzero(drawn < 0)).size:
         above = rng.integers(0 if spec.peak else 1, 2, size=len(open_), dtype=np.int64)
@@ -95,7 +95,7 @@ def _flanked(spec: ShufflerSpec, count: int, rng: np.random.Generator) -> NDArra
 
 
 def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw P(j) = (1-x)·x^j, x = weight / RATIO_SUM: go on while a chance comes true."""
+    """Draw from P(j) = (1-x)·x^j, x = weight / RATIO_SUM: count successes before a failure."""
     steps = np.zeros(count, dtype=np.int64)
     going = np.arange(count)
     while going.size:

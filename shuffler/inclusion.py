@@ -1,9 +1,9 @@
 """
-What the analyzer signed of a batch, and the leaves of what was sent: kept to be shown to devices.
+Inclusion proofs: the analyzer's commitment to a batch and the leaves of the reports delivered.
 
-Sorted hashes relate nothing to anybody, so they may outlive the batch's key. They are kept for a
-while after the delivery, then deleted. Where the task lets the shuffler drop reports none are kept:
-whether a report is there is the very secret that sampling protects by.
+Sorted hashes relate no report to a user, so they may outlive the batch's key. They are deleted some
+time after the delivery. None are kept for a task whose shuffler samples: whether a report was kept
+is the secret that sampling relies on.
 """
 
 import asyncio
@@ -30,58 +30,57 @@ from common.wire.evidence import commitment_from_bytes, commitment_to_bytes
 
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
-_BUCKETS_HELD: Final = 1 << 19
+_MAX_BUCKETS_HELD: Final = 1 << 19
 """
-Of all batches whose inner nodes are held in memory, some 150 bytes each; the leaves stay on the
-disk. They are those of sixteen batches of ten million reports: who asks for many one after the
-other makes others wait only where there are more.
+Buckets of all trees in memory, some 150 bytes each: those of sixteen batches of ten million
+reports. The leaves stay on the disk.
 """
-_LOOK_SECONDS: Final = 3600.0
+_SWEEP_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
-"""What `atomic_write` writes to."""
+"""Temporary files of `atomic_write`."""
 
 
 class SentBatch:
-    """The leaves of a delivery, hashed as its chunks go by."""
+    """Hashes the leaves of a batch while its chunks are delivered."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._leaves = bytearray()
 
-    async def passing(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Give the chunks on, and remember their leaves."""
+    async def record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the chunks, and keep their leaves."""
         async for chunk in chunks:
             self._leaves += leaves_of(chunk, self._size)
             yield chunk
 
-    async def whole(self, n_reports: int, chunks: AsyncIterator[bytes]) -> bytearray:
+    async def leaves(self, n_reports: int, chunks: AsyncIterator[bytes]) -> bytearray:
         """
-        Give the leaves of all reports.
+        Return the leaves of all reports.
 
         Args:
-            n_reports: How many there are.
-            chunks: All of them once more: an analyzer that has the batch already answers before
-                it has heard the end, and then the leaves are taken from here.
+            n_reports: Number of reports in the batch.
+            chunks: The batch once more, read if the analyzer had it already and answered before
+                every chunk was sent.
 
         Raises:
-            DamagedStorageError: They are not as many.
+            DamagedStorageError: The number of leaves is not `n_reports`.
         """
         leaves = self._leaves
         if len(leaves) != n_reports * HASH_BYTES:
-            leaves = bytearray()  # another one: gRPC may still be writing what passed before
+            leaves = bytearray()  # a new one: gRPC may still be writing earlier chunks
             async for chunk in chunks:
                 leaves += leaves_of(chunk, self._size)
         if len(leaves) != n_reports * HASH_BYTES:
             raise DamagedStorageError(
-                f"the permuted batch had {n_reports} reports; the disk gives "
-                f"{len(leaves) // HASH_BYTES}"
+                f"the permuted batch had {n_reports} reports; "
+                f"{len(leaves) // HASH_BYTES} are on the disk"
             )
         return leaves
 
 
 class InclusionProofs:
-    """The proofs that this shuffler can show."""
+    """Stores and serves inclusion proofs."""
 
     def __init__(
         self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
@@ -90,10 +89,10 @@ class InclusionProofs:
         Open the directory, or make it.
 
         Args:
-            directory: A file for leaves and one for the commitment, of each batch.
-            identity: The pinned analyzer's.
-            keep_seconds: For how long after its delivery, or its deadline, a batch is kept.
-            clock: Tells when that is.
+            directory: Holds two files for each batch: leaves and commitment.
+            identity: The pinned analyzer's identity.
+            keep_seconds: Time from delivery or deadline, whichever is later, to deletion.
+            clock: The time.
 
         Raises:
             StorageError: The disk is full, read-only or fails.
@@ -104,11 +103,11 @@ class InclusionProofs:
         self._clock = clock
         self._trees: OrderedDict[TaskDigest, tuple[BatchCommitment, Tree]] = OrderedDict()
         self._loading = asyncio.Lock()
-        self._begin()
+        self._open()
 
     @storage_failures()
-    def _begin(self) -> None:
-        """Make the directory; delete what a crash left half written, or without its other half."""
+    def _open(self) -> None:
+        """Make the directory; delete unfinished files and leaves without a commitment."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for path in self._directory.iterdir():
             alone = path.suffix == ".leaves" and not path.with_suffix(".commitment").exists()
@@ -123,11 +122,11 @@ class InclusionProofs:
         leaves: bytearray,
     ) -> None:
         """
-        Keep what the analyzer signed beside what was sent; when this returns it is on the disk.
+        Store the analyzer's commitment with the leaves that were sent, durably.
 
-        Where the two differ the signature is evidence against the analyzer, and is kept as such;
-        the batch is delivered all the same. What is not signed by it is evidence of nothing. Of a
-        task that samples the two are compared, and nothing is kept.
+        A commitment to other reports is evidence against the analyzer and is stored as well; the
+        batch counts as delivered. One whose signature does not verify is not stored. For a task
+        that samples, the two are compared and nothing is stored.
         """
         if commitment is None:
             _report("analyzer signed nothing", manifest, "WARNING")
@@ -144,7 +143,7 @@ class InclusionProofs:
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
 
     def _write(self, deadline: int, commitment: BatchCommitment, tree: Tree) -> None:
-        """Write both files, the one that says that they are whole last. In a thread."""
+        """Write both files, the commitment last: it marks them complete. In a thread."""
         digest = commitment.task_digest
         until = int(max(deadline, self._clock.now()) + self._keep_seconds)
         atomic_write(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
@@ -155,11 +154,11 @@ class InclusionProofs:
         self, digest: TaskDigest, prefix: int | None
     ) -> tuple[BatchCommitment | InclusionProof, int]:
         """
-        Relay what the analyzer signed, and one bucket of the leaves that were sent.
+        Return the proof for one bucket, or the commitment alone if no prefix is given.
 
         Returns:
-            The commitment alone if no prefix is given; and the leaves of the fullest bucket, to
-            the length of which every answer is filled up.
+            The proof or commitment; and the number of leaves in the fullest bucket, to whose length
+            every answer is padded.
 
         Raises:
             ProofError: The task's batch has not been delivered, or too long ago.
@@ -176,11 +175,11 @@ class InclusionProofs:
         found = self._trees.get(digest)
         if found is None:
             async with self._loading:
-                found = self._trees.get(digest)  # it may have come while others were read
+                found = self._trees.get(digest)  # another call may have loaded it
                 if found is None:
                     found = self._trees[digest] = await asyncio.to_thread(self._load, digest)
         self._trees.move_to_end(digest)
-        while len(self._trees) > 1 and self._buckets_held() > _BUCKETS_HELD:
+        while len(self._trees) > 1 and self._buckets_held() > _MAX_BUCKETS_HELD:
             self._trees.popitem(last=False)
         return found
 
@@ -191,8 +190,8 @@ class InclusionProofs:
         try:
             with storage_failures():
                 return self._read(digest)
-        except (ValueError, WireError) as error:  # an empty file, half a leaf, no commitment
-            raise DamagedStorageError("what is kept of the task's proof is damaged") from error
+        except (ValueError, WireError) as error:  # an empty or truncated file
+            raise DamagedStorageError("the task's stored proof is damaged") from error
 
     def _read(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:
@@ -208,21 +207,21 @@ class InclusionProofs:
             raise ProofError("there is no proof for this task: it was delivered without a salt")
         return commitment, Tree(np.asarray(leaves).reshape(-1, HASH_BYTES))
 
-    async def keep_forgetting(self) -> None:
-        """Delete what has been kept for long enough, for as long as the service runs."""
+    async def run(self) -> None:
+        """Delete expired proofs for as long as the service runs."""
         while True:
             try:
-                self.forget()
-            except StorageError as error:  # the next look may do better
+                self.delete_expired()
+            except StorageError as error:  # retried at the next sweep
                 logs.event("forgetting failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     @storage_failures()
-    def forget(self) -> None:
+    def delete_expired(self) -> None:
         """
-        Delete what has been kept for long enough; what was not put here stays.
+        Delete expired proofs; leave unknown files.
 
-        The commitment goes last: as long as it is there, the next look finds both.
+        The commitment is deleted last, so that a crash leaves no file behind unnoticed.
         """
         for path in self._directory.glob("*.commitment"):
             if not _DIGEST.fullmatch(path.stem):

@@ -1,4 +1,4 @@
-"""What the shuffler's metrics tell of its batches: rows of common/runtime/metric_definitions.py."""
+"""Metrics of the shuffler's batches: rows of common/runtime/metric_definitions.py."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,10 +14,7 @@ _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
 
 
 class BatchMetrics:
-    """
-    Counts batches as they move. A submission moves nothing here, nor does the call that begins a
-    batch: one that collects is in no number.
-    """
+    """Counts batches by state. Neither a submission nor the start of a batch changes any figure."""
 
     def __init__(self, process_metrics: ProcessMetrics) -> None:
         self._metrics = process_metrics.metrics
@@ -32,10 +29,10 @@ class BatchMetrics:
         self, states: Mapping[BatchId, BatchState], deadlines: Mapping[BatchId, int]
     ) -> None:
         """
-        Take up the batches of an earlier run.
+        Resume with the batches of an earlier run.
 
-        When they closed is written nowhere: it would be a time on the disk. They count as waiting
-        since their deadline, or since now if that is still to come.
+        Closing times are not stored, so that no time is on the disk: batches count as waiting since
+        their deadline, or since now if it has not passed.
         """
         self._states = Counter(states.values())
         self._show_states()
@@ -45,7 +42,7 @@ class BatchMetrics:
                 self._closed_at[batch_id] = min(now, deadlines.get(batch_id, now))
 
     def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
-        """Take note of a batch's next state, once it is on the disk."""
+        """Record a batch's next state, once it is stored."""
         if before in COUNTED_STATES:
             self._states[before] -= 1
         self._states[state] += 1
@@ -62,11 +59,11 @@ class BatchMetrics:
             self._count_refused(self._refused.pop(batch_id, {}))
 
     def batch_ends(self, batch_id: BatchId, counted: Mapping[Outcome, int]) -> None:
-        """Take note of what a batch refused; it is counted once its next state is on the disk."""
+        """Record a batch's refusals, to be counted once its next state is stored."""
         self._refused[batch_id] = counted
 
     def tried(self, stuck: int, error: Exception | None = None) -> None:
-        """Take note that a batch was to move on, with what error; `stuck` ones could not."""
+        """Record an attempt to move a batch, its error, and the number of `stuck` batches."""
         self._metrics.set("shuffledp_batches_stuck", stuck)
         if error is not None:
             self._note(error)
@@ -84,7 +81,7 @@ class BatchMetrics:
             self._metrics.set("shuffledp_batches", self._states[state], {"state": state.value})
 
     def _measure_waiting(self) -> None:
-        """Measure in the metrics page's thread, on a copy: the event loop moves batches."""
+        """Measure on a copy, since this runs in the metrics server's thread."""
         now = self._now()
         oldest = min(list(self._closed_at.values()), default=now)
         self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))

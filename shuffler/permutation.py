@@ -1,15 +1,15 @@
 """
-The shuffle, of batches that fit into memory and of such as do not. Pure.
+Permute a batch uniformly, in memory or, if it is larger, through buckets on disk. Pure.
 
-A large batch is permuted in two passes [Rao61, San62]: each report is thrown into one of some
-buckets, uniformly and apart from all others; then each bucket is permuted by itself, and the
-buckets are laid one after the other.
+A large batch is permuted in two passes [Rao61, San62]: each report is assigned to a bucket,
+uniformly and independently of all others; then each bucket is permuted, and the buckets are
+concatenated.
 
-The order is uniform. Give each report its bucket, and an independent uniform number within it to be
-sorted by: the pair is one sort key a report, the keys are independent and alike in law, and ties
-have probability 0, so every order of the keys, and of the reports, is equally likely. It takes
-nothing else: not that the buckets be equally likely, but that no report's bucket depend on its
-place or on another's.
+The permutation is uniform. Assign to each report the pair of its bucket and an independent uniform
+number to sort by within it: these sort keys are independent and identically distributed, and ties
+have probability 0, so every order of the keys, and of the reports, is equally likely. The proof
+does not need buckets to be equally likely, only that no report's bucket depends on its position or
+on another report.
 """
 
 import time
@@ -23,36 +23,36 @@ Reports = NDArray[np.uint8]
 """Sealed reports, shape (n, length)."""
 
 BUFFER_BYTES: Final = 32 * 1024 * 1024
-"""Reports held before they are thrown into buckets."""
+"""Bytes of reports held before they are assigned to buckets."""
 BUCKET_BYTES: Final = 8 * 1024 * 1024
-"""What a bucket holds on average, unless there would be more than MOST_BUCKETS."""
-MOST_BUCKETS: Final = 512
+"""Average size of a bucket, unless there would be more than MAX_BUCKETS."""
+MAX_BUCKETS: Final = 512
 
 
 class Buckets(Protocol):
-    """Where buckets lie meanwhile."""
+    """Storage of buckets."""
 
     def append(self, bucket: int, reports: bytes) -> None:
-        """Add a record to a bucket."""
+        """Append a record to a bucket."""
 
     def take(self, bucket: int) -> list[bytes]:
-        """Read a bucket's records, and remove it."""
+        """Return a bucket's records, and remove the bucket."""
 
 
 def permute(reports: Reports, rng: np.random.Generator) -> Reports:
     """
-    Put sealed reports into an order drawn uniformly from all n! orders. Run by the shuffler.
+    Permute sealed reports uniformly at random. Run by the shuffler.
 
-    The order is numpy's Fisher-Yates shuffle, whose bounded integers are exact (by rejection),
-    over the generator that is passed in: ChaCha20 in production, so that no order can be told from
-    a uniform one by anybody who does not break the cipher.
+    The permutation is numpy's Fisher-Yates shuffle, whose bounded integers are exact (by
+    rejection), over the given generator: ChaCha20 in production, so that telling its permutations
+    from uniform ones means breaking the cipher.
 
     Args:
         reports: Sealed reports, shape (n, length).
         rng: Source of randomness.
 
     Returns:
-        The same rows in another order, shape (n, length).
+        The same rows, permuted, shape (n, length).
 
     Cost: one pass of random reads; about 1.4 times numpy's own generator.
     """
@@ -61,16 +61,16 @@ def permute(reports: Reports, rng: np.random.Generator) -> Reports:
 
 
 def bucket_count(batch_bytes: int) -> int:
-    """Give how many buckets a batch of about so many bytes is thrown into."""
-    return min(MOST_BUCKETS, max(1, -(-batch_bytes // BUCKET_BYTES)))
+    """Return the number of buckets for a batch of about `batch_bytes` bytes."""
+    return min(MAX_BUCKETS, max(1, -(-batch_bytes // BUCKET_BYTES)))
 
 
-class ExternalShuffle:
+class ExternalPermutation:
     """
-    Permutes more reports than memory holds: add all, then read the order once.
+    Permutes more reports than memory holds: add all reports, then read `permuted` once.
 
     Memory: some four times `buffer_bytes`, or four buckets, whichever is more. A batch that fits
-    into the buffer never touches a bucket.
+    into the buffer uses no bucket.
     """
 
     def __init__(
@@ -89,27 +89,27 @@ class ExternalShuffle:
         self._room = buffer_bytes
         self._held: list[Reports] = []
         self._held_bytes = 0
-        self._thrown = False
+        self._scattered = False
         self.n_reports = 0
         self.seconds = 0.0
-        """What drawing and moving took so far, without the buckets' own reading and writing."""
+        """Time spent drawing and moving so far, without reading and writing buckets."""
 
     def add(self, reports: Reports) -> None:
-        """Take some reports in; shape (n, report_bytes)."""
+        """Add reports, shape (n, report_bytes)."""
         self._held.append(reports)
         self._held_bytes += reports.nbytes
         self.n_reports += len(reports)
         if self._held_bytes > self._room:
-            self._throw()
+            self._scatter()
 
     def permuted(self, together: int) -> Iterator[Reports]:
         """
-        Give the whole batch in its order, `together` reports at a time; only the last are fewer.
+        Yield the permuted batch, `together` reports at a time; only the last chunk has fewer.
 
-        Their number tells nothing of the buckets.
+        The sizes of chunks reveal nothing about the buckets.
         """
         rest = np.empty((0, self._report_bytes), dtype=np.uint8)
-        for bucket in self._each_bucket():
+        for bucket in self._iter_buckets():
             started = time.perf_counter()
             ordered = permute(bucket, self._rng)
             self.seconds += time.perf_counter() - started
@@ -121,20 +121,20 @@ class ExternalShuffle:
         if len(rest):
             yield rest
 
-    def _each_bucket(self) -> Iterator[Reports]:
-        if not self._thrown:
+    def _iter_buckets(self) -> Iterator[Reports]:
+        if not self._scattered:
             held, self._held = self._held, []
             yield self._joined(held)
             return
-        self._throw()
+        self._scatter()
         for bucket in range(self._n_buckets):
             records = self._buckets.take(bucket)
             yield np.frombuffer(b"".join(records), dtype=np.uint8).reshape(-1, self._report_bytes)
 
-    def _throw(self) -> None:
-        """Throw what is held into buckets, each report apart."""
+    def _scatter(self) -> None:
+        """Assign each report in the buffer to a bucket, independently."""
         reports = self._joined(self._held)
-        self._held, self._held_bytes, self._thrown = [], 0, True
+        self._held, self._held_bytes, self._scattered = [], 0, True
         started = time.perf_counter()
         chosen = self._rng.integers(0, self._n_buckets, size=len(reports), dtype=np.uint16)
         reports = reports[np.argsort(chosen, kind="stable")]

@@ -1,8 +1,7 @@
 """
-How many submissions a batch did not take, by cause, for the shuffler's operator.
+Count refused submissions by batch and cause, for the shuffler's operator.
 
-Counted in memory and written every second: a crash forgets the last second's refusals, never a
-submission.
+Counts are saved every second: a crash loses the last second's refusals, never a submission.
 """
 
 import asyncio
@@ -17,44 +16,38 @@ from common.runtime import logs
 from shuffler.storage.spool import Spool
 
 _PAUSE: Final = 1.0
-"""Seconds from one writing to the next."""
+"""Seconds between saves."""
 
 
 class RefusalCounts:
-    """For every batch, how many submissions were refused, and how many came again."""
+    """The refused and the repeated submissions of every batch."""
 
     def __init__(self, spool: Spool, pause: float = _PAUSE) -> None:
         self._spool = spool
         self._pause = pause
-        self._one_at_a_time = asyncio.Lock()
-        """Held while counts are neither here nor surely on the disk."""
+        self._saving = asyncio.Lock()
+        """Held while a save is under way."""
         self._unsaved: dict[BatchId, Counter[Outcome]] = {}
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
-        """Count what was not stored among some outcomes."""
-        found = Counter(outcomes)
-        del found[Outcome.STORED]
-        if found:
+        """Count the outcomes other than STORED."""
+        if found := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
             self._unsaved.setdefault(batch_id, Counter()).update(found)
 
     async def of(self, batch_id: BatchId) -> Counter[Outcome]:
         """
-        Give what was counted of a batch so far, written or not; nothing is written for it.
+        Return a batch's counts so far, saved or not. Saves nothing.
 
         Raises:
-            StorageError: What is written cannot be read.
+            StorageError: The saved counts cannot be read.
         """
-        async with self._one_at_a_time:
+        async with self._saving:
             stored = await self._spool.refusals(batch_id)
             return stored + self._unsaved.get(batch_id, Counter())
 
     async def save(self) -> None:
-        """
-        Write what is not written yet.
-
-        Whatever fails, a full disk as a rule, is raised; the counts are written the next time.
-        """
-        async with self._one_at_a_time:
+        """Save the unsaved counts; on failure raise, and keep them for the next save."""
+        async with self._saving:
             unsaved, self._unsaved = self._unsaved, {}
             if not unsaved:
                 return
@@ -62,31 +55,31 @@ class RefusalCounts:
             try:
                 await asyncio.shield(writing)
             finally:
-                # Also if the service stops meanwhile: only its end tells whether it is written.
+                # Even if the service stops: only the finished write tells whether it succeeded.
                 await asyncio.wait({writing})
                 if writing.exception() is not None:
                     for batch_id, counted in unsaved.items():
                         self._unsaved.setdefault(batch_id, Counter()).update(counted)
 
-    async def keep_saving(self) -> None:
-        """Write what is new, every second, for as long as the service runs."""
+    async def run(self) -> None:
+        """Save every second for as long as the service runs."""
         failing = False
         while True:
             await asyncio.sleep(self._pause)
             try:
                 await self.save()
-            except Exception as error:  # noqa: BLE001  # counts are worth no submission
-                if not failing:  # once, not every second
+            except Exception as error:  # noqa: BLE001  # counts must not stop submissions
+                if not failing:  # log once, not every second
                     _report("refusals not saved yet", error)
                 failing = True
             else:
                 failing = False
 
     async def save_last(self) -> None:
-        """Write what is left, when the service stops; what cannot be is lost, and in the log."""
+        """Save when the service stops; log the loss if that fails."""
         try:
             await self.save()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the service stops
+        except Exception as error:  # noqa: BLE001  # the service stops anyway
             _report("refusals lost", error)
 
 

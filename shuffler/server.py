@@ -1,4 +1,4 @@
-"""Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
+"""Composition root of the shuffler: makes its randomness, clock, keys, files and channels."""
 
 import asyncio
 from typing import Final
@@ -56,13 +56,13 @@ class ShufflerService:
         self._running = [
             asyncio.create_task(deliveries.run()),
             asyncio.create_task(rotation.run()),
-            asyncio.create_task(inclusions.keep_forgetting()),
-            asyncio.create_task(refusals.keep_saving()),
+            asyncio.create_task(inclusions.run()),
+            asyncio.create_task(refusals.run()),
         ]
         self.address = listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight and close every file."""
+        """Finish the calls in flight and close every file."""
         await self._listener.stop()
         for running in self._running:
             running.cancel()
@@ -74,7 +74,7 @@ class ShufflerService:
 
 
 async def start(settings: ShufflerSettings) -> ShufflerService:
-    """Start a shuffler, and go on with the batches of an earlier run."""
+    """Start a shuffler and resume the batches of an earlier run."""
     clock = SystemClock()
     process_metrics = ProcessMetrics("shuffler", clock)
     metrics = BatchMetrics(process_metrics)
@@ -95,7 +95,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
-    rounds = ActiveBatches(
+    batches = ActiveBatches(
         spool=spool,
         state=state,
         analyzer=analyzer,
@@ -106,14 +106,14 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         rng=rng,
     )
     try:
-        await rounds.resume()
-        metrics.resume(await spool.states(), rounds.deadlines())
+        await batches.resume()
+        metrics.resume(await spool.states(), batches.deadlines())
     except BaseException:
         spool.close()
         raise
 
     async def needed() -> set[KeyId] | None:
-        return rounds.needed_keys()
+        return batches.needed_keys()
 
     rotation = Rotation(
         keys=keys,
@@ -130,7 +130,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     refusals = RefusalCounts(spool)
     collection = Collection(
-        rounds=rounds,
+        batches=batches,
         spool=spool,
         keys=keys,
         pool=pool,
@@ -147,7 +147,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         clock=clock,
     )
     deliveries = Deliveries(
-        rounds=rounds,
+        batches=batches,
         spool=spool,
         analyzer=analyzer,
         pool=pool,
@@ -186,7 +186,7 @@ _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 
 def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
-    """Write what operators seal new tasks to: envelope.pub, and a file for every other suite."""
+    """Publish the envelope keys for new tasks: envelope.pub, and a file for each other suite."""
     wanted = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:

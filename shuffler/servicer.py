@@ -17,44 +17,44 @@ from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
 
-_ON_THE_DISK: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
+_STORED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 
 
 class Receipts:
-    """Signs for what became of submissions. Asked after the commit only."""
+    """Signs receipts for stored submissions. Called after the commit only."""
 
     def __init__(self, identity: SigningIdentity) -> None:
         self._identity = identity
 
     def one(self, digest: TaskDigest, envelope: bytes, outcome: Outcome) -> bytes:
-        """Give a receipt for a submission; empty if it is not on the disk."""
-        if outcome not in _ON_THE_DISK:
+        """Return the receipt of a submission; empty if it is not stored."""
+        if outcome not in _STORED:
             return b""
         return sign_receipt(self._identity, digest, envelope)
 
     def bulk(
         self, digest: TaskDigest, envelopes: Sequence[bytes], outcomes: Sequence[Outcome]
     ) -> bytes:
-        """Give one receipt for all that are on the disk, in their order; empty if none is."""
+        """Return one receipt for all stored submissions, in order; empty if there are none."""
         stored = envelopes
-        if not _ON_THE_DISK.issuperset(outcomes):
+        if not _STORED.issuperset(outcomes):
             stored = [
                 envelope
                 for envelope, outcome in zip(envelopes, outcomes, strict=True)
-                if outcome in _ON_THE_DISK
+                if outcome in _STORED
             ]
         return sign_bulk_receipt(self._identity, digest, stored) if stored else b""
 
 
 class _Call(Protocol):
-    """What is needed of gRPC's context: which connection it is."""
+    """The part of gRPC's context that identifies the connection."""
 
     def peer(self) -> str:
-        """Give gRPC's name for the other end."""
+        """Return gRPC's name for the peer."""
 
 
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers devices; and its operator, see common/runtime/access.py."""
+    """Answers devices and the operator; common/runtime/access.py lists who may call what."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
-        """Give a published task."""
+        """Return a published task."""
         signed = await self._collection.fetch_task(digest_from_wire(request.task_digest))
         return shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
 
     async def Submit(
         self, request: shuffler_pb2.SubmitRequest, context: _Call
     ) -> shuffler_pb2.SubmitResponse:
-        """Take one submission."""
+        """Store one submission."""
         self._connections.take(context.peer(), 1)
         digest, envelope, token = envelope_from_wire(request)
         outcome = await self._collection.submit(digest, envelope, token)
@@ -90,7 +90,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def SubmitBulk(
         self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
-        """Take many submissions."""
+        """Store many submissions."""
         self._connections.take(context.peer(), len(request.envelopes))
         digest, envelopes, tokens = envelopes_from_wire(request)
         outcomes = await self._collection.submit_bulk(digest, envelopes, tokens)
@@ -99,13 +99,13 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
     ) -> shuffler_pb2.GetBatchStatusResponse:
-        """Tell how far a batch is."""
+        """Return a batch's status."""
         return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))
 
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
-        """Tell how far a batch is, while it collects too. For the operator."""
+        """Return a batch's progress, also while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
         return progress_to_wire(await self._collection.progress(digest))
 
@@ -119,5 +119,5 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:
-        """Relay what the analyzer signed, and one bucket."""
+        """Return the analyzer's commitment and one bucket of leaves."""
         return proof_to_wire(*await self._inclusions.relay(*prefix_from_wire(request)))

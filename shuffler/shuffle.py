@@ -1,8 +1,7 @@
 """
-From the submissions of a closed batch to its permuted order on the disk, in bounded memory.
+Shuffle a closed batch in bounded memory: drop reports, add dummies, permute, save.
 
-What a task lets the shuffler drop and add is drawn on the way: once, with the order, and saved with
-it. A crash before it is saved leaves no trace of any of it.
+All three are drawn once and saved together. A crash before the save leaves no trace of them.
 """
 
 import threading
@@ -21,33 +20,33 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.dummies import draw_item_dummies, draw_kept
-from shuffler.permutation import BUFFER_BYTES, ExternalShuffle, Reports, bucket_count
+from shuffler.permutation import BUFFER_BYTES, ExternalPermutation, Reports, bucket_count
 from shuffler.storage.batch_files import BatchFiles
 
 T = TypeVar("T")
 
 _CHUNK_REPORTS: Final = 1000
-"""Sealed reports stored and delivered together, unless they are long; dummies sealed together."""
+"""Sealed reports in a chunk, unless they are long; dummies sealed by one call."""
 _AHEAD: Final = 4
-"""Chunks handed out ahead for each worker that seals."""
+"""Chunks queued for each worker that seals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleSummary:
-    """What is told of a permuted batch."""
+    """Public facts about a shuffled batch."""
 
     n_reports: int
-    """The shuffler's dummies included."""
+    """With the shuffler's dummies."""
     seconds: float
     """
-    How long the permutation alone took. Not the time of making dummies: where reports are dropped
-    too, it would tell how many were kept, which the guarantee takes to be hidden. Where none are,
-    the number of all reports tells the dummies' to everybody, and no guarantee rests on it.
+    Time of the permutation alone. The time of making dummies is left out: where reports are dropped
+    as well, it would reveal how many were kept, which the guarantee assumes hidden. Where none are
+    dropped, the number of reports reveals that of dummies, and no guarantee relies on it.
     """
 
 
 class BatchShuffler:
-    """Mixes one closed batch. In a thread of its own; `abandon` ends it from another."""
+    """Shuffles one closed batch, in a thread of its own; `abandon` stops it from another."""
 
     def __init__(
         self,
@@ -70,29 +69,29 @@ class BatchShuffler:
         self._abandoned = threading.Event()
 
     def abandon(self) -> None:
-        """Let it end soon, without an order."""
+        """Stop the shuffle soon, without a result."""
         self._abandoned.set()
 
-    def mix(self, groups: Iterable[bytes]) -> ShuffleSummary:
+    def shuffle(self, groups: Iterable[bytes]) -> ShuffleSummary:
         """
-        Draw what is dropped and added, and the order, and save them.
+        Drop reports, add dummies, permute, and save the result.
 
         Args:
-            groups: Sealed reports of some submissions each, whole ones.
+            groups: Sealed reports, each group those of whole submissions.
 
         Raises:
-            DamagedStorageError: They are not those of the batch's users.
+            DamagedStorageError: The number of reports is not that of the batch's users.
             StorageError: The disk is full, read-only or fails.
 
         Cost: a report is sealed and opened twice under the batch's key, moved three times, and
-        written and read twice; some 0.5 microseconds. Memory as for ExternalShuffle, and the dummy
-        counts of each item.
+        written and read twice; some 0.5 microseconds. Memory as for ExternalPermutation, and the
+        dummy counts of each item.
         """
         task, size = self._task, self._task.sealed_report_bytes
         self._files.begin()
         counts = draw_item_dummies(task.shuffler, task.domain_size, self._rng)
         expected = self._n_users * task.reports_per_user + int(counts.sum())
-        shuffle = ExternalShuffle(
+        permutation = ExternalPermutation(
             report_bytes=size,
             buckets=self._files,
             n_buckets=bucket_count(expected * size),
@@ -100,17 +99,19 @@ class BatchShuffler:
             buffer_bytes=self._buffer_bytes,
         )
         for reports in self._kept(groups):
-            shuffle.add(reports)
+            permutation.add(reports)
         for reports in self._dummies(np.cumsum(counts)):
-            shuffle.add(reports)
+            permutation.add(reports)
         together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
-        self._files.save(chunk.tobytes() for chunk in self._going(shuffle.permuted(together)))
-        return ShuffleSummary(n_reports=shuffle.n_reports, seconds=shuffle.seconds)
+        self._files.save(
+            chunk.tobytes() for chunk in self._until_abandoned(permutation.permuted(together))
+        )
+        return ShuffleSummary(n_reports=permutation.n_reports, seconds=permutation.seconds)
 
     def _kept(self, groups: Iterable[bytes]) -> Iterator[Reports]:
-        """Give the reports that are kept; fail at the end if some were lost on the disk."""
+        """Yield the reports that are kept; raise at the end if any was lost on the disk."""
         arrived, size = 0, self._task.sealed_report_bytes
-        for group in self._going(groups):
+        for group in self._until_abandoned(groups):
             reports = np.frombuffer(group, dtype=np.uint8).reshape(-1, size)
             arrived += len(reports)
             if self._task.shuffler.idle:
@@ -124,7 +125,7 @@ class BatchShuffler:
             )
 
     def _dummies(self, ends: NDArray[np.int64]) -> Iterator[Reports]:
-        """Make the dummies, item after item, and seal them by all workers."""
+        """Yield the dummies, item by item, sealed by all workers."""
         task, context = self._task, report_context(self._digest)
         key = HpkePublicKey(task.suite, task.analyzer_key)
         sealing = (
@@ -141,10 +142,10 @@ class BatchShuffler:
             for start in range(0, int(ends[-1]), _CHUNK_REPORTS)
         )
         ahead = _AHEAD * self._pool.processes
-        for sealed in self._going(in_order(sealing, ahead=ahead)):
+        for sealed in self._until_abandoned(in_order(sealing, ahead=ahead)):
             yield np.frombuffer(sealed, dtype=np.uint8).reshape(-1, task.sealed_report_bytes)
 
-    def _going(self, parts: Iterable[T]) -> Iterator[T]:
+    def _until_abandoned(self, parts: Iterable[T]) -> Iterator[T]:
         for part in parts:
             if self._abandoned.is_set():
                 raise RuntimeError("the service stops")

@@ -1,8 +1,8 @@
 """
-The life of a batch, as a table. Pure.
+States of a batch and the transitions between them, as a table. Pure.
 
     collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
-        │                       └─▶ quarantined: the analyzer will not take it
+        │                       └─▶ quarantined: the analyzer refused it
         └─▶ expired: too few users at the deadline; destroyed, never released
 """
 
@@ -17,7 +17,7 @@ from common.messages.batch import BatchState
 
 
 class Event(Enum):
-    """What can happen to a batch."""
+    """Events that move a batch."""
 
     CLOSE = "close"
     EXPIRE = "expire"
@@ -39,19 +39,18 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 )
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
-"""States that nothing leads out of."""
+"""States without a next one."""
 
 KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
-"""Final states in which batch and key are kept, for an operator to look into."""
-
+"""Final states in which batch and key are kept for an operator to inspect."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""States of which a batch comes to one, once, when it is over what it took and what it refused."""
+"""A batch enters exactly one of these, once, when its counts of users and refusals are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingRule:
-    """When a batch closes: the task's terms, its n_min perhaps raised by this shuffler."""
+    """When a batch closes: the task's terms, with n_min raised to this shuffler's minimum."""
 
     n_min: int
     target_size: int
@@ -60,10 +59,10 @@ class ClosingRule:
 
 def next_state(state: BatchState, event: Event) -> BatchState:
     """
-    Give the state that an event leads to.
+    Return the state that an event leads to.
 
     Raises:
-        BatchStateError: The event cannot happen in this state.
+        BatchStateError: The event is not possible in this state.
     """
     if (state, event) not in TRANSITIONS:
         raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
@@ -72,16 +71,15 @@ def next_state(state: BatchState, event: Event) -> BatchState:
 
 def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
     """
-    Say what an operator's wish to close a batch now comes to; None if it has closed already.
+    Return the event of an operator's request to close a batch; None if it has closed already.
 
     Raises:
-        BatchStateError: It has too few users, and goes on collecting; or it had at its deadline.
+        BatchStateError: The batch has too few users and keeps collecting, or it expired.
     """
     if state is BatchState.COLLECTING:
-        if n_users < terms.n_min:  # how many it has is told to nobody
+        if n_users < terms.n_min:  # the message must not reveal n_users
             raise BatchStateError(
-                f"the batch has fewer users than n_min, which is {terms.n_min}; it goes on "
-                "collecting"
+                f"the batch has fewer users than n_min, which is {terms.n_min}; it keeps collecting"
             )
         return Event.CLOSE
     if state is BatchState.EXPIRED:
@@ -92,7 +90,7 @@ def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> 
 
 
 def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
-    """Say what is to be done with a batch now; None if it has to wait, or is at its end."""
+    """Return the event that is due for a batch; None if it must wait or is over."""
     if state is BatchState.COLLECTING:
         if n_users >= max(terms.target_size, terms.n_min):
             return Event.CLOSE

@@ -1,1 +1,1 @@
-"""From cell counts to frequencies with intervals, and to a refined histogram."""
+"""Estimate frequencies, their errors and refined histograms from cell counts."""

@@ -1,4 +1,4 @@
-"""From what a batch's reports add up to, to the estimate of its kind of value. By the analyzer."""
+"""Estimate a batch's result from its cell counts, for every kind of value. Run by the analyzer."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ def estimate_result(
     task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture
 ) -> Estimate:
     """
-    Estimate what a task asks for. Pure.
+    Estimate the result of a task. Pure.
 
     Args:
-        task: Whose batch it is.
+        task: The batch's task.
         randomizer: Its mechanism.
-        cells: From the mechanism's `tally`.
-        mixture: What the counted reports are. Of other kinds than items there are no dummies, and
-            who was counted is in the cells.
+        cells: Counts from the mechanism's `tally`, shape (cells,).
+        mixture: Composition of the counted reports; used for items only, since other kinds have no
+            dummies.
     """
     if task.kind == "categorical":
         mechanism = cast("Mechanism", randomizer)
@@ -44,10 +44,10 @@ def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts) -> BitTable:
 
 def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     """
-    Give means and errors in the task's units.
+    Return means and errors in the task's units.
 
-    Where there are too few reports to say anything, a number is put into the middle of its range,
-    and half the range is its error: no law within a range has a larger deviation.
+    A number with too few reports gets the middle of its range, and half the range as its error: no
+    distribution on the range has a larger standard deviation.
     """
     spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2

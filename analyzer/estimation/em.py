@@ -1,4 +1,4 @@
-"""SQUAREM: a leap along two steps of a slow map towards where it is going [VR08]."""
+"""Expectation maximisation on the exact channel, accelerated by SQUAREM [VR08]."""
 
 from typing import Final
 
@@ -7,30 +7,34 @@ import numpy as np
 from common.mechanisms.base import Channel, Counts, Vector
 
 _TINY: Final = 1e-300
-_LEAST: Final = 0.1
-"""Share of the second image that a leap leaves of each item, before all is scaled back."""
+"""Replaces a probability of 0 where nothing was reported, so that 0/0 is 0."""
+_FLOOR: Final = 0.1
+"""Least share of the second image that an extrapolation keeps of each item, before scaling."""
+_MAX_CYCLES: Final = 2000
 
 
 def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
     """
     Extrapolate from a distribution and its first and second image, by scheme S3 [VR08].
 
-    Whoever leaps must check where it lands: a leap keeps no promise that the map makes.
+    The caller must check the result: extrapolation keeps no property of the map, such as monotone
+    likelihood.
 
     Args:
         start: A distribution, shape (domain_size,).
-        first: The map's image of it.
-        second: The map's image of that.
+        first: The map's image of `start`.
+        second: The map's image of `first`.
 
     Returns:
-        A distribution: what would fall below a tenth of the second image is held there, and all
-        is scaled back. A map that multiplies, as that of EM does, never raises a share from 0.
+        A distribution, shape (domain_size,): shares are at least a tenth of the second image, then
+        scaled to sum 1. The bound keeps shares above 0, from where a multiplicative map such as
+        EM's could not raise them.
     """
     step, bend = first - start, second - 2 * first + start
     length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
-    landed: Vector = np.maximum(start - 2 * length * step + length**2 * bend, _LEAST * second)
-    landed /= landed.sum()
-    return landed
+    leap: Vector = np.maximum(start - 2 * length * step + length**2 * bend, _FLOOR * second)
+    leap /= leap.sum()
+    return leap
 
 
 MIN_GAIN: Final = 0.5
@@ -40,9 +44,6 @@ noise raises it by 1/2 on average (Wilks), so a smaller gain is no evidence of s
 the maximum would fit noise.
 """
 
-_MAX_CYCLES: Final = 2000
-"""Stands for a probability of 0 where nothing was reported, so that 0/0 is 0."""
-
 
 def maximise_likelihood(
     cells: Counts, channel: Channel, domain_size: int, *, min_gain: float = MIN_GAIN
@@ -50,21 +51,21 @@ def maximise_likelihood(
     """
     Estimate the distribution of items from counts by cell. Run by the analyzer.
 
-    A leap stands only if it climbs at least as high as one plain step: so a cycle that gains little
-    is one in which plain steps gain little too.
+    An extrapolation is accepted only if its likelihood is at least that of one plain step: so a
+    cycle gains little only if plain steps gain little too.
 
     One EM step is θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c, with A the exact channel, dummies
     included [DLR77].
 
     Args:
         cells: Reports by cell, shape (cells,).
-        channel: The law of a report.
+        channel: The distribution of a report given its item.
         domain_size: Number of items.
-        min_gain: When to stop.
+        min_gain: Stop when a cycle gains less log-likelihood.
 
     Returns:
-        Shares, at least 0 with sum 1, reached from a uniform start by a likelihood that never
-        fell on the way.
+        Shares of shape (domain_size,), at least 0 with sum 1, reached from a uniform start by
+        steps that never lower the likelihood.
 
     Cost: two transforms of the mechanism a step, some 50 to 150 steps.
     """
@@ -79,13 +80,13 @@ def maximise_likelihood(
             break
         reached = value
         second, stepped = likelihood.step(first)
-        landed, leapt = likelihood.step(squarem_step(shares, first, second))
-        shares = landed if leapt >= stepped else second
+        leap, leapt = likelihood.step(squarem_step(shares, first, second))
+        shares = leap if leapt >= stepped else second
     return shares
 
 
 class Likelihood:
-    """The likelihood of the cells, with its EM map [DLR77]."""
+    """The likelihood of the cells, and its EM map [DLR77]."""
 
     def __init__(self, cells: Counts, channel: Channel) -> None:
         self._cells = cells.astype(np.float64)
@@ -93,10 +94,10 @@ class Likelihood:
 
     def step(self, shares: Vector) -> tuple[Vector, float]:
         """
-        One EM step from `shares`, and the log-likelihood **at** `shares`.
+        Return one EM step from `shares`, and the log-likelihood **at** `shares`.
 
-        Without noise and dummies a share of 0 can make impossible what was reported: its likelihood
-        is 0, and there is no step from there.
+        Without noise and dummies a share of 0 can make reports impossible: the likelihood is then
+        0, and `shares` is returned unchanged.
         """
         law = np.maximum(self._channel.forward(shares), _TINY)
         if np.any(self._cells[law <= _TINY]):
@@ -105,32 +106,32 @@ class Likelihood:
         return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(law))
 
 
-UNNOTICED: Final = 1e-4
+MIN_CHANGE: Final = 1e-4
 """
-Stop when what is still to come would change the law of the reports by less than this much χ²: a
+Stop when the remaining steps would change the reports' distribution by less χ² than this: a
 hundredth of a standard deviation of the reports' own noise, in any direction.
 """
 
 
 def smoothed_likelihood(
-    cells: Counts, channel: Channel, domain_size: int, *, unnoticed: float = UNNOTICED
+    cells: Counts, channel: Channel, domain_size: int, *, min_change: float = MIN_CHANGE
 ) -> Vector:
     """
     Estimate a smooth distribution of ordered items from counts by cell. Run by the analyzer.
 
-    One step is an EM step, then `smooth`. Two steps and a leap along them [VR08] make a cycle; the
-    leap stands only if the step from where it lands is no longer than the second step was, so that
-    no leap leads further from a fixed point than the plain steps. The steps' lengths also say how
-    much is still to come: the last step times the leap's length, as of a geometric series.
+    One step is an EM step, then `smooth`. Two steps and an extrapolation along them [VR08] make a
+    cycle; the extrapolation is accepted only if the next step is no longer than the second step
+    was, so that it leads no further from a fixed point than plain steps. The steps' lengths also
+    estimate the remaining change, as that of a geometric series.
 
     Args:
         cells: Reports by cell, shape (cells,).
-        channel: The law of a report.
+        channel: The distribution of a report given its item.
         domain_size: Number of items.
-        unnoticed: When to stop.
+        min_change: Stop when less change remains, in χ².
 
     Returns:
-        Shares, at least 0 with sum 1.
+        Shares of shape (domain_size,), at least 0 with sum 1.
 
     Cost: two transforms of the mechanism a step, some 50 to 350 steps; plain steps would take
     up to thousands.
@@ -151,13 +152,13 @@ def smoothed_likelihood(
         last = second - first
         bend = last - (first - shares)
         stretch = max(1.0, _length(first - shares) / max(_length(bend), _TINY))
-        to_come = channel.forward(stretch * last)
+        remaining = channel.forward(stretch * last)
         law = np.maximum(channel.forward(second), _TINY)
-        if n_reports * float((to_come / law) @ to_come) < unnoticed:
+        if n_reports * float((remaining / law) @ remaining) < min_change:
             return second
-        landed = squarem_step(shares, first, second)
-        image = step(landed)
-        shares = image if _length(image - landed) <= _length(last) else second
+        leap = squarem_step(shares, first, second)
+        image = step(leap)
+        shares = image if _length(image - leap) <= _length(last) else second
     return shares
 
 
@@ -165,8 +166,10 @@ def smooth(shares: Vector) -> Vector:
     """
     Average each share with its neighbours by (1, 2, 1) / 4, each end with itself reflected.
 
-    The ends count themselves as their missing neighbours, so that nothing is lost: each share is
-    given away whole, and a uniform distribution stays uniform.
+    Reflecting the ends keeps the sum, and a uniform distribution stays uniform.
+
+    Args:
+        shares: Shape (domain_size,).
     """
     beyond = np.concatenate([shares[:1], shares, shares[-1:]])
     smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4

@@ -17,24 +17,24 @@ from common.protocols import Refinement
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DebiasedShares:
-    """What the analyzer has of a batch once it has debiased; each refinement takes its part."""
+    """Debiased shares with the evidence that refinements use."""
 
     shares: Vector
     """Debiased, shape (domain_size,)."""
     standard_errors: Vector
     """Of each share; shape (domain_size,)."""
     absent_errors: Vector
-    """Standard error of each share if nobody held its item; shape (domain_size,)."""
+    """Standard error of each share if no user held its item; shape (domain_size,)."""
     n_users: float
-    """Users whose reports may be among those counted, above 0."""
+    """Users whose reports may have been counted, above 0."""
     cells: Counts
     """Reports by cell, shape (cells,)."""
     channel: Channel | None
-    """The law of a report; None where reports do not fall into cells that can be listed."""
+    """Distribution of a report given its item; None where cells cannot be enumerated."""
 
 
 Refine = Callable[[DebiasedShares], Vector]
-"""Gives shares of shape (domain_size,), each at least 0, sum 1, whatever the evidence."""
+"""Returns shares of shape (domain_size,), each at least 0, sum 1."""
 
 
 def _em(evidence: DebiasedShares) -> Vector:
@@ -50,8 +50,8 @@ def _ems(evidence: DebiasedShares) -> Vector:
 def _channel(name: Refinement, evidence: DebiasedShares) -> Channel:
     if evidence.channel is None:
         raise TaskError(
-            f"the refinement {name} needs reports that fall into cells which can be listed; those "
-            "of this mechanism do not"
+            f"the refinement {name} needs reports whose cells can be enumerated; those of this "
+            "mechanism cannot"
         )
     return evidence.channel
 
@@ -69,7 +69,7 @@ REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
         ),
     }
 )
-"""One for each name that a protocol's row may have (common/protocols.py)."""
+"""The refinement for each name in common/protocols.py."""
 
 
 def refine(evidence: DebiasedShares, refinement: Refinement) -> Vector:
@@ -77,8 +77,7 @@ def refine(evidence: DebiasedShares, refinement: Refinement) -> Vector:
     Refine a batch's shares to a distribution.
 
     Raises:
-        TaskError: "em" or "ems" is asked for, and the mechanism's reports do not fall into cells
-            that can be listed.
+        TaskError: The refinement is "em" or "ems", and the mechanism's cells cannot be enumerated.
     """
     return REFINEMENTS[refinement](evidence)
 
@@ -94,9 +93,9 @@ def estimate(
 
     Args:
         mechanism: The task's mechanism.
-        cells: From its `tally`.
-        mixture: What the counted reports are.
-        refinement: How the protocol refines.
+        cells: Counts from its `tally`, shape (cells,).
+        mixture: Composition of the counted reports.
+        refinement: The protocol's refinement.
 
     Raises:
         TaskError: The refinement does not fit the mechanism.
@@ -112,7 +111,7 @@ def estimate(
 
 
 def gather(mechanism: Mechanism, cells: Counts, mixture: Mixture) -> DebiasedShares:
-    """Debias the counts and say how far they may be off; arguments as of `estimate`."""
+    """Debias the counts and compute their standard errors; arguments as of `estimate`."""
     shares = mechanism.debias(cells, mixture)
     absent = mechanism.variance(np.zeros(mechanism.domain_size), mixture)
     return DebiasedShares(

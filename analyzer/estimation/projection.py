@@ -1,4 +1,4 @@
-"""Norm-Sub: the Euclidean projection onto the probability simplex [WLLSL20]."""
+"""Refine debiased shares to a distribution by projection or shrinkage [WLLSL20]."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ from common.mechanisms.base import Vector
 
 def norm_sub(shares: Vector) -> Vector:
     """
-    Give the non-negative shares that sum to 1 and lie closest to the given ones.
+    Project shares onto the probability simplex (Norm-Sub).
 
-    Subtracts one constant from all and cuts at 0 [DSSC08].
+    Subtracts one constant from all shares and truncates at 0 [DSSC08].
 
     Args:
         shares: Debiased shares, shape (domain_size,).
@@ -23,7 +23,7 @@ def norm_sub(shares: Vector) -> Vector:
 
     Cost: one sort.
     """
-    below = shares - shares.max()  # a constant changes nothing, and 1 is not lost in large shares
+    below = shares - shares.max()  # the projection is the same, and 1 is not lost to rounding
     descending = np.sort(below)[::-1]
     excess = np.cumsum(descending) - 1
     ranks = np.arange(1, len(shares) + 1)
@@ -34,9 +34,7 @@ def norm_sub(shares: Vector) -> Vector:
 
 def norm_mul(shares: Vector) -> Vector:
     """
-    Give the positive shares, multiplied by one constant.
-
-    Where no share is positive there is nothing to multiply: the closest distribution instead.
+    Scale the positive shares to sum 1 (Norm-Mul); if there are none, use Norm-Sub.
 
     Args:
         shares: Debiased shares, shape (domain_size,).
@@ -44,7 +42,7 @@ def norm_mul(shares: Vector) -> Vector:
     Returns:
         Shape (domain_size,), each at least 0, sum 1.
 
-    Cost: a pass.
+    Cost: one pass.
     """
     positive: Vector = np.maximum(shares, 0)
     largest = float(positive.max())
@@ -57,11 +55,11 @@ def norm_mul(shares: Vector) -> Vector:
 
 def norm_cut(shares: Vector) -> Vector:
     """
-    Keep the largest shares up to the one that brings their sum to 1, and scale them to sum to 1.
+    Keep the largest shares until their sum reaches 1, and scale them to sum 1 (Norm-Cut).
 
-    Shares equal to the last one that is kept are kept too, so that items are not told apart by
-    their place. Where the positive shares together do not reach 1, all of them are kept; the paper
-    leaves their sum below 1 then. Where none is positive: as Norm-Mul.
+    Ties with the last share kept are kept too, so that the order of items does not matter. If the
+    positive shares sum to less than 1, all are kept and scaled; the paper leaves their sum below 1.
+    If none is positive, use Norm-Mul.
 
     Args:
         shares: Debiased shares, shape (domain_size,).
@@ -79,29 +77,28 @@ def norm_cut(shares: Vector) -> Vector:
 
 
 FALSE_ALARM: Final = 0.05
-"""Chance that noise alone lifts any absent item over the threshold [WLLSL20]."""
+"""Probability that noise lifts any absent item over the threshold [WLLSL20]."""
 
 
 def base_cut(shares: Vector, absent_errors: Vector, *, false_alarm: float = FALSE_ALARM) -> Vector:
     """
-    Keep each share that reaches Φ⁻¹(1 - false_alarm / domain_size) standard errors of an absent
-    item, and spread what is left of 1 evenly over the others.
+    Keep significant shares, and spread the rest of 1 evenly over the others (Base-Cut).
 
-    The paper leaves the others at 0, which makes no distribution. What the kept ones leave of 1
-    belongs to the others, and nothing is known of how: an even spread favours none. So where
-    nothing stands out, the answer is uniform. Where the kept ones exceed 1, or all are kept, they
-    are projected onto the distributions (Norm-Sub), and the others are 0.
+    A share is significant from Φ⁻¹(1 - false_alarm / domain_size) standard errors of an absent item
+    on. The paper sets the others to 0, which gives no distribution; an even spread favours no item,
+    and gives the uniform distribution if no share is significant. If the significant shares exceed
+    1, or all are significant, they are projected by Norm-Sub and the others are 0.
 
     Args:
         shares: Debiased shares, shape (domain_size,).
-        absent_errors: Standard error of each share if nobody held its item, shape (domain_size,).
+        absent_errors: Standard error of each share if no user held its item, shape (domain_size,).
             Where it is 0, a share is kept if it is at least 0.
-        false_alarm: Chance that noise alone lifts any absent item over the threshold, at most.
+        false_alarm: Largest probability that noise lifts any absent item over the threshold.
 
     Returns:
         Shape (domain_size,), each at least 0, sum 1.
 
-    Cost: a pass, or one sort.
+    Cost: one pass, or one sort.
     """
     reach = -float(special.ndtri(false_alarm / len(shares)))
     kept = shares >= reach * absent_errors
@@ -116,32 +113,32 @@ def base_cut(shares: Vector, absent_errors: Vector, *, false_alarm: float = FALS
 
 
 _REACH: Final = 8.0
-"""Standard errors to each side of a share, beyond which the noise is taken never to have come."""
+"""Standard errors to each side of a share, beyond which noise is neglected."""
 _NODES: Final = 256
 _ROWS: Final = 1 << 12
-"""Distinct shares worked on at a time."""
-_STEEPEST: Final = 3.0
-"""Every mean of twice the least share or more has a power law that is less steep."""
+"""Distinct shares processed together."""
+_MAX_STEEPNESS: Final = 3.0
+"""Upper bound on the exponent for every mean of at least twice the least share."""
 
 
 def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
     """
     Replace each share by its posterior mean under a fitted power law, and project the result.
 
-    A share x has the prior x^-s on [least, 1], with least that of one user (of half a user's fair
-    share where there are fewer than two users an item); s is such that the prior's mean is
-    1 / domain_size, which is known without looking at anything. The noise is normal.
+    A share x has the prior x^-s on [least, 1], where `least` is the share of one user, or half of
+    1 / domain_size if that is smaller; s makes the prior's mean 1 / domain_size, which holds for
+    every distribution. The noise is normal.
 
     Args:
         shares: Debiased shares, shape (domain_size,).
-        standard_errors: Of each, shape (domain_size,). A share without error is left as it is.
+        standard_errors: Standard errors, shape (domain_size,). A share with error 0 is unchanged.
         n_users: Users who were counted, above 0.
 
     Returns:
         Shape (domain_size,), each at least 0, sum 1.
 
-    Cost: 256 exponentials for each pair of share and error that differs from all others (counts
-    are integers: far fewer than items), and two sorts.
+    Cost: 256 exponentials for each distinct pair of share and error (counts are integers: far
+    fewer than items), and two sorts.
     """
     size = len(shares)
     least = min(1 / n_users, 1 / (2 * size))
@@ -158,7 +155,7 @@ def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
 
 def power_law(mean: float, least: float) -> float:
     """
-    Give the s at which the law x^-s on [least, 1] has this mean; 0 where none is as large.
+    Return the s at which the density x^-s on [least, 1] has this mean; 0 if none has.
 
     Args:
         mean: At least 2·least.
@@ -170,21 +167,21 @@ def power_law(mean: float, least: float) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    return float(scipy.optimize.brentq(excess, 0.0, _STEEPEST))
+    return float(scipy.optimize.brentq(excess, 0.0, _MAX_STEEPNESS))
 
 
 def _moment(power: float, least: float) -> float:
-    """∫ x^(power-1) over [least, 1]; the logarithm where power is 0, and no cancellation near."""
+    """Return ∫ x^(power-1) over [least, 1], without cancellation near power = 0."""
     length = -float(np.log(least))
     return length * float(special.exprel(-power * length))
 
 
 def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: float) -> Vector:
     """
-    The posterior mean of each share, by the trapezoidal rule on nodes of its own.
+    Return the posterior mean of each share, by the trapezoidal rule.
 
-    They are evenly spaced within reach of a share that is far from 0, and by their logarithms
-    otherwise, where the prior has its weight.
+    The nodes are evenly spaced around a share far from 0, and logarithmically spaced otherwise,
+    where the prior has its weight.
     """
     seen = np.minimum(shares, 1.0)
     exact = errors <= 0
@@ -196,7 +193,7 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     steps = np.linspace(0, 1, _NODES)
     logs = np.log(low) + steps * (np.log(top) - np.log(low))
     nodes = np.where(far, low + steps * (top - low), np.exp(logs))
-    # A density times the width of its step: of x itself, or of its logarithm.
+    # The density times the step width: of x, or of its logarithm.
     weights = -(((nodes - seen[:, None]) / sigma[:, None]) ** 2) / 2
     weights += (np.where(far, 0.0, 1.0) - steepness) * np.log(nodes)
     weights = np.exp(weights - weights.max(axis=1, keepdims=True))

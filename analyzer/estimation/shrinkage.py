@@ -1,9 +1,8 @@
 """
-Means of many attributes at once, shrunk together. Run by the analyzer.
+Shrink the means of many attributes together. Run by the analyzer. Pure.
 
-An unbiased mean errs by its noise, and where there are many of them the noise can be most of what
-is seen. Moving all of them towards one point takes noise off and adds a bias; how far to go can be
-told from the means themselves. Pure.
+With many attributes, noise can dominate unbiased means. Moving all of them towards one point
+reduces the noise and adds a bias; the means themselves determine by how much.
 """
 
 from typing import Final
@@ -12,21 +11,21 @@ from common.mechanisms.base import Vector
 from common.mechanisms.numeric.number import Moments
 
 _TO_A_POINT: Final = 2
-"""Attributes that James and Stein's rule does not count, towards a point that is given."""
+"""Degrees of freedom that James and Stein's rule loses towards a fixed point."""
 _TO_THE_MEAN: Final = 3
-"""And towards the mean of the attributes, which costs one more."""
+"""Degrees of freedom that it loses towards the mean of the attributes."""
 
 
 def shrink_to_zero(moments: Moments) -> Vector:
     """
     Shrink means towards 0, the middle of the range: James and Stein's rule, its positive part.
 
-    The factor is 1 - (1 - 2/d)·Σσ² / Σx², and 0 at least [JS61], [EM73]. With one variance for all
-    the expected squared error is below that of the means as they are, whatever the true ones, from
-    three attributes on; with different variances nearly so, unless a few are most of their sum.
+    The factor is 1 - (1 - 2/d)·Σσ² / Σx², at least 0 [JS61], [EM73]. With equal variances and three
+    or more attributes the expected squared error is below that of the unbiased means, whatever the
+    true means; with unequal variances nearly so, unless a few make up most of their sum.
 
     Args:
-        moments: Of d attributes; with fewer than three the answer is the means as they are.
+        moments: Moments of d attributes; with fewer than three the means are unchanged.
 
     Returns:
         Shape (d,). Biased, and without intervals.
@@ -36,13 +35,13 @@ def shrink_to_zero(moments: Moments) -> Vector:
 
 def shrink_to_common_mean(moments: Moments) -> Vector:
     """
-    Shrink means towards their own mean [EM73]: the better, the more alike the attributes are.
+    Shrink means towards their common mean [EM73]; best where the attributes are similar.
 
     The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: it needs at
     least four attributes.
 
     Args:
-        moments: Of d attributes; with fewer than four the answer is the means as they are.
+        moments: Moments of d attributes; with fewer than four the means are unchanged.
 
     Returns:
         Shape (d,). Biased, and without intervals.
@@ -54,7 +53,7 @@ def shrink_to_common_mean(moments: Moments) -> Vector:
 
 
 def _factor(apart: Vector, variances: Vector, uncounted: int) -> float:
-    """Give how much of each distance is kept, 0 .. 1."""
+    """Return the factor to shrink distances by, in 0 .. 1."""
     counted = len(apart) - uncounted
     if counted <= 0 or not variances.any():
         return 1.0

@@ -1,4 +1,4 @@
-"""What each released batch cost: append-only, each entry chained to the one before."""
+"""The ledger of releases: append-only, each entry chained to the one before."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ _PLACES: Final = ", ".join("?" * len(_COLUMNS.split(",")))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What a release costs, alone and with all before it to the same population."""
+    """The cost of a release, alone and composed with earlier ones to the same population."""
 
     population: str
     n_refused: int
@@ -51,7 +51,7 @@ class Charge:
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
-    """Enter what a release costs, in the transaction that releases it. Once a task."""
+    """Enter the cost of a release, in the transaction that releases it. Once a task."""
     last = connection.execute(
         "SELECT entry, entry_hash FROM ledger ORDER BY entry DESC LIMIT 1"
     ).fetchone()
@@ -77,7 +77,7 @@ def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge
 
 
 def entries_after(connection: sqlite3.Connection, after: int, most: int) -> list[LedgerEntry]:
-    """List at most `most` entries with numbers above `after`, in their order."""
+    """List at most `most` entries with numbers above `after`, in order."""
     query = f"SELECT {_COLUMNS} FROM ledger WHERE entry > ? ORDER BY entry LIMIT ?"  # noqa: S608
     return [_entry(row) for row in connection.execute(query, (after, most))]
 
@@ -96,10 +96,10 @@ def populations(connection: sqlite3.Connection) -> list[str]:
 
 def check(connection: sqlite3.Connection) -> ChainHead:
     """
-    Walk the whole chain, and look for releases that it does not hold. Run at start.
+    Verify the whole chain, and that it holds every release. Run at start.
 
     Raises:
-        LedgerError: Names the first entry that breaks the chain, or the task that is missing.
+        LedgerError: The chain is broken at an entry, or lacks a release; the message names it.
     """
     columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(ledger)"))
     if columns != _COLUMNS:
@@ -107,15 +107,13 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     try:
         head = verify(_entries(connection))
     except (TypeError, ValueError, AttributeError, sqlite3.OperationalError) as error:
-        raise LedgerError("the ledger is broken: a row holds what no entry can hold") from error
+        raise LedgerError("the ledger is broken: a row is not a valid entry") from error
     missing = connection.execute(
         "SELECT task_digest FROM results "
         "WHERE task_digest NOT IN (SELECT task_digest FROM ledger) LIMIT 1"
     ).fetchone()
     if missing is not None:
-        raise LedgerError(
-            f"the ledger is broken: it does not hold the release of task {missing[0].hex()}"
-        )
+        raise LedgerError(f"the ledger is broken: it lacks the release of task {missing[0].hex()}")
     return head
 
 

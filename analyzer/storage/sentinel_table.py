@@ -1,4 +1,4 @@
-"""The sentinels that operators registered: rows of the analyzer's file."""
+"""The table of sentinels that operators registered."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ CREATE TABLE IF NOT EXISTS sentinels (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
-    """One test submission."""
+    """An operator's test submission."""
 
     leaves: tuple[bytes, ...]
-    """Of its sealed reports."""
+    """Leaves of its sealed reports."""
     acknowledged: bool
-    """The shuffler has said that it is stored; if not, it may never have been sent."""
+    """Whether the shuffler acknowledged it; if not, it may never have been sent."""
 
 
 def register(
@@ -40,21 +40,20 @@ def register(
     acknowledged: bool,
 ) -> None:
     """
-    Keep sentinels in the order in which they come; known ones may only become acknowledged.
+    Store sentinels in the order of arrival; known ones can only become acknowledged.
 
     Args:
-        connection: In a transaction: all of them, or none.
+        connection: A connection in a transaction: all are stored, or none.
         digest: Their task.
-        sentinels: Of each its leaves, one after the other.
-        most: As many as the task has room for.
+        sentinels: The concatenated leaves of each.
+        most: Largest number of sentinels of the task.
         acknowledged: Whether the shuffler has stored them.
 
     Raises:
-        BatchStateError: The task's batch is staged, and this would change what it is held to; or
-            there would be more than `most`.
-        WireError: A new one has a leaf in common with another one, new or known.
+        BatchStateError: The task's batch is staged, or there would be more than `most` sentinels.
+        WireError: A new sentinel shares a leaf with another, new or known.
 
-    Cost: a look-up for each; all of the task's are read only where there are new ones.
+    Cost: a look-up for each; all of the task's sentinels are read if any is new.
     """
     known = {leaves: _acknowledged(connection, digest, leaves) for leaves in sentinels}
     new = [leaves for leaves, was in known.items() if was is None]
@@ -77,7 +76,7 @@ def register(
 
 
 def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: bytes) -> bool | None:
-    """Say whether a sentinel was acknowledged; None if it is new."""
+    """Return whether a sentinel was acknowledged; None if it is new."""
     row = connection.execute(
         "SELECT acknowledged FROM sentinels WHERE task_digest = ? AND leaves = ?", (digest, leaves)
     ).fetchone()
@@ -85,10 +84,10 @@ def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: by
 
 
 def _check_leaves_differ(before: Sequence[bytes], new: Sequence[bytes]) -> None:
-    """Refuse leaves that stand in two sentinels, or twice in one: a report would count for two."""
+    """Refuse repeated leaves: one report would count for two sentinels."""
     every = [*before, *(leaf for leaves in new for leaf in split(leaves))]
     if len(set(every)) != len(every):
-        raise WireError(f"{len(every) - len(set(every))} leaves stand in two places")
+        raise WireError(f"{len(every) - len(set(every))} leaves are repeated")
 
 
 def _add(

@@ -1,4 +1,4 @@
-"""The analyzer's file: tasks, staged batches, cell counts, results and the ledger."""
+"""The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -51,23 +51,22 @@ CREATE TABLE IF NOT EXISTS commitments (
     + sentinel_table.SCHEMA
 )
 
-
 BatchEnd = Literal["staged", "released", "unusable"]
-"""How far a batch is at the analyzer."""
+"""State of a batch at the analyzer."""
 
 
 class Store:
-    """Everything that the analyzer keeps. Each method is one durable transaction."""
+    """The analyzer's database. Each method is one durable transaction."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
 
     async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
-        """Keep a published task, and its line; None for one that this version cannot read."""
+        """Store a published task, and its line if there is one."""
         await self._database.run(task_table.add, signed, line)
 
     async def add_line(self, digest: TaskDigest, line: TaskLine) -> None:
-        """Keep the line of a task that has none yet."""
+        """Store the line of a task that has none yet."""
         await self._database.run(task_table.add_line, digest, line)
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
@@ -75,54 +74,54 @@ class Store:
         return await self._database.run(task_table.find, digest)
 
     async def tasks_without_line(self) -> list[TaskDigest]:
-        """List tasks that have no line: an earlier version published them."""
+        """List the tasks without a line: an earlier version published them."""
         return await self._database.run(task_table.without_line)
 
     async def stored_task(self, digest: TaskDigest) -> StoredTask | None:
-        """Look up a task that has a line, and how far its batch is."""
+        """Look up a task that has a line, with the state of its batch."""
         return await self._database.run(task_table.stored, digest)
 
     async def tasks_after(self, after: TaskDigest, at_most: int) -> list[StoredTask]:
-        """List tasks that have a line, with digests above `after` or any, in ascending order."""
+        """List at most `at_most` tasks that have a line, with digests above `after`, sorted."""
         return await self._database.run(task_table.after, after, at_most)
 
     async def deadlines(self) -> dict[TaskDigest, int]:
-        """Give the deadlines of tasks that have a line and may still have a result."""
+        """Return the deadlines of tasks with a line that may still get a result."""
         return await self._database.run(task_table.deadlines)
 
     async def awaited_tasks(self, since: float) -> list[bytes]:
-        """List the bytes of tasks whose batch is staged, or may come: not due before `since`."""
+        """List the bytes of tasks whose batch is staged or may still arrive; see `task_table`."""
         return await self._database.run(task_table.awaited, since)
 
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """
-        Begin to stage a batch, forgetting an earlier delivery that broke off.
+        Begin to stage a batch, discarding an earlier incomplete delivery.
 
         Returns:
-            Whether it is still to be received; False if it is staged or released already.
+            Whether its reports are needed; False if it is staged or released already.
 
         Raises:
-            ConflictError: Another batch was delivered for this task, or the same one under
-                another manifest.
+            ConflictError: Another batch was delivered for this task, or the same one with another
+                manifest.
         """
         return await self._database.run(_begin_batch, manifest)
 
     async def add_chunks(self, batch_id: BatchId, position: int, chunks: Sequence[bytes]) -> None:
-        """Stage consecutive chunks, the first of them at `position`."""
+        """Store consecutive chunks, the first of them at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
     async def finish_batch(
         self, batch_id: BatchId, staged_hash: bytes | None = None, commitment: bytes | None = None
     ) -> None:
-        """Mark a batch as staged whole, and keep its hash and what was signed of it, at once."""
+        """Mark a batch as staged, with its hash and commitment, in one transaction."""
         await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
-        """Look up the hash of a staged batch; None where an earlier version staged it."""
+        """Look up the hash of a staged batch; None if an earlier version staged it."""
         return await self._database.run(_staged_hash, batch_id)
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
-        """Look up what was signed of a task's batch; None where an earlier version staged it."""
+        """Look up the commitment to a task's batch; None if an earlier version staged it."""
         return await self._database.run(_commitment, digest)
 
     async def add_sentinels(
@@ -138,31 +137,31 @@ class Store:
         return await self._database.run(sentinel_table.registered, digest)
 
     async def staged(self) -> list[BatchManifest]:
-        """List batches that are staged and not yet released."""
+        """List the batches that are staged and not yet released."""
         return await self._database.run(_staged)
 
     async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
-        """Give one staged chunk; None past the last."""
+        """Return one staged chunk; None past the last."""
         return await self._database.run(_chunk, batch_id, position)
 
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
-        """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
+        """Store cells and result, charge the ledger, and delete the reports, in one transaction."""
         await self._database.run(_release, manifest, cells, result, cost)
         await self._database.empty_log()
 
     async def check_ledger(self) -> ChainHead:
         """
-        Walk the ledger's chain, and give its head.
+        Verify the ledger's chain, and return its head.
 
         Raises:
-            LedgerError: It is broken.
+            LedgerError: The chain is broken.
         """
         return await self._database.run(ledger.check)
 
     async def ledger(self, after: int) -> list[LedgerEntry]:
-        """List entries of the ledger with numbers above `after`: at most MAX_LEDGER_ENTRIES."""
+        """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
 
     async def releases_to(self, population: str) -> list[LedgerEntry]:
@@ -170,15 +169,15 @@ class Store:
         return await self._database.run(ledger.entries_of, population)
 
     async def populations(self) -> list[str]:
-        """List the populations to which something was released."""
+        """List the populations with a release."""
         return await self._database.run(ledger.populations)
 
     async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
-        """Tell how far every batch is that ever came whole, or was given up. Run at start."""
+        """Return the state of every batch that was staged or given up. Run at start."""
         return await self._database.run(_batch_states)
 
     async def give_up(self, manifest: BatchManifest, failure: str) -> None:
-        """Record why a batch can never be released; what was staged of it is kept."""
+        """Store why a batch can never be released; its staged reports are kept."""
         await self._database.run(_give_up, manifest, failure)
 
     async def failure(self, digest: TaskDigest) -> str | None:
@@ -210,7 +209,7 @@ def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> boo
         if tuple(known[:3]) != described:
             raise ConflictError("another batch was delivered for this task: one task, one release")
         return False
-    # Only a batch that came whole holds the task's place; what broke off leaves none behind.
+    # Only a whole batch is final; an incomplete one is replaced.
     if known is not None:
         connection.execute("DELETE FROM chunks WHERE batch_id = ?", (known[0],))
         connection.execute("DELETE FROM batches WHERE batch_id = ?", (known[0],))

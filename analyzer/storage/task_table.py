@@ -1,8 +1,8 @@
 """
-The tables of published tasks: each whole, as it was signed, and in a line.
+The tables of published tasks: each as it was signed, and its line, a summary.
 
-A list of tasks is read from the lines, since a task may have two megabytes of labels. Functions of
-a connection, run by the store in its database's thread.
+Tasks are listed from their lines, since a task may have two megabytes of labels. Functions of a
+connection, run by the store in its database's thread.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS task_lines (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLine:
-    """What a list says of a task itself, in the order of the table's columns."""
+    """The listed fields of a task, in the order of the table's columns."""
 
     protocol: str
     domain_size: int
@@ -45,7 +45,7 @@ class TaskLine:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Take it from a task."""
+        """Return the line of a task."""
         return cls(
             protocol=task.protocol,
             domain_size=task.domain_size,
@@ -58,20 +58,20 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTask:
-    """A published task in a line, and how far its batch is."""
+    """The line of a published task, and the state of its batch."""
 
     task_digest: TaskDigest
     line: TaskLine
     staged: bool
     n_users: int
-    """Of the staged batch; else 0."""
+    """Users in the staged batch; 0 if there is none."""
     released: bool
     failure: str
-    """Why it can never be released; else empty."""
+    """Why the batch can never be released; else empty."""
 
 
 def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine | None) -> None:
-    """Keep a task, and its line if there is one."""
+    """Store a task, and its line if there is one."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
@@ -80,7 +80,7 @@ def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine | Non
 
 
 def add_line(connection: sqlite3.Connection, digest: TaskDigest, line: TaskLine) -> None:
-    """Keep the line of a task that is there."""
+    """Store the line of a stored task."""
     connection.execute(
         "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (digest, *astuple(line))
     )
@@ -95,7 +95,7 @@ def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | Non
 
 
 def without_line(connection: sqlite3.Connection) -> list[TaskDigest]:
-    """List tasks of which no line is kept."""
+    """List the tasks without a line."""
     rows = connection.execute(
         "SELECT task_digest FROM tasks WHERE task_digest NOT IN "
         "(SELECT task_digest FROM task_lines)"
@@ -112,13 +112,13 @@ _STORED: Final = (
 
 
 def stored(connection: sqlite3.Connection, digest: TaskDigest) -> StoredTask | None:
-    """Look up a task's line, and how far its batch is."""
+    """Look up a task's line, and the state of its batch."""
     row = connection.execute(f"{_STORED} WHERE task_digest = ?", (digest,)).fetchone()
     return None if row is None else _stored(row)
 
 
 def after(connection: sqlite3.Connection, last: TaskDigest, at_most: int) -> list[StoredTask]:
-    """List tasks with digests above `last`, which may be empty, in ascending order."""
+    """List at most `at_most` tasks with digests above `last`, which may be empty, sorted."""
     query = f"{_STORED} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
     return [_stored(row) for row in connection.execute(query, (last, at_most))]
 
@@ -147,11 +147,11 @@ _UNFINISHED: Final = (
     "FROM tasks LEFT JOIN task_lines USING (task_digest) LEFT JOIN batches USING (task_digest) "
     "WHERE failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
 )
-"""They may still have a result."""
+"""Tasks that may still get a result."""
 
 
 def deadlines(connection: sqlite3.Connection) -> dict[TaskDigest, int]:
-    """Give the deadlines of tasks that have a line and may still have a result."""
+    """Return the deadlines of tasks with a line that may still get a result."""
     rows = connection.execute(
         f"SELECT task_digest, deadline {_UNFINISHED} AND deadline IS NOT NULL"
     )
@@ -160,9 +160,9 @@ def deadlines(connection: sqlite3.Connection) -> dict[TaskDigest, int]:
 
 def awaited(connection: sqlite3.Connection, since: float) -> list[bytes]:
     """
-    List the bytes of tasks that may still have a result.
+    List the bytes of tasks that may still get a result.
 
-    They have a staged batch, or a deadline after `since`, or none that is known.
+    Each has a staged batch, a deadline after `since`, or no line.
     """
     rows = connection.execute(
         f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",

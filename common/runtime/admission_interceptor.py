@@ -8,7 +8,8 @@ a Unix socket all peers have one name, and none has a share.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -96,33 +97,35 @@ class Queue:
             OverloadError: None came in time.
             ShareError: This connection's own calls had all of its turns.
         """
-        async with AsyncExitStack() as held:
-            error: type[OverloadError] = OverloadError
+        needed: list[tuple[asyncio.Semaphore, type[OverloadError]]]
+        needed = [(self._places, OverloadError)]
+        if is_one_connection(peer):
+            own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
+            self._present[peer] += 1
+            needed.insert(0, (own, ShareError))
+        held: list[asyncio.Semaphore] = []
+        error: type[OverloadError] = OverloadError
+        waits = any(semaphore.locked() for semaphore, _ in needed)
+        try:
             try:
-                async with asyncio.timeout(seconds):
-                    if is_one_connection(peer):
-                        error = ShareError
-                        await held.enter_async_context(self._own(peer))
-                        error = OverloadError
-                    await held.enter_async_context(self._places)
+                async with asyncio.timeout(seconds if waits else None):  # as a rule without a timer
+                    for semaphore, refusal in needed:
+                        error = refusal
+                        await semaphore.acquire()
+                        held.append(semaphore)
             except TimeoutError as late:
                 raise error(
                     f"the call waited {seconds:g} seconds to be read, and none waits longer: try "
                     "later"
                 ) from late
             yield
-
-    @asynccontextmanager
-    async def _own(self, peer: str) -> AsyncGenerator[None]:
-        """Wait for one of a connection's own turns."""
-        self._present[peer] += 1
-        try:
-            async with self._shares.setdefault(peer, asyncio.Semaphore(self._share)):
-                yield
         finally:
-            self._present[peer] -= 1
-            if not self._present[peer]:
-                del self._present[peer], self._shares[peer]
+            for semaphore in held:
+                semaphore.release()
+            if is_one_connection(peer):
+                self._present[peer] -= 1
+                if not self._present[peer]:
+                    del self._present[peer], self._shares[peer]
 
 
 M = TypeVar("M")
@@ -239,19 +242,19 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                     answer = await handler.unary_unary(request, context)
                 sent: bytes = serialize(answer)
                 if len(sent) > LONG_MESSAGE:
-                    held.push_async_callback(turn.pop_all().aclose)
+                    held.callback(asyncio.ensure_future, turn.pop_all().aclose())
             return sent
 
         return behaviour
 
-    def _admit(self, call: Call, context: Any) -> AsyncExitStack:  # noqa: ANN401
+    def _admit(self, call: Call, context: Any) -> ExitStack:  # noqa: ANN401
         """Check the caller, and hold a place until gRPC is done with the call."""
         names = names_in(context.auth_context()) if self._certificates else None
         check_caller(call.caller, names, bearer_token(context.invocation_metadata()), self._token)
-        held = AsyncExitStack()
+        held = ExitStack()
         held.enter_context(self._limits.taken(call.kind, context.peer()))
         # Not when the method returns: gRPC holds the answer until the caller has taken it.
-        context.add_done_callback(lambda _: asyncio.ensure_future(held.aclose()))
+        context.add_done_callback(lambda _: held.close())
         return held
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
@@ -282,7 +285,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                         await context.write(serialize(answer))
             finally:
                 # Its end is one more thing that a caller may not take, until the connection's.
-                await held.aclose()
+                held.close()
 
         return behaviour
 
@@ -312,16 +315,27 @@ async def _refused(_requests: object, _context: object) -> None:
     raise CallerError("no rule says who may make this call")
 
 
-@asynccontextmanager
-async def _within(seconds: float, what: str) -> AsyncIterator[None]:
-    """End a block that takes longer, with DeadlineError."""
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            yield
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        raise DeadlineError(f"{what} within {seconds:g} seconds") from error
+class _within:  # noqa: N801  # reads as asyncio.timeout does
+    """End a block that takes longer, with DeadlineError. A class: every call passes here twice."""
+
+    def __init__(self, seconds: float, what: str) -> None:
+        self._limit = asyncio.timeout(seconds)
+        self._seconds = seconds
+        self._what = what
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, raised, trace)
+        except TimeoutError as error:
+            raise DeadlineError(f"{self._what} within {self._seconds:g} seconds") from error
 
 
 async def _messages(

@@ -1,1 +1,1 @@
-"""What the shuffler keeps on its disk until a batch is delivered."""
+"""Storage of submissions and batches until delivery."""

@@ -1,11 +1,11 @@
 """
-The files of one batch: buckets while it is permuted, then its order, all sealed under its key.
+The files of one batch, sealed under its key: buckets during the shuffle, then the permuted batch.
 
-A file is a row of sealed records, each bound to its file and its place in it, so that none can be
-moved or left out unseen; the reader knows how many reports there are in all. The order appears
-under its name whole or not at all: written, flushed, renamed, the folder flushed. Only then does
-the spool record that the batch is permuted; before that, whatever lies in the folder means nothing
-and is removed when the batch is permuted again.
+A file is a sequence of sealed records, each bound to its file and position, so that moving or
+omitting one is detected; the reader knows the total number of reports. The permuted batch is
+written, flushed, renamed and its directory flushed, so that it exists whole or not at all. Only
+then does the spool record that the batch is permuted; earlier files are discarded when the batch is
+shuffled again.
 """
 
 import itertools
@@ -20,40 +20,38 @@ from common.runtime.database import storage_failures
 from common.runtime.state_directory import flush_directory
 from shuffler.storage.batch_key import BatchKey
 
-_ORDER: Final = "permuted"
+_PERMUTED: Final = "permuted"
 _UNFINISHED: Final = "permuted.part"
 _LENGTH_BYTES: Final = 4
 _OWNER_ONLY: Final = 0o700
-_LONGEST_RECORD: Final = 2**28
-"""Bytes; a longer one was never written."""
+_MAX_RECORD_BYTES: Final = 2**28
+"""More than any record that is written."""
 
 
 class BatchFiles:
     """
-    One batch's folder.
+    One batch's directory.
 
     Every method raises StorageError if the disk is full, read-only or fails, and
-    DamagedStorageError if it gives back something else than what was written.
+    DamagedStorageError if it returns other bytes than were written.
     """
 
     def __init__(self, folder: Path, key: BatchKey) -> None:
         self._folder = folder
         self._key = key
         self._written: dict[int, int] = {}
-        """Records of each bucket."""
+        """Number of records in each bucket."""
 
     @storage_failures()
     def begin(self) -> None:
-        """Make an empty folder; nothing is left of what an earlier attempt had drawn."""
+        """Make an empty directory, discarding any earlier attempt."""
         remove_folder(self._folder)
         self._written = {}
         self._folder.mkdir(mode=_OWNER_ONLY, parents=True)
 
-    # --- buckets ----------------------------------------------------------------------------------
-
     @storage_failures()
     def append(self, bucket: int, reports: bytes) -> None:
-        """Add a record to a bucket. A bucket need not outlive a crash: nothing is flushed."""
+        """Append a record to a bucket. Not flushed: buckets need not survive a crash."""
         number = self._written.get(bucket, 0)
         with self._bucket(bucket).open("ab") as file:
             _write(file, self._key.seal(reports, _place(bucket, number)))
@@ -61,7 +59,7 @@ class BatchFiles:
 
     @storage_failures()
     def take(self, bucket: int) -> list[bytes]:
-        """Read a bucket's records, and remove it."""
+        """Return a bucket's records, and remove the bucket."""
         if bucket not in self._written:
             return []
         path = self._bucket(bucket)
@@ -78,31 +76,28 @@ class BatchFiles:
     def _bucket(self, bucket: int) -> Path:
         return self._folder / f"bucket-{bucket}"
 
-    # --- the order --------------------------------------------------------------------------------
-
     @storage_failures()
     def save(self, chunks: Iterable[bytes]) -> None:
-        """Write the permuted batch; when this returns it is on the disk, whole."""
+        """Write the permuted batch durably."""
         unfinished = self._folder / _UNFINISHED
         with unfinished.open("wb") as file:
             for number, chunk in enumerate(chunks):
                 _write(file, self._key.seal(chunk, _place(-1, number)))
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(self._folder / _ORDER)
+        unfinished.replace(self._folder / _PERMUTED)
         flush_directory(self._folder)
         flush_directory(self._folder.parent)
 
     def saved(self) -> Iterator[bytes]:
         """
-        Read the permuted batch, chunk by chunk, as often as it is wanted.
+        Yield the permuted batch, chunk by chunk; may be read several times.
 
-        The file is open while a chunk is read and at no other time: whoever reads may stop
-        anywhere, and leaves nothing open.
+        The file is open only while a chunk is read, so the reader may stop anywhere.
         """
         start = 0
         for number in itertools.count():
-            with storage_failures(), (self._folder / _ORDER).open("rb") as file:
+            with storage_failures(), (self._folder / _PERMUTED).open("rb") as file:
                 file.seek(start)
                 sealed = next(_sealed_records(file), None)
                 start = file.tell()
@@ -112,7 +107,7 @@ class BatchFiles:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a batch's folder, if there is one."""
+    """Remove a batch's directory, if there is one."""
     with storage_failures():
         if folder.exists():
             shutil.rmtree(folder)
@@ -120,19 +115,19 @@ def remove_folder(folder: Path) -> None:
 
 
 def sweep_folders(folders: Path, kept: Collection[str]) -> None:
-    """Remove the folders of all batches but some, and of those what is not their order."""
+    """Remove the directories of batches not in `kept`, and unfinished files of those that are."""
     with storage_failures():
         for folder in sorted(folders.glob("*")):
             if folder.name not in kept:
                 remove_folder(folder)
             else:
                 for path in folder.glob("*"):
-                    if path.name != _ORDER:
+                    if path.name != _PERMUTED:
                         path.unlink()
 
 
 def _place(bucket: int, number: int) -> bytes:
-    """Name a record's place: its file (-1 is the order) and its number in it."""
+    """Encode a record's file (-1 is the permuted batch) and position, to be authenticated."""
     return b"file" + bucket.to_bytes(4, "big", signed=True) + number.to_bytes(8, "big")
 
 
@@ -144,7 +139,7 @@ def _write(file: IO[bytes], sealed: bytes) -> None:
 def _sealed_records(file: IO[bytes]) -> Iterator[bytes]:
     while header := file.read(_LENGTH_BYTES):
         length = int.from_bytes(header, "big")
-        sealed = file.read(min(length, _LONGEST_RECORD))
+        sealed = file.read(min(length, _MAX_RECORD_BYTES))
         if len(sealed) != length:
             raise DamagedStorageError("a file of the batch ends in the middle of a record")
         yield sealed

@@ -1,8 +1,8 @@
 """
-What keeps a batch unreadable on the disk, and unrelated to anything once it is over.
+The key that encrypts one batch on the disk.
 
-Submissions, buckets and the permuted batch are stored under a key of the batch alone. Destroying it
-erases them, whatever the disk still holds: deleting is not erasing.
+Submissions, buckets and the permuted batch are stored under a key of the batch alone. Destroying
+the key erases them, whatever the disk still holds: deleting a file does not erase it.
 """
 
 import hashlib
@@ -16,12 +16,11 @@ from common.errors import DamagedStorageError
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-
 _NONCE_BYTES: Final = 12
 
 
 class BatchKey:
-    """Seals rows of one batch, and names them without telling what they are."""
+    """Encrypts rows of one batch, and computes keyed hashes of them."""
 
     __slots__ = ("_aead", "_raw", "_tagging")
 
@@ -37,17 +36,17 @@ class BatchKey:
         return secrets.token_bytes(KEY_BYTES)
 
     def private_bytes(self) -> bytes:
-        """Give the raw key, for a worker process; keep it off logs and wires."""
+        """Return the raw key, for a worker process; it must not be logged or sent."""
         return self._raw
 
     def tag(self, content: bytes | memoryview) -> bytes:
         """
-        Give a keyed hash: equal for equal content, meaningless without the key.
+        Return a keyed hash: equal for equal content, meaningless without the key.
 
-        Keyed BLAKE2b of 16 bytes: among 10^7 contents two are equal by chance with probability
-        below 10^-24, and nobody without the key can prepare two.
+        Keyed BLAKE2b of 16 bytes: two of 10^7 contents collide by chance with probability below
+        10^-24, and finding a collision takes the key.
         """
-        tagged = self._tagging.copy()  # which has hashed the key already
+        tagged = self._tagging.copy()  # the key is hashed already
         tagged.update(content)
         return tagged.digest()
 
@@ -58,21 +57,20 @@ class BatchKey:
 
     def open(self, sealed: bytes, place: bytes = b"") -> bytes:
         """
-        Decrypt a row that `seal` made.
+        Decrypt a row from `seal`.
 
         Raises:
-            DamagedStorageError: It is not that row, or not from that place.
+            DamagedStorageError: The row was changed, moved, or sealed under another key.
         """
         try:
             return self._aead.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
         except (InvalidTag, ValueError) as error:
             raise DamagedStorageError(
-                "a row that the shuffler had stored does not open: the disk is damaged, or the key "
-                "is another batch's"
+                "a stored row does not open: the disk is damaged, or the key is another batch's"
             ) from error
 
     def __repr__(self) -> str:
         return "BatchKey(secret)"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a batch key is not pickled by accident; use private_bytes()")
+        raise TypeError("a batch key must not be pickled; use private_bytes()")

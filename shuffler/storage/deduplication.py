@@ -1,9 +1,9 @@
 """
-Which submissions are new: a look-up in memory over groups that lie on the disk.
+Find repeated submissions: an index in memory over the groups on the disk.
 
-For each stored submission 16 bytes are held: half of its tag, and the number of its group. That
-half of a tag is found by chance with probability 10^7 / 2^64; whatever is found is compared whole
-with what the group says, so that no chance ever decides.
+The index holds 16 bytes for each stored submission: half of its tag, and the number of its group.
+Half a tag matches by chance with probability 10^7 / 2^64; every match is compared with the whole
+tag in the group, so chance never decides.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,23 +18,23 @@ from shuffler.storage.batch_key import TAG_BYTES
 from shuffler.storage.group import TAGS, Group
 
 ReadTags = Callable[[int], bytes]
-"""Gives the tags of a stored group by its number."""
+"""Returns the tags of a stored group by its number."""
 UseToken = Callable[[int, int], bool]
-"""Uses the token of a submission, by its group and its place there; False if it was used before."""
+"""Uses the token of a submission, by group and index in it; False if it was used before."""
 
 
 class Deduplication:
-    """What one batch holds already, committed groups only."""
+    """The index of one batch's committed submissions."""
 
     def __init__(self) -> None:
         self._held = SortedIndex()
 
     def remember(self, group: Group) -> None:
-        """Take note of a group that has been committed."""
+        """Add a committed group."""
         self.remember_tags(group.tags, np.full(len(group), group.number, dtype=np.uint64))
 
     def remember_tags(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
-        """Take note of tags, and of the number of the group of each."""
+        """Add tags, with the number of each tag's group."""
         self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
 
     def judge(
@@ -45,24 +45,25 @@ class Deduplication:
         use_token: UseToken | None = None,
     ) -> list[list[Outcome]]:
         """
-        Say what becomes of each submission of groups that are to be stored together.
+        Return the outcome of each submission, for groups that are to be stored together.
 
-        Only what is stored uses its token, and only what was stored can be repeated.
+        Only a stored submission uses its token, and only a stored one can be repeated.
 
         Args:
-            groups: In the order in which they came.
-            new_ones: Of each group, whether it may add anything; if not it is only compared.
-            read: Where a stored group's tags are read.
-            use_token: Where tokens are asked for.
+            groups: In the order of arrival.
+            new_ones: For each group, whether new submissions are accepted; if not, submissions are
+                only compared with stored ones.
+            read: Reads a stored group's tags.
+            use_token: Given where tokens are required.
 
-        Cost: about a microsecond a submission; a few, and a read of a group, where one came before.
+        Cost: about a microsecond a submission; for a repeat a few, and a read of its group.
         """
         if not groups:
             return []
         tags = np.concatenate([group.entries() for group in groups])
         heads = tags["head"].astype(np.uint64)
         places, numbers = self._held.find(heads)
-        different = not len(places) and len(np.unique(heads)) == len(heads)
+        different = not len(places) and len(set(heads.tolist())) == len(heads)
         if different and all(new_ones) and use_token is None:
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}

@@ -1,10 +1,9 @@
 """
-Submissions that came together: opened, named and sealed under the batch's key in one go.
+Groups: submissions that are opened, tagged and sealed under the batch's key together.
 
-A group is what a worker makes of its share of a bulk call, so that neither sealed reports nor
-hashes pass through the one process that answers all calls. In a group submissions stand in the
-order of their tags, which are keyed hashes, and groups are numbered at random: no order of arrival
-is kept.
+A worker forms a group from its share of a bulk call, so that neither sealed reports nor hashes pass
+through the one process that answers all calls. Submissions in a group are sorted by their tags,
+which are keyed hashes, and groups have random numbers: no order of arrival is kept.
 """
 
 import secrets
@@ -22,12 +21,10 @@ from shuffler.storage.batch_key import TAG_BYTES, BatchKey
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""
 
-_WIDTH: Final = TAGS.itemsize
 _SMALL: Final = 64
-"""Submissions from which on a group is stored as it came."""
-
-NUMBER_BITS: Final = 63
-"""What SQLite holds, without a sign."""
+"""Groups with fewer submissions are merged before they are stored."""
+_NUMBER_BITS: Final = 63
+"""Bits of SQLite's non-negative integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +32,9 @@ class Group:
     """Submissions of one batch as they are stored."""
 
     number: int
-    """At random: groups are stored in its order."""
+    """Random: groups are stored in the order of their numbers."""
     tags: bytes
-    """TAGS of each submission, ascending in the hash of the id."""
+    """TAGS of each submission, sorted by the hash of the id."""
     sealed: bytes
     """All sealed reports, submission by submission, under the batch's key."""
 
@@ -45,15 +42,15 @@ class Group:
         return len(self.tags) // TAGS.itemsize
 
     def entries(self) -> NDArray[np.void]:
-        """Give the tags as an array, shape (n,), dtype TAGS."""
+        """Return the tags as an array, shape (n,), dtype TAGS."""
         return np.frombuffer(self.tags, dtype=TAGS)
 
     def sealed_tags(self, key: BatchKey) -> bytes:
-        """Give the tags as they are stored."""
+        """Return the tags sealed for storage."""
         return key.seal(self.tags, _place(b"tags", self.number))
 
     def only(self, kept: NDArray[np.bool_], key: BatchKey) -> "Group":
-        """Leave some submissions out. Shape (n,), True where one is kept."""
+        """Return the submissions where `kept`, shape (n,), is True."""
         reports = np.frombuffer(open_group(self.number, self.sealed, key), dtype=np.uint8)
         reports = reports.reshape(len(self), -1)[kept]
         return Group(
@@ -65,12 +62,12 @@ class Group:
 
 def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     """
-    Lay groups of few submissions together, so that devices which come one by one take no row each.
+    Merge small groups into one, so that single submissions do not take a row each.
 
-    Cost: opening them and sealing one, some 5 microseconds a group.
+    Cost: opening the small groups and sealing one, some 5 microseconds a group.
     """
     small = [group for group in groups if len(group) < _SMALL]
-    if len(small) < 2:  # noqa: PLR2004  # nothing to lay together
+    if len(small) < 2:  # noqa: PLR2004  # nothing to merge
         return list(groups)
     reports = [
         np.frombuffer(open_group(group.number, group.sealed, key), dtype=np.uint8).reshape(
@@ -79,10 +76,12 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
         for group in small
     ]
     tags = [
-        group.tags[at : at + _WIDTH] for group in small for at in range(0, len(group.tags), _WIDTH)
+        group.tags[at : at + TAGS.itemsize]
+        for group in small
+        for at in range(0, len(group.tags), TAGS.itemsize)
     ]
     order = sorted(range(len(tags)), key=tags.__getitem__)
-    number = secrets.randbits(NUMBER_BITS)
+    number = secrets.randbits(_NUMBER_BITS)
     merged = Group(
         number=number,
         tags=b"".join([tags[place] for place in order]),
@@ -92,25 +91,25 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
 
 
 def open_group(number: int, sealed: bytes, key: BatchKey) -> bytes:
-    """Give a stored group's sealed reports, all of one submission after all of another."""
+    """Return a stored group's sealed reports, submission by submission."""
     return key.open(sealed, _place(b"reports", number))
 
 
 def open_tags(number: int, sealed_tags: bytes, key: BatchKey) -> bytes:
-    """Give a stored group's tags."""
+    """Return a stored group's tags."""
     return key.open(sealed_tags, _place(b"tags", number))
 
 
 def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list[int]]:
     """
-    Make a group of envelopes' plaintexts, each a submission id and sealed reports.
+    Form a group from the plaintexts of envelopes, each a submission id and sealed reports.
 
     Returns:
-        The group, and which of `submissions` stands in each of its places.
+        The group, and for each of its submissions the index in `submissions`.
 
     Cost: two hashes a submission, some 2 microseconds.
     """
-    tag, number = key.tag, secrets.randbits(NUMBER_BITS)
+    tag, number = key.tag, secrets.randbits(_NUMBER_BITS)
     named = sorted(
         [
             (tag(one[:SUBMISSION_ID_BYTES]) + tag(one[SUBMISSION_ID_BYTES:]), place)
@@ -128,13 +127,13 @@ def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list
 
 def form_from_opened(opened: Opened, raw_key: bytes) -> tuple[Group, list[int]]:
     """
-    Make a group of the envelopes that opened. Run by the shuffler's workers.
+    Form a group from the envelopes that opened. Run by the shuffler's workers.
 
-    Envelopes of the task's one length that open hold an id and the task's number of sealed reports,
-    as `unpack` checks: sealing adds a fixed number of bytes.
+    Envelopes of the task's one length hold an id and the task's number of sealed reports if they
+    open, since sealing adds a fixed number of bytes.
 
     Returns:
-        The group, and which of the envelopes stands in each of its places.
+        The group, and for each of its submissions the index of its envelope.
     """
     size = len(opened.plaintexts) // max(1, len(opened.readable))
     readable = [place for place, good in enumerate(opened.readable) if good]

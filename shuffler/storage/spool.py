@@ -1,10 +1,10 @@
 """
-Submissions that outlive a crash: durable before they are acknowledged, unreadable after the batch.
+The shuffler's storage: submissions are durable before they are acknowledged, and erased after.
 
-They lie in groups under the batch's key, numbered at random; beside this file each batch has a
-folder for its buckets and its permuted order. SQLite's log keeps the order of commits for a while:
-without the key that is an order of random bytes, and nothing on the disk relates a submission to a
-place in the permuted batch.
+They are stored in randomly numbered groups under the batch's key; each batch also has a directory
+for its buckets and the permuted batch. SQLite's log keeps the order of commits for a while: without
+the key that is an order of random bytes, and nothing on the disk relates a submission to a position
+in the permuted batch.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS batches (
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
-"""States in which the permuted order is held."""
+"""States in which the permuted batch is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,29 +58,22 @@ class StoredBatch:
     state: BatchState
     n_users: int
     n_reports: int
-    """In the permuted batch; 0 before."""
+    """In the permuted batch; 0 before it is permuted."""
     shuffle_seconds: float
 
 
 class SpoolObserver(Protocol):
-    """Whoever is told of batches that have moved: the metrics."""
+    """Told of every change of a batch's state: the metrics."""
 
     def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
-        """Take note of a batch's next state, which is on the disk. That it begins is not told."""
-
-
-class NullObserver:
-    """Takes note of nothing."""
-
-    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
-        """Do nothing."""
+        """Record a batch's next state, which is stored. Not called when a batch begins."""
 
 
 class Spool:
-    """The shuffler's files."""
+    """The shuffler's database and batch directories."""
 
-    def __init__(self, path: Path, watcher: SpoolObserver | None = None) -> None:
-        self._watcher = watcher or NullObserver()
+    def __init__(self, path: Path, observer: SpoolObserver | None = None) -> None:
+        self._observer = observer
         self._database = Database(path, _SCHEMA)
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
@@ -88,7 +81,7 @@ class Spool:
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin to collect for a task, or give the batch that was begun."""
+        """Begin the batch of a task, or return the one begun before."""
         return await self._database.run(_open_batch, batch_id, signed)
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
@@ -96,35 +89,33 @@ class Spool:
         Look up the batch of a task.
 
         Raises:
-            UnknownTaskError: There is none.
+            UnknownTaskError: The task has no batch.
         """
         return await self._database.run(_get, digest)
 
     async def states(self) -> dict[BatchId, BatchState]:
-        """Tell the state of every batch there ever was."""
+        """Return the state of every batch, finished ones included."""
         return await self._database.run(_states)
 
     async def kept(self) -> list[StoredBatch]:
-        """List the batches of which something is held."""
+        """List the batches with stored submissions or a permuted batch."""
         return await self._database.run(_kept)
 
     def files(self, batch_id: BatchId, key: BatchKey) -> BatchFiles:
-        """Give the folder of a batch's buckets and permuted order."""
+        """Return the batch's directory."""
         return BatchFiles(self._folders / batch_id.hex(), key)
-
-    # --- submissions ------------------------------------------------------------------------------
 
     async def append(self, arrival: Arrival) -> list[list[Outcome]]:
         """
-        Store what is new of some groups; when this returns it is on the disk.
+        Store the new submissions of some groups durably before returning.
 
-        Calls that come while a commit is under way are committed together (group commit).
+        Calls that arrive during a commit are committed together (group commit).
 
         Returns:
-            What became of each submission, group by group, in the groups' own order.
+            The outcome of each submission, group by group, in the groups' own order.
 
         Raises:
-            StorageError: Nothing of the call was stored; it may be made again.
+            StorageError: Nothing of the call was stored; safe to retry.
         """
         future: asyncio.Future[list[list[Outcome]]] = asyncio.get_running_loop().create_future()
         self._waiting.append((arrival, future))
@@ -140,60 +131,62 @@ class Spool:
                 judged, stored = await self._database.run(
                     submission_table.append, arrivals, self._deduplications
                 )
-            except Exception as error:  # noqa: BLE001  # whoever waits is told
+            except Exception as error:  # noqa: BLE001  # raised to every waiting call
                 for _, future in together:
                     if not future.done():
                         future.set_exception(error)
                 continue
-            for batch_id, group in stored:  # committed: only now may a repeat be called one
+            for batch_id, group in stored:  # only committed ones can be repeated
                 self._deduplications[batch_id].remember(group)
             for (_, future), outcomes in zip(together, judged, strict=True):
                 if not future.done():
                     future.set_result(outcomes)
 
     async def groups(self, batch_id: BatchId, after: int, at_most: int) -> list[tuple[int, bytes]]:
-        """List stored groups, number and sealed reports, from the number after `after` on."""
+        """List at most `at_most` groups with numbers above `after`: number, sealed reports."""
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
     async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Add to what was counted of submissions that batches did not take."""
+        """Add to the stored counts of refused submissions."""
         await self._database.run(submission_table.add_refusals, refused)
 
     async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
-        """Give what was counted of a batch."""
+        """Return a batch's stored counts of refused submissions."""
         return await self._database.run(submission_table.refusals_of, batch_id)
 
-    # --- what becomes of a batch ------------------------------------------------------------------
-
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Record a batch's next state."""
+        """Store a batch's next state."""
         await self._database.run(_set_state, batch, state)
-        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
+        self._notify(batch, state)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
     ) -> None:
         """
-        Record that the permuted order is on the disk, then drop the submissions.
+        Store that the permuted batch is saved, then delete the submissions.
 
-        A crash in between leaves submissions that nothing reads any more; `sweep` drops them.
+        A crash in between leaves submissions that are not read again; `sweep` deletes them.
         """
         await self._database.run(_record_permuted, batch, state, n_reports, seconds)
-        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
+        self._notify(batch, state)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Record a batch's last state, and delete whatever is held of it.
+        Store a batch's final state, and delete its submissions and files.
 
         Raises:
-            BatchStateError: State or number of users are not those that were read: a submission
-                was committed meanwhile, and what was decided without it may not hold.
+            BatchStateError: State or number of users changed since the batch was read: a submission
+                was committed meanwhile, and the decision may no longer hold.
         """
         await self._database.run(_set_last_state, batch, state)
-        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
+        self._notify(batch, state)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
+
+    def _notify(self, batch: StoredBatch, state: BatchState) -> None:
+        if self._observer is not None:
+            self._observer.moved(batch.batch_id, batch.state, state, batch.n_users)
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._deduplications.pop(batch_id, None)
@@ -202,8 +195,8 @@ class Spool:
 
     async def sweep(self) -> None:
         """
-        Remove what a crash left behind: buckets, orders that no state speaks of, submissions of
-        batches that are past them. Run once, at start.
+        Delete the remains of a crash: buckets, unrecorded permuted batches, and submissions of
+        batches already permuted. Run once, at start.
         """
         states = await self.states()
         for batch_id, state in states.items():
@@ -226,7 +219,7 @@ def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> Sto
     batch_id, digest, task, signature, state, n_users, n_reports, seconds = row
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
-        raise DamagedStorageError("a task in the shuffler's database is not the one it was")
+        raise DamagedStorageError("a task in the shuffler's database is damaged")
     return StoredBatch(
         batch_id=BatchId(batch_id),
         signed=signed,
@@ -279,7 +272,7 @@ def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchS
         (state.value, batch.batch_id, batch.state.value),
     )
     if changed.rowcount != 1:
-        raise BatchStateError(f"the batch is not {batch.state.value} any more")
+        raise BatchStateError(f"the batch is no longer {batch.state.value}")
 
 
 def _record_permuted(
@@ -302,6 +295,6 @@ def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: B
     ).fetchone()
     if n_users != batch.n_users:
         raise BatchStateError(
-            f"the batch had {batch.n_users} users when this was decided; it has {n_users}"
+            f"the batch had {batch.n_users} users when it was read; it has {n_users}"
         )
     _set_state(connection, batch, state)

@@ -1,7 +1,7 @@
 """
-The table of submissions: what is judged, stored, read and dropped of a batch, in one transaction.
+The tables of submissions, used tokens and refusals.
 
-Functions of a connection, run by the spool in its database's thread.
+Functions of a connection, each one transaction, run by the spool in its database's thread.
 """
 
 import sqlite3
@@ -41,27 +41,27 @@ CREATE TABLE IF NOT EXISTS refusals (
 """
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which submissions are still held."""
+"""States in which submissions are stored."""
 _KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
-"""Groups deleted in one transaction, so that nothing waits long for it."""
+"""Groups deleted in one transaction, to keep it short."""
 _LOADED_AT_ONCE: Final = 2**18
-"""Submissions whose tags are held at once when all are read."""
+"""Submissions whose tags are indexed together when all are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """Groups of one call, to be stored together."""
+    """The groups of one call, stored together."""
 
     batch_id: BatchId
     key: BatchKey
     groups: Sequence[Group]
     in_time: bool
-    """Came before the deadline. A late one is only compared with what is stored."""
+    """Arrived before the deadline. A late one is only compared with stored submissions."""
     token_tags: Sequence[Sequence[bytes]] = ()
     """
-    Of each group, the keyed hash of each submission's token, where tokens are asked for: each
-    counts once a batch. Nothing where they are not; one shuffler asks always or never.
+    For each group the keyed hash of each submission's token, which is accepted once a batch; empty
+    where no tokens are required.
     """
 
 
@@ -70,7 +70,7 @@ def append(
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
+    """Insert new submissions; return the outcomes by arrival, and the groups that were stored."""
     judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
@@ -114,7 +114,7 @@ def _append_to(
 
 
 def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseToken | None:
-    """Give what uses the token of a submission of some arrivals to one batch."""
+    """Return a function that uses the tokens of these arrivals; None where none are required."""
     if not any(arrival.token_tags for arrival in arrivals):
         return None
     tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
@@ -154,7 +154,7 @@ def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
-    """Read the tags of every stored group: a second or two for a million submissions."""
+    """Index the tags of every stored group: a second or two for a million submissions."""
     query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
     deduplication, tags, numbers = Deduplication(), bytearray(), array("Q")
     for number, sealed_tags in connection.execute(query, (batch_id,)):
@@ -171,7 +171,7 @@ def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey)
 def groups(
     connection: sqlite3.Connection, batch_id: BatchId, after: int, at_most: int
 ) -> list[tuple[int, bytes]]:
-    """List at most so many groups with numbers above `after`: number and sealed reports."""
+    """List at most `at_most` groups with numbers above `after`: number and sealed reports."""
     query = (
         "SELECT number, sealed FROM submission_groups WHERE batch_id = ? AND number > ? "
         "ORDER BY number LIMIT ?"
@@ -180,7 +180,7 @@ def groups(
 
 
 def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
-    """Delete some groups of a batch; say whether there were any."""
+    """Delete some groups of a batch; return whether there were any."""
     dropped = connection.execute(
         "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
         "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
@@ -194,7 +194,7 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
 def add_refusals(
     connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcome]]
 ) -> None:
-    """Add to what was counted before."""
+    """Add to the stored counts."""
     connection.executemany(
         "INSERT INTO refusals VALUES (?, ?, ?) "
         "ON CONFLICT (batch_id, outcome) DO UPDATE SET n = n + excluded.n",
@@ -207,6 +207,6 @@ def add_refusals(
 
 
 def refusals_of(connection: sqlite3.Connection, batch_id: BatchId) -> Counter[Outcome]:
-    """Give what was counted of a batch; what only a later version knows is left out."""
+    """Return a batch's stored counts, without outcomes that only a later version knows."""
     rows = connection.execute("SELECT outcome, n FROM refusals WHERE batch_id = ?", (batch_id,))
     return Counter({Outcome(outcome): n for outcome, n in rows if outcome in _KNOWN_OUTCOMES})

@@ -75,8 +75,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.shuffle.BatchShuffler._kept": "reports that opened under the batch's key, each of "
     "the task's length when it was sealed",
     "shuffler.shuffle.BatchShuffler._dummies": "what its own workers sealed",
-    "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
-    "key, counted by BatchFiles.take",
+    "shuffler.permutation.ExternalPermutation._iter_buckets": "reports that opened under the "
+    "batch's key, counted by BatchFiles.take",
     "common.runtime.health_check.check": "a file that its own service wrote",
     "deploy.audit.sampling.devices.run_devices": "reports that it has just made",
     "deploy.audit.distributions.value_reports._set_bits": "a hash that it has just made",

@@ -125,7 +125,7 @@ async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services:
     status, printed, _ = await _plant(services, digest, *own)
     refused = json.loads(printed)
     assert (1, 3, 0) == (status, refused["refused"], refused["acknowledged"])
-    assert ["this shuffler takes submissions with a token of its collection only"] == list(
+    assert ["this shuffler requires a valid token with every submission"] == list(
         refused["reasons"]
     )
     status, _, complaint = await _plant(services, digest, *own, "--tokens", str(few))

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.deduplication import RepeatFilter
+from analyzer.intake import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE

@@ -74,7 +74,7 @@ class Shuffler:
         pool = self.pool or InlinePool()
         self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
@@ -89,7 +89,7 @@ class Shuffler:
             clock=self.clock,
         )
         self.deliveries = Deliveries(
-            rounds=self.rounds,
+            batches=self.rounds,
             spool=self.spool,
             analyzer=self.analyzer,
             pool=pool,

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.sentinel_matching import SentinelMatches, match_sentinels
+from analyzer.batch_checks import SentinelMatches, match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.merkle import split
@@ -166,7 +166,7 @@ def _relayed(path: Path) -> bytes:
     try:
         return b"".join(_answered(inclusions, EXAMPLE_DIGEST, prefix) for prefix in (None, 0))
     finally:
-        inclusions.forget()
+        inclusions.delete_expired()
 
 
 def _kept_by_the_analyzer(raw: bytes) -> bytes:

@@ -24,7 +24,7 @@ from deploy.audit.statistics import (
     p_rank,
     p_successions,
 )
-from shuffler.permutation import ExternalShuffle, Reports, permute
+from shuffler.permutation import ExternalPermutation, Reports, permute
 
 Order = NDArray[np.int64]
 """Place of arrival of each report, in the order of departure."""
@@ -64,7 +64,7 @@ def in_memory(n: int, rng: np.random.Generator) -> Order:
 
 def in_buckets(n: int, rng: np.random.Generator) -> Order:
     """Order n reports by an external shuffle, with three buckets and a small buffer."""
-    shuffle = ExternalShuffle(
+    shuffle = ExternalPermutation(
         report_bytes=4, buckets=MemoryBuckets(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
     )
     for group in np.array_split(_numbered(n), max(1, n // 3)):

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from analyzer.batch_checks import check_batch, check_refusals, exclude_sentinels
-from analyzer.sentinel_matching import SentinelMatches
+from analyzer.batch_checks import SentinelMatches, check_batch, check_refusals, exclude_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
@@ -81,7 +80,7 @@ def _is_accused_of_number(there: int, sent: int) -> bool:
     try:
         check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
     except SuspectBatchError as error:
-        return "reports of sentinels are there" in str(error)
+        return "reports of sentinels arrived" in str(error)
     return False
 
 
@@ -101,7 +100,7 @@ def test_a_sampler_is_accused_of_what_chance_does_not_do(there: int, accused: bo
     if not accused:
         check_batch(_sightings(places), _SAMPLES)
         return
-    with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels are there"):
+    with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels arrived"):
         check_batch(_sightings(places), _SAMPLES)
 
 
@@ -117,7 +116,7 @@ def test_an_order_that_was_kept_or_turned_round_is_noticed(
     if not accused:
         check_batch(_sightings(places), _KEEPS)
         return
-    with pytest.raises(SuspectBatchError, match="after a shuffle: Kendall's tau"):
+    with pytest.raises(SuspectBatchError, match="after a uniform permutation: Kendall's tau"):
         check_batch(_sightings(places), _KEEPS)
 
 
@@ -150,7 +149,7 @@ def test_n_min_holds_without_sentinels() -> None:
     """Fifteen users suffice, fourteen and a sentinel do not."""
     exclude_sentinels(_manifest(16, 32), _sightings([3]), _KEEPS)
 
-    with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* from 15"):
+    with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* at least 15"):
         exclude_sentinels(_manifest(15, 30), _sightings([3]), _KEEPS)
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from analyzer.deduplication import RepeatFilter
+from analyzer.intake import RepeatFilter
 
 
 def test_it_drops_what_a_set_would_drop() -> None:

@@ -96,14 +96,6 @@ def test_null_reports_are_discarded_and_are_nobodys_fault() -> None:
     assert 0 == sum(intake.refused.values())
 
 
-def test_an_empty_batch_has_empty_cells() -> None:
-    """No chunk at all."""
-    intake = _take_in([])
-
-    assert 0 == intake.counted
-    assert 0 == intake.cells.sum()
-
-
 def test_a_chunk_of_nothing_but_trouble_holds_nothing_up() -> None:
     """All repeats, all unreadable, or empty: the other chunks are counted."""
     sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))

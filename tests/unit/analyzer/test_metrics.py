@@ -5,7 +5,6 @@ import pytest
 
 from common.crypto.hpke import HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened
-from common.crypto.merkle import leaves_of
 from common.crypto.signing import SignedTask
 from common.errors import BudgetError, StorageError
 from common.messages.batch import BatchId, BatchManifest
@@ -77,27 +76,12 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
     assert 0 == await _number(analyzer, "reports_refused_total", cause="unreadable")
 
 
-async def test_a_lost_sentinel_is_counted(analyzer: AnalyzerCore) -> None:
-    """Of two that were acknowledged, one came; the shuffler was to keep every report."""
-    signed = await analyzer.publish(n_min=3, target_size=8)
-    sealed = analyzer.sealed(5)
-    there = leaves_of(b"".join(sealed[:2]), analyzer.task.sealed_report_bytes)
-    await analyzer.sentinels.register(
-        signed.digest(), [there, b"".join(some_leaves(2))], acknowledged=True
-    )
-    await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed))
-    await analyzer.settle()
-
-    assert 1 == await _number(analyzer, "sentinels_missing_total")
-    assert 1 == await _number(analyzer, "batches_moved_total", state="quarantined")
-
-
 async def test_a_release_that_fails_is_counted_each_time(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it succeeds, and is one release."""
     analyzer.releases._pool = _FailingTwice()
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
     await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     await analyzer.settle()
 
@@ -119,7 +103,7 @@ async def test_a_task_is_not_open_once_its_batch_has_come(
 ) -> None:
     """Though its release is still to be tried again; nor after a restart."""
     analyzer.releases._pool = _FailingTwice()
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 60.0)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 60.0)
     await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     assert 1 == await _number(analyzer, "batches", state="staged")
     assert 0 == await _number(analyzer, "tasks_open")
@@ -257,7 +241,7 @@ async def test_a_lost_sentinel_is_counted_once_though_the_disk_was_full(
         await give_up(manifest, failure)
 
     monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
-    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)
     await analyzer.sentinels.register(

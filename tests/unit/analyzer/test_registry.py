@@ -15,11 +15,10 @@ from common.accounting.epsilon_search import MOST_EPSILON
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import SUITES
 from common.crypto.tokens import OperatorToken
-from common.errors import SettingsError, ShuffleDpError, TaskError, UnknownTaskError, WireError
+from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
-from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.keys import SCHEDULE, key_files
 from tests.support.tasks import draft, published
@@ -107,14 +106,6 @@ def test_without_local_noise_a_population_states_its_budget() -> None:
     assert 3.0 == default_budget(stated, math.inf)
 
 
-async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:
-    """By any digest that was never published."""
-    registry, store, _ = _registry(tmp_path)
-    with pytest.raises(UnknownTaskError):
-        await registry.get(TaskDigest(bytes(32)))
-    store.close()
-
-
 def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
     """Mode 0600, and shown as fingerprints."""
     keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
@@ -166,7 +157,7 @@ def test_a_protocol_chooses_buckets_where_the_draft_does_not(
 
 def test_binary_local_hashing_is_binary() -> None:
     """Whatever a draft says."""
-    with pytest.raises(TaskError, match="hashes into 2 buckets; the draft says 13"):
+    with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
         published(protocol="ldp-blh", dummies_per_user=0)
 
 

@@ -32,8 +32,8 @@ async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("DELETE FROM chunks WHERE position = 49", "disk gives 98 of them"),
-        ("DELETE FROM chunks WHERE position = 40", "disk gives 80 of them"),
+        ("DELETE FROM chunks WHERE position = 49", "98 are on the disk"),
+        ("DELETE FROM chunks WHERE position = 40", "80 are on the disk"),
         (
             "UPDATE chunks SET sealed_reports = zeroblob(120) WHERE position = 40",
             "damaged on the disk",

@@ -45,7 +45,7 @@ def test_what_a_text_gives_away_follows_from_its_chances() -> None:
     found = kind_task("rappor").local_epsilon
     assert 1.0216 < found < 1.0217
     assert 2.0 == kind_task("rappor", local_epsilon=2.0).local_epsilon
-    with pytest.raises(TaskError, match=r"one report with these chances gives away 1\.02"):
+    with pytest.raises(TaskError, match=r"one report with these probabilities costs 1\.02"):
         kind_task("rappor", local_epsilon=1.0)
 
 

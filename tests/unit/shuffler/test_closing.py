@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.errors import BatchStateError, UnknownTaskError
+from common.errors import BatchStateError
 from common.messages.batch import BatchState
 from tests.support.shuffler_core import DIGEST, Shuffler
 
@@ -50,10 +50,3 @@ async def test_closing_twice_is_closing_once(shuffler: Shuffler) -> None:
     await shuffler.collection.close(DIGEST)
 
     assert len(shuffler.analyzer.delivered) == 1
-
-
-async def test_a_task_that_nobody_asked_for_has_nothing_to_close(shuffler: Shuffler) -> None:
-    """And gets no batch by it."""
-    with pytest.raises(UnknownTaskError):
-        await shuffler.collection.close(DIGEST)
-    assert shuffler.key_files() == []

@@ -12,7 +12,6 @@ import pytest
 
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
-from common.messages.submission import Outcome
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
 from tests.support.disks import disk_of
@@ -212,22 +211,6 @@ async def test_a_disk_that_is_full_while_a_batch_is_permuted_holds_it_back(
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10 * _SIZE) == (manifest.n_users, len(blob))
     assert found.batch_id == manifest.batch_id
-
-
-async def test_a_full_disk_is_told_to_who_submits(shuffler: Shuffler) -> None:
-    """Alone and in bulk: UNAVAILABLE, so that devices come again; then they are taken."""
-    await shuffler.submit(1)
-    alone, together = shuffler.envelope(), [shuffler.envelope() for _ in range(3)]
-    with disk_of(100):
-        with pytest.raises(StorageError, match="state directory") as caught:
-            await shuffler.collection.submit(DIGEST, alone)
-        with pytest.raises(StorageError, match="state directory"):
-            await shuffler.collection.submit_bulk(DIGEST, together)
-    assert "UNAVAILABLE" == caught.value.status
-    assert 1 == await shuffler.users()
-
-    assert Outcome.STORED is await shuffler.collection.submit(DIGEST, alone)
-    assert [Outcome.STORED] * 3 == await shuffler.collection.submit_bulk(DIGEST, together)
 
 
 async def test_a_batch_key_that_cannot_be_kept_begins_no_round(tmp_path: Path) -> None:

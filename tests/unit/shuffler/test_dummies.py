@@ -86,14 +86,6 @@ def test_every_item_has_a_number_of_its_own(spec: ShufflerSpec) -> None:
     assert np.abs(together).max() < 6 / np.sqrt(4000)
 
 
-def test_how_many_are_kept_is_drawn_too() -> None:
-    """Of 100 reports, over 4000 batches: a binomial's variance, within six deviations; seed 7."""
-    rng, spec = np.random.default_rng(7), ShufflerSpec(keep_weight=KEEP_SUM // 4)
-    kept = [int(draw_kept(spec, 100, rng).sum()) for _ in range(4000)]
-
-    assert 100 * 3 / 16 == pytest.approx(np.var(kept), rel=6 * np.sqrt(2 / 4000))
-
-
 def test_a_report_is_kept_below_its_weight_exactly() -> None:
     """The integer decides, and the boundary is not kept."""
 

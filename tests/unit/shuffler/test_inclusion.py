@@ -8,13 +8,12 @@ import pytest
 
 from common.crypto.merkle import Tree, leaf, leaves_of, salted
 from common.crypto.signing import SigningIdentity
-from common.errors import DamagedStorageError, ProofError, StorageError, WireError
+from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
-from deploy.audit.harness.clock import ManualClock
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import InclusionProofs, SentBatch
@@ -172,7 +171,7 @@ async def test_what_an_earlier_version_kept_is_not_shown(shuffler: Shuffler) -> 
     with pytest.raises(ProofError, match="was delivered without a salt"):
         await shuffler.inclusions.relay(DIGEST, None)
     shuffler.clock.seconds = float(CASE.task.deadline + 1001)
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     assert [] == list((shuffler.path / "inclusion").iterdir())
 
 
@@ -194,11 +193,11 @@ async def test_proofs_are_deleted_after_a_while(shuffler: Shuffler) -> None:
     await shuffler.submit(5)
     await shuffler.deliveries.advance()
     shuffler.clock.seconds = float(CASE.task.deadline + 1000)
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     await shuffler.inclusions.relay(DIGEST, None)
 
     shuffler.clock.seconds += 1
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     with pytest.raises(ProofError):
         await shuffler.inclusions.relay(DIGEST, None)
     assert [] == list((shuffler.path / "inclusion").iterdir())
@@ -232,12 +231,12 @@ async def test_a_crash_while_forgetting_leaves_nothing_for_ever(
     folder, _Crashing.left = shuffler.path / "inclusion", deletions
     shuffler.inclusions._directory = _Crashing(folder)
     with suppress(_Stopped):
-        shuffler.inclusions.forget()
+        shuffler.inclusions.delete_expired()
     assert 2 - deletions == len(list(folder.iterdir()))
 
     # Without a start between, whose sweep would hide it.
     shuffler.inclusions._directory = folder
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
     assert [] == list(folder.iterdir())
 
 
@@ -256,18 +255,6 @@ async def test_a_start_deletes_what_a_crash_left_half_written(shuffler: Shuffler
 
     assert sorted([*whole, *(folder / name for name in strangers)]) == sorted(folder.iterdir())
     await _proof(shuffler, bytes(32))
-
-
-def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    """A file is in its place: no traceback at the start."""
-    (tmp_path / "inclusion").write_bytes(b"")
-    with pytest.raises(StorageError, match="disk of the state directory"):
-        InclusionProofs(
-            directory=tmp_path / "inclusion",
-            identity=_ANALYZER,
-            keep_seconds=0,
-            clock=ManualClock(),
-        )
 
 
 async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> None:
@@ -336,12 +323,12 @@ async def test_proofs_are_held_as_far_as_there_is_room(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that was asked for longest ago goes first, and the last one stays."""
-    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 16)
+    monkeypatch.setattr(inclusion, "_MAX_BUCKETS_HELD", 16)
     digests = [await _keep(shuffler.inclusions, number) for number in range(3)]
     for number in (0, 1, 0, 2):
         await shuffler.inclusions.relay(digests[number], 0)
     assert [digests[0], digests[2]] == list(shuffler.inclusions._trees)
-    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 1)
+    monkeypatch.setattr(inclusion, "_MAX_BUCKETS_HELD", 1)
     await shuffler.inclusions.relay(digests[1], 0)
     assert [digests[1]] == list(shuffler.inclusions._trees)
 
@@ -366,7 +353,7 @@ async def test_a_file_that_was_put_beside_the_proofs_stays(shuffler: Shuffler) -
     """It stops nobody from forgetting what has been kept for long enough."""
     stranger = shuffler.path / "inclusion" / "backup.commitment"
     stranger.write_bytes(bytes(8))
-    shuffler.inclusions.forget()
+    shuffler.inclusions.delete_expired()
 
     assert stranger.exists()
 
@@ -380,7 +367,7 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
             yield report
 
     sent = SentBatch(4)
-    late = sent.passing(chunks())
+    late = sent.record(chunks())
     await anext(late)
 
     async def again() -> AsyncIterator[bytes]:
@@ -388,6 +375,6 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
             await anext(late, b"")
             yield report
 
-    assert leaves_of(b"".join(reports), 4) == await sent.whole(6, again())
-    with pytest.raises(DamagedStorageError, match="had 7 reports; the disk gives 6"):
-        await SentBatch(4).whole(7, chunks())
+    assert leaves_of(b"".join(reports), 4) == await sent.leaves(6, again())
+    with pytest.raises(DamagedStorageError, match="had 7 reports; 6 are on the disk"):
+        await SentBatch(4).leaves(7, chunks())

@@ -12,7 +12,7 @@ from common.crypto.hpke import HpkePublicKey, SealContext
 from common.errors import DamagedStorageError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
-from shuffler.permutation import ExternalShuffle
+from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
@@ -61,7 +61,7 @@ def _mix(
     pool: InlinePool | None = None,
 ) -> tuple[ShuffleSummary, list[bytes]]:
     files = BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
-    mixing = BatchShuffler(
+    shuffler = BatchShuffler(
         task=case.task,
         digest=case.signed.digest(),
         n_users=n_users,
@@ -70,10 +70,10 @@ def _mix(
         rng=np.random.default_rng(seed),
         buffer_bytes=room,
     )
-    mixed = mixing.mix(iter(groups))
+    shuffled = shuffler.shuffle(iter(groups))
     size = case.task.sealed_report_bytes
     order = b"".join(files.saved())
-    return mixed, [order[start : start + size] for start in range(0, len(order), size)]
+    return shuffled, [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
@@ -98,13 +98,13 @@ def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, 
     groups = _groups(case, 2000)
     sent = b"".join(groups)
     own = {sent[start : start + size] for start in range(0, len(sent), size)}
-    mixed, order = _mix(case, tmp_path, groups, 2000, room)
+    shuffled, order = _mix(case, tmp_path, groups, 2000, room)
     kept = [report for report in order if report in own]
     n_dummies = len(order) - len(kept)
 
     assert 1 == max(Counter(order).values())
-    assert len(order) == mixed.n_reports
-    assert mixed.seconds > 0
+    assert len(order) == shuffled.n_reports
+    assert shuffled.seconds > 0
     if case.task.shuffler.keep_weight == KEEP_SUM:
         assert own == set(kept)
     else:
@@ -123,7 +123,7 @@ def test_the_order_follows_from_the_generator_alone(tmp_path: Path, room: int) -
     groups, size = _groups(case, 300), case.task.sealed_report_bytes
     sent = np.frombuffer(b"".join(groups), dtype=np.uint8).reshape(-1, size)
     for seed in (1, 2):
-        shuffle = ExternalShuffle(
+        shuffle = ExternalPermutation(
             report_bytes=size,
             buckets=MemoryBuckets(),
             n_buckets=1,
@@ -142,10 +142,10 @@ def test_the_order_follows_from_the_generator_alone(tmp_path: Path, room: int) -
 def test_the_time_that_is_told_is_not_that_of_sealing(tmp_path: Path) -> None:
     """How long making dummies took would tell how many there are, and so how many were kept."""
     case, pool = _CASES["dummies, sampled"], _SlowPool()
-    mixed, _ = _mix(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
+    shuffled, _ = _mix(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
 
     assert pool.seconds > 0
-    assert mixed.seconds < pool.seconds
+    assert shuffled.seconds < pool.seconds
 
 
 @pytest.mark.parametrize("change", [-1, 1])
@@ -160,7 +160,7 @@ def test_submissions_that_went_missing_are_not_overlooked(tmp_path: Path, change
 def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
     """The service stops: what was begun ends soon, and is begun anew another time."""
     case = _CASES["permutes"]
-    mixing = BatchShuffler(
+    shuffler = BatchShuffler(
         task=case.task,
         digest=case.signed.digest(),
         n_users=60,
@@ -168,7 +168,7 @@ def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
         pool=InlinePool(),
         rng=np.random.default_rng(1),
     )
-    mixing.abandon()
+    shuffler.abandon()
     with pytest.raises(RuntimeError, match="stops"):
-        mixing.mix(iter(_groups(case, 60)))
+        shuffler.shuffle(iter(_groups(case, 60)))
     assert [] == list((tmp_path / "batches" / "b").iterdir())

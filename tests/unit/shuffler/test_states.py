@@ -5,7 +5,6 @@ import pytest
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
 from shuffler.states import (
-    FINAL_STATES,
     TRANSITIONS,
     ClosingRule,
     Event,
@@ -61,22 +60,9 @@ def test_what_the_table_does_not_hold_is_refused() -> None:
             next_state(state, event)
 
 
-def test_three_states_are_final() -> None:
-    """Erased, expired and quarantined."""
-    assert {BatchState.ERASED, BatchState.EXPIRED, BatchState.QUARANTINED} == FINAL_STATES
-
-
 def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
     """Before target and deadline; the refusal names n_min, and not how many users there are."""
     assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
     with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
         close_request_event(BatchState.COLLECTING, 7, _TERMS)
     assert "7" not in str(caught.value)
-
-
-def test_closing_again_does_nothing() -> None:
-    """Unless it expired: then it never had enough users."""
-    for state in set(BatchState) - {BatchState.COLLECTING, BatchState.EXPIRED}:
-        assert close_request_event(state, 10, _TERMS) is None
-    with pytest.raises(BatchStateError, match="expired"):
-        close_request_event(BatchState.EXPIRED, 3, _TERMS)

@@ -12,13 +12,10 @@ from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, M
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task
-from common.task_digest import TaskDigest
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
-from tests.support.tasks import published
 from user_agent.encoding import encoder_for
 
-_DIGEST: Final = TaskDigest(b"d" * 32)
 _PEOPLE: Final = 1500
 _NUMBERS: Final = (*protocols_of("mean"), *protocols_of("vector"))
 
@@ -54,17 +51,6 @@ def test_means_come_back_in_the_units_of_the_task(protocol: str) -> None:
 
     assert (np.abs(off) <= 7 * found.standard_errors).all()
     assert pytest.approx((found.standard_errors**2).mean()) == found.mse_theory
-
-
-@pytest.mark.parametrize("protocol", _NUMBERS)
-def test_shrunk_means_lie_in_the_range(protocol: str) -> None:
-    """Whatever the noise does to the others; projections alone are said to be biased."""
-    for people in (1, 2, 20, _PEOPLE):
-        found = _collected(protocol, people)
-        assert isinstance(found, Means)
-        low, high = (0, 24) if len(found.means) == 1 else (1, 5)
-        assert ((low <= found.shrunk) & (found.shrunk <= high)).all()
-        assert (protocol != "multi-rphm") == found.unbiased
 
 
 @pytest.mark.parametrize(
@@ -149,24 +135,6 @@ def test_a_table_of_bits_is_what_was_counted() -> None:
 
     assert [40] * 8 == found.cohort_sizes.tolist()
     assert [(3 * 32 + bit) % 41 for bit in range(32)] == found.bit_counts[3].tolist()
-
-
-def test_everybody_who_reported_a_text_is_in_a_cohort() -> None:
-    """As many as reported."""
-    found = _collected("rappor", 200)
-    assert isinstance(found, BitTable)
-
-    assert 200 == found.cohort_sizes.sum()
-
-
-def test_items_are_a_histogram() -> None:
-    """Of as many shares as items."""
-    task = published(domain_size=5, buckets=0).task
-    found = _estimate(task, np.array([500, 400, 300, 200, 100]))
-    assert isinstance(found, Histogram)
-
-    assert 5 == len(found.frequencies)
-    assert 1 == pytest.approx(found.refined.sum())
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])

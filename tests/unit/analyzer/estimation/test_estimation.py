@@ -45,14 +45,6 @@ def test_norm_sub_is_the_closest_distribution() -> None:
         np.testing.assert_allclose(norm_sub(shares), solved.x, atol=1e-5)
 
 
-def test_norm_sub_leaves_a_distribution_alone() -> None:
-    """It is a projection."""
-    shares = np.array([0.2, 0.0, 0.8])
-
-    np.testing.assert_allclose(norm_sub(shares), shares, atol=1e-15)
-    np.testing.assert_allclose(norm_sub(np.array([-5.0, 3.0])), [0, 1])
-
-
 def test_shares_and_errors_are_published_as_they_are_estimated() -> None:
     """Neither is rounded, scaled or refined on its way into the histogram."""
     mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
@@ -120,13 +112,6 @@ def test_em_stops_before_it_fits_noise() -> None:
         errors["maximum"] += float(((maximum - truth) ** 2).sum())
 
     assert errors["stopped"] < errors["maximum"]
-
-
-def test_em_of_nothing_is_uniform() -> None:
-    """No report, no evidence."""
-    channel = _GRR.channel(1.0)
-
-    assert [0.25] * 4 == maximise_likelihood(np.zeros(4, np.int64), channel, 4).tolist()
 
 
 @pytest.mark.parametrize("real_share", [1.0, 0.5])

@@ -46,19 +46,6 @@ def test_one_or_two_means_stay_as_they_are(d: int) -> None:
     np.testing.assert_allclose([0.1, 0.2, 0.6], three, rtol=1e-15)
 
 
-def test_without_noise_nothing_shrinks() -> None:
-    """Nor where all means are 0."""
-    assert [0.5, 0.1, -0.2, 0.0] == shrink_to_zero(_moments([0.5, 0.1, -0.2, 0.0], 0.0)).tolist()
-    assert not shrink_to_zero(_moments([0, 0, 0, 0], 0.0)).any()
-
-
-def test_unknown_means_are_the_middle() -> None:
-    """Where nobody reported, the variances are infinite."""
-    assert not shrink_to_zero(_moments([0, 0, 0, 0], np.inf)).any()
-    assert not shrink_to_common_mean(_moments([0, 0, 0, 0], np.inf)).any()
-    assert not shrink_to_zero(_moments([0, 0], np.inf)).any()
-
-
 def _risk(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return float(((estimates - truth) ** 2).sum(axis=1).mean())
 

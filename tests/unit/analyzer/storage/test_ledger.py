@@ -63,7 +63,7 @@ async def test_reading_goes_on_after_an_entry(core: AnalyzerCore) -> None:
         (("UPDATE ledger SET population = 'others' WHERE entry = 1",), "at entry 1: it is not"),
         (("DELETE FROM ledger WHERE entry = 2",), "entry 3 follows entry 1"),
         (("DELETE FROM ledger WHERE entry = 1",), "entry 2 follows entry 0"),
-        (("DELETE FROM ledger WHERE entry = 3",), "does not hold the release of task"),
+        (("DELETE FROM ledger WHERE entry = 3",), "lacks the release of task"),
         (
             (
                 "UPDATE ledger SET entry = 9 WHERE entry = 2",

@@ -1,6 +1,5 @@
 import pickle
 
-import numpy as np
 import pytest
 
 from common.errors import DamagedStorageError
@@ -47,17 +46,3 @@ def test_a_batch_key_neither_prints_nor_pickles() -> None:
     assert raw.hex() not in repr(BatchKey(raw))
     with pytest.raises(TypeError):
         pickle.dumps(BatchKey(raw))
-
-
-def test_no_nonce_comes_twice() -> None:
-    """Every bit of it is drawn: 96 of them, so that 100,000 rows repeat none."""
-    key = BatchKey(BatchKey.generate())
-    nonces = [key.seal(b"", b"place")[:12] for _ in range(100_000)]
-    words = np.frombuffer(b"".join(nonces), dtype=np.uint8).reshape(-1, 12)
-    thirds = words.reshape(-1, 3, 4)
-
-    assert len(set(nonces)) == len(nonces)
-    assert (np.bitwise_or.reduce(words) == 255).all()
-    assert not np.bitwise_and.reduce(words).any()
-    for one, other in ((0, 1), (1, 2), (0, 2)):
-        assert (thirds[:, one] == thirds[:, other]).all(axis=1).mean() < 0.001

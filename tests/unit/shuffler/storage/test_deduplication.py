@@ -1,5 +1,3 @@
-import pytest
-
 from common.messages.submission import Outcome
 from shuffler.storage.batch_key import BatchKey
 from shuffler.storage.deduplication import Deduplication
@@ -44,11 +42,3 @@ def test_only_groups_that_may_hold_a_repeat_are_read() -> None:
     repeat = form_group([bytes([3, 4]) * 38], _KEY)[0]
     assert [[Outcome.REPEATED]] == deduplication.judge([repeat], [True], tags)
     assert [groups[3].number] == read
-
-
-@pytest.mark.parametrize("new", [True, False])
-def test_nothing_is_judged_of_nothing(new: bool) -> None:  # noqa: FBT001
-    """No group, and an empty one."""
-    assert [] == Deduplication().judge([], [], lambda _: b"")
-    empty = form_group([], _KEY)[0]
-    assert [[]] == Deduplication().judge([empty], [new], lambda _: b"")

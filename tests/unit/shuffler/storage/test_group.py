@@ -59,17 +59,6 @@ def test_small_groups_are_laid_together_and_large_ones_left() -> None:
     assert [] == merge_small([], _KEY)
 
 
-def test_a_groups_number_has_every_bit_that_the_database_holds() -> None:
-    """63 of them, drawn: a number tells no order of arrival. Fails by chance below 1e-57."""
-    formed = [form_group(_SUBMISSIONS[:1], _KEY)[0] for _ in range(400)]
-    merged = [merge_small(formed[at : at + 2], _KEY)[0] for at in range(0, 400, 2)]
-    for groups in (formed, merged):
-        numbers = np.array([group.number for group in groups], dtype=np.int64)
-        assert len(numbers) == len(set(numbers.tolist()))
-        assert 2**63 - 1 == np.bitwise_or.reduce(numbers)
-        assert 0 == np.bitwise_and.reduce(numbers)
-
-
 def test_tags_and_reports_do_not_pass_for_each_other() -> None:
     """Nor for those of another group: what is stored is bound to its place."""
     group, _ = form_group(_SUBMISSIONS, _KEY)
