@@ -91,10 +91,10 @@ def test_a_program_names_pages_and_headings_that_exist(source: Path) -> None:
         assert not anchor or anchor in anchors, anchor
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=_name)
-def test_a_page_names_files_that_exist(page: Path) -> None:
+def test_a_page_names_files_that_exist() -> None:
     """Every path of a Python file or test with a folder in it."""
-    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|proto|yaml|ipynb))`", page.read_text("utf-8"))
+    pattern = r"`((?:\w+/)+\w+\.(?:py|proto|yaml|ipynb))`"
+    named = {name for page in _PAGES for name in re.findall(pattern, page.read_text("utf-8"))}
 
     assert [] == [name for name in named if not (ROOT / name).is_file()]
 
@@ -158,9 +158,11 @@ def test_the_example_mechanism_can_be_specified() -> None:
     assert 4 * round(10 / (2.718281828 + 1)) == spec.report_bytes
 
 
-def test_every_test_that_the_security_page_names_exists() -> None:
+def test_every_test_that_a_page_names_exists() -> None:
     """A claim without its test would be prose."""
-    named = re.findall(r"`(tests/[^`]*)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    named = {
+        name for page in _PAGES for name in re.findall(r"`(tests/[^`*]*)`", page.read_text("utf-8"))
+    }
 
     assert named
-    assert [] == [path for path in named if not (ROOT / path).is_file()]
+    assert [] == [path for path in named if not (ROOT / path).exists()]

@@ -133,25 +133,16 @@ def test_folders_import_each_other_one_way_only(depth: int) -> None:
 
 def _private_uses(path: Path) -> list[str]:
     """Return the private names of other modules that a file uses."""
-    own = {
-        node.attr
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in {"self", "cls"}
-    }
-    own |= {
-        node.name
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    own |= {
-        target.id
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
+    own: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                own.add(node.attr)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                own.add(node.name)
+            case ast.Assign(targets=[*targets]) | ast.AnnAssign(target=targets):
+                listed = targets if isinstance(targets, list) else [targets]
+                own |= {target.id for target in listed if isinstance(target, ast.Name)}
     used = [
         alias.name
         for node in ast.walk(_tree(path))
@@ -170,7 +161,7 @@ _LIBRARIES: Final = {"_exit"}
 """Names of libraries that begin with an underscore and are public all the same."""
 
 
-@pytest.mark.parametrize("path", _sources(*_FOLDERS), ids=_name)
-def test_nobody_uses_a_private_name_of_another_module(path: Path) -> None:
-    """Each room may change what it does not show."""
-    assert [] == [name for name in _private_uses(path) if name not in _LIBRARIES]
+def test_no_module_uses_a_private_name_of_another() -> None:
+    """So that each may change what it does not show."""
+    for path in _sources(*_FOLDERS):
+        assert set() == set(_private_uses(path)) - _LIBRARIES, _name(path)

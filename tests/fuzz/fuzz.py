@@ -28,12 +28,12 @@ from tests.support.parsers import Parser, parsers
 DEFAULT_SEED: Final = 20261121
 SEED_VARIABLE: Final = "SHUFFLEDP_FUZZ_SEED"
 
-MOST_BYTES: Final = 512 * 1024 * 1024
+MAX_BYTES: Final = 512 * 1024 * 1024
 """That the address space may grow by while inputs are read."""
-MOST_RESIDENT_BYTES: Final = 128 * 1024 * 1024
+MAX_RESIDENT_BYTES: Final = 128 * 1024 * 1024
 """That the resident memory may grow by."""
-_MOST_FAILURES: Final = 40
-_MOST_ALIKE: Final = 2
+_MAX_FAILURES: Final = 40
+_MAX_ALIKE: Final = 2
 _SHOWN: Final = 400
 
 
@@ -88,7 +88,7 @@ class Fuzzer:
             if broke is None:
                 continue
             self._alike[parser.name, broke[:30]] += 1
-            if self._alike[parser.name, broke[:30]] <= _MOST_ALIKE:
+            if self._alike[parser.name, broke[:30]] <= _MAX_ALIKE:
                 self.failures.append(
                     {
                         "error": broke,
@@ -97,7 +97,7 @@ class Fuzzer:
                         "input": repr(raw[:_SHOWN]),
                     }
                 )
-            if len(self.failures) >= _MOST_FAILURES:
+            if len(self.failures) >= _MAX_FAILURES:
                 return
 
 
@@ -123,7 +123,7 @@ def main() -> None:
         for example in parser.seeds:
             parser.read(example)  # load everything: what grows below is the inputs' doing
     before = _kilobytes("VmRSS")
-    space = _kilobytes("VmSize") * 1024 + MOST_BYTES
+    space = _kilobytes("VmSize") * 1024 + MAX_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     started = time.perf_counter()
     fuzzer = Fuzzer(asked.seed)

@@ -1,13 +1,12 @@
 """Whatever bytes a stranger sends to any call, or answers with, the status is a foreseen one."""
 
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Final
 
 import grpc
-import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
 
@@ -15,10 +14,7 @@ from common.crypto.signing import SignedTask
 from common.errors import PeerError, ShuffleDpError
 from common.messages.batch import BatchId, BatchManifest
 from common.runtime.rpc import bind, open_channel
-from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import chunk_to_wire, manifest_to_wire
-from common.wire.evidence import prefix_to_wire, sentinels_to_wire
 from common.wire.tasks import draft_to_wire
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import draft
@@ -26,8 +22,10 @@ from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
+from tests.support.clients import envelopes
 from tests.support.mutation import mutated
-from user_agent.contribution import Contributor
+from tests.support.parsers import parsers
+from tests.support.wire_parsers import EXAMPLE_DIGEST
 from user_agent.shuffler_client import DeviceClient
 
 _DEADLINE: Final = 30.0
@@ -50,15 +48,15 @@ _UNHEARD: Final = "unheard"
 now and then, with an INTERNAL of its own, and does not tell what the answer was."""
 
 
-def _calls() -> Iterator[tuple[str, str, bool]]:
-    """Give party, path and whether requests are a stream, of every call that there is."""
+def _calls() -> Iterator[tuple[str, str, Any]]:
+    """Yield the party, the path and the method of every call."""
     for party, module in _SERVICES.items():
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
-                yield party, f"/{service.full_name}/{method.name}", method.client_streaming
+                yield party, f"/{service.full_name}/{method.name}", method
         for method in health_pb2.DESCRIPTOR.services_by_name["Health"].methods:
-            yield party, f"/grpc.health.v1.Health/{method.name}", False
-    yield "analyzer", "/shuffledp.v1.Analyzer/NoSuchCall", False
+            yield party, f"/grpc.health.v1.Health/{method.name}", method
+    yield "analyzer", "/shuffledp.v1.Analyzer/NoSuchCall", method
 
 
 async def _status(
@@ -89,52 +87,18 @@ async def _status(
     return "OK"
 
 
-def _examples(signed: SignedTask, services: Services) -> dict[str, Sequence[bytes]]:
-    """Give valid requests by the last part of their path, for a task that is there."""
-    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
-    envelope = Contributor(task, digest).prepare(0, np.random.default_rng(1))
-    manifest = BatchManifest(
-        task_digest=digest, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
+    """Return examples of each message, for a task that is there."""
+    examples: dict[str, tuple[bytes, ...]] = {}
+    for parser in parsers().values():
+        seeds = tuple(seed.replace(EXAMPLE_DIGEST, signed.digest()) for seed in parser.seeds)
+        examples[parser.message] = examples.get(parser.message, ()) + seeds
+    [envelope] = envelopes(signed, 1)
+    taken = (
+        draft_to_wire(draft()),
+        shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope),
     )
-    asked = analyzer_pb2.GetTaskRequest(task_digest=digest)
-    messages: dict[str, Sequence[Any]] = {
-        "Contribute": [
-            user_agent_pb2.ContributeRequest(task_digest=digest, value=3, person="Ada"),
-            user_agent_pb2.ContributeRequest(task_digest=digest, value=99, person="Bo"),
-        ],
-        "GetReceipt": [
-            user_agent_pb2.GetReceiptRequest(task_digest=digest, person="Ada"),
-            user_agent_pb2.GetReceiptRequest(task_digest=digest),
-        ],
-        "FetchTask": [asked],
-        "Submit": [shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)],
-        "SubmitBulk": [
-            shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=[envelope, b"", b"x"])
-        ],
-        "GetBatchStatus": [asked],
-        "GetBatchProgress": [asked],
-        "CloseBatch": [shuffler_pb2.CloseBatchRequest(task_digest=digest)],
-        "GetInclusion": [prefix_to_wire(digest, None), prefix_to_wire(digest, 0)],
-        "CreateTask": [draft_to_wire(draft(services.shuffler_key))],
-        "GetTask": [asked],
-        "DeliverBatch": [manifest_to_wire(manifest), chunk_to_wire(bytes(60) * 40)],
-        "RegisterSentinels": [
-            sentinels_to_wire(digest, [bytes(64), b"s" * 64], acknowledged=False),
-            sentinels_to_wire(digest, [bytes(64)], acknowledged=True),
-        ],
-        "GetResult": [asked],
-        "ListTasks": [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=digest)],
-        "DescribeTask": [asked],
-        "GetLedger": [analyzer_pb2.GetLedgerRequest(after=0)],
-        "Check": [health_pb2.HealthCheckRequest(service="")],
-        "Watch": [health_pb2.HealthCheckRequest(service="")],
-        "List": [health_pb2.HealthListRequest()],
-        "NoSuchCall": [asked],
-    }
-    return {
-        name: tuple(example.SerializeToString() for example in examples)
-        for name, examples in messages.items()
-    }
+    return examples | {type(one).__name__: (one.SerializeToString(),) for one in taken}
 
 
 async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -> None:
@@ -143,14 +107,15 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
     operator and as a stranger. SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS run others, and more.
     """
     signed = await services.publish(n_min=20, target_size=1000)
-    examples = _examples(signed, services)
+    examples, asked = _examples(signed), analyzer_pb2.GetTaskRequest(task_digest=signed.digest())
     tokens = {
         party: (services.directory / party / "operator.token").read_text(encoding="ascii")
         for party in ("analyzer", "shuffler")
     }
     seen = set()
-    for party, path, stream in _calls():
-        seeds, rng = examples[path.rpartition("/")[2]], Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
+    for party, path, method in _calls():
+        seeds = examples.get(method.input_type.name, (asked.SerializeToString(),))
+        stream, rng = method.client_streaming, Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
         address = getattr(services, party).address
         async with AsyncExitStack() as opened:
             channels = [

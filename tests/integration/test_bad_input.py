@@ -1,41 +1,37 @@
 """Whatever a stranger sends gets a clear error with the right status; nothing accepted is lost."""
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable
+import re
+from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
-import numpy as np
 import pytest
 
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.errors import PeerRefusalError
 from common.messages.submission import Submission, pack
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import chunk_to_wire
-from common.wire.tasks import draft_to_wire
 from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
-from user_agent.contribution import Contributor
+from tests.support.clients import (
+    DEADLINE,
+    contribute,
+    envelopes,
+    refusal,
+    result_of,
+    submit_bulk,
+)
 
-_DEADLINE = 20.0
 _UNKNOWN = bytes(32)
-
-
-async def _refusal(call: Awaitable[object]) -> tuple[str, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    return caught.value.code().name, caught.value.details() or ""
 
 
 async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Services) -> None:
     """Unknown task, wrong digest, truncated, oversized, wrong count, flipped bit."""
     signed = await services.publish(n_min=2, target_size=2)
     digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
-    contributor, rng = Contributor(task, digest), np.random.default_rng(1)
-    good, last = contributor.prepare(1, rng), contributor.prepare(2, rng)
+    good, last = envelopes(signed, 2)
     key = HpkePublicKey(task.suite, task.shuffler_key)
     one_report = key.seal(bytes(16 + 60), envelope_context(digest))
     three_reports = key.seal(bytes(16 + 180), envelope_context(digest))
@@ -48,7 +44,7 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
 
         async def submit(envelope: bytes, to: bytes = digest) -> object:
             request = shuffler_pb2.SubmitRequest(task_digest=to, envelope=envelope)
-            return await shuffler.Submit(request, timeout=_DEADLINE)
+            return await shuffler.Submit(request, timeout=DEADLINE)
 
         await submit(good)
         for envelope, to, status, message in (
@@ -65,13 +61,10 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
             (wrong_role, digest, "INVALID_ARGUMENT", "does not open"),
             (flipped, digest, "INVALID_ARGUMENT", "does not open"),
         ):
-            assert (status, True) == (
-                (found := await _refusal(submit(envelope, to)))[0],
-                message in found[1],
-            )
+            found, details = await refusal(submit(envelope, to))
+            assert (status, True) == (found, message in details)
         await submit(last)
-    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
-        result = await operator.wait_for_result(digest)
+    result = await result_of(services, signed)
 
     assert 2 == result.n_users
     assert 0 == sum(result.refused.values())
@@ -81,16 +74,11 @@ async def test_reports_that_do_not_open_are_counted_by_cause(services: Services)
     """Inside a valid envelope only the analyzer can tell; the batch is released all the same."""
     signed = await services.publish(n_min=20, target_size=20)
     digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
-    contributor, rng = Contributor(task, digest), np.random.default_rng(2)
     key = HpkePublicKey(task.suite, task.shuffler_key)
     odd = Submission(submission_id=b"i" * 16, sealed_reports=bytes(60) + b"\x01" * 60)
-    envelopes = [contributor.prepare(0, rng) for _ in range(19)]
-    envelopes.append(key.seal(pack(odd), envelope_context(digest)))
-    async with services.stubs() as (_, shuffler, _analyzer):
-        request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
-        await shuffler.SubmitBulk(request, timeout=_DEADLINE)
-    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
-        result = await operator.wait_for_result(digest)
+    unreadable = key.seal(pack(odd), envelope_context(digest))
+    await submit_bulk(services, signed, [*envelopes(signed, 19), unreadable])
+    result = await result_of(services, signed)
 
     assert {"unreadable": 2, "repeated": 0, "malformed": 0} == result.refused
 
@@ -104,31 +92,18 @@ async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Ser
             value: int, person: str = "one", to: bytes = signed.digest()
         ) -> object:
             request = user_agent_pb2.ContributeRequest(task_digest=to, value=value, person=person)
-            return await agent.Contribute(request, timeout=_DEADLINE)
+            return await agent.Contribute(request, timeout=DEADLINE)
 
         for value in (100, 2**63, 2**64 - 1):
-            status, message = await _refusal(contribute(value))
+            status, message = await refusal(contribute(value))
             assert ("INVALID_ARGUMENT", "a value must lie between 0 and 99") == (status, message)
         forgotten = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), person="one")
-        status, message = await _refusal(agent.Contribute(forgotten, timeout=_DEADLINE))
+        status, message = await refusal(agent.Contribute(forgotten, timeout=DEADLINE))
         assert ("INVALID_ARGUMENT", "the call holds 0 values; it must hold 1") == (status, message)
-        assert (await _refusal(contribute(1, to=_UNKNOWN)))[0] == "NOT_FOUND"
-        assert (await _refusal(contribute(1, to=b"")))[0] == "INVALID_ARGUMENT"
-        assert (await _refusal(contribute(1, person="x" * 129)))[0] == "INVALID_ARGUMENT"
+        assert (await refusal(contribute(1, to=_UNKNOWN)))[0] == "NOT_FOUND"
+        assert (await refusal(contribute(1, to=b"")))[0] == "INVALID_ARGUMENT"
+        assert (await refusal(contribute(1, person="x" * 129)))[0] == "INVALID_ARGUMENT"
         await contribute(99)
-
-
-async def test_a_task_over_the_devices_cap_is_refused(services: Services) -> None:
-    """The agent answers up to local epsilon 4."""
-    signed = await services.publish(local_epsilon=5.0)
-    async with services.stubs() as (agent, _, _analyzer):
-        request = user_agent_pb2.ContributeRequest(
-            task_digest=signed.digest(), value=1, person="one"
-        )
-        status, message = await _refusal(agent.Contribute(request, timeout=_DEADLINE))
-
-    assert status == "FAILED_PRECONDITION"
-    assert "local epsilon is 5.0; this device answers up to 4.0" in message
 
 
 async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
@@ -140,67 +115,36 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     address = services.shuffler.address
     await services.shuffler.stop()
     await services.start_shuffler(address)
-    async with services.stubs() as (agent, shuffler, _analyzer):
+    async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        status, message = await _refusal(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+        status, message = await refusal(shuffler.FetchTask(fetch, timeout=DEADLINE))
         assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
-        request = user_agent_pb2.ContributeRequest(
-            task_digest=signed.digest(), value=1, person="one"
-        )
-        status, message = await _refusal(agent.Contribute(request, timeout=_DEADLINE))
+        status, message = await refusal(contribute(services, signed))
         assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+async def test_a_draft_that_breaks_a_rule_is_refused(services: Services) -> None:
+    """By the analyzer, with the rule and the number."""
+    nan = math.nan
+    for changes, message in (
         ({"local_epsilon": 0.0}, "local_epsilon is 0 or left out"),
         ({"local_epsilon": -2.0}, "local_epsilon is -2.0"),
-        ({"local_epsilon": math.nan}, "local_epsilon is nan"),
+        ({"local_epsilon": nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "at most 20.0"),
         ({"domain_size": 1}, "domain_size is 1"),
         ({"buckets": 12}, "buckets is 12; it must be a prime number"),
-        ({"delta": math.nan}, "delta is nan"),
-        ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
+        ({"delta": nan}, "delta is nan"),
+        ({"assumed_honest_fraction": nan}, "assumed_honest_fraction is nan"),
         ({"n_min": 30}, "target_size is 20; it must lie between 30"),
         ({"deadline": 1}, "not in the future"),
-        ({"budget_epsilon": math.nan}, "budget_epsilon is nan"),
+        ({"budget_epsilon": nan}, "budget_epsilon is nan"),
         ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta"),
         ({"population": "two\nlines"}, "population must be printable ASCII"),
         ({"deadline": 2**63}, "deadline is 9223372036854775808"),
-    ],
-)
-async def test_a_draft_that_breaks_a_rule_is_refused(
-    services: Services, changes: dict[str, object], message: str
-) -> None:
-    """By the analyzer, with the rule and the number."""
-    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
-    metadata = (("authorization", f"Bearer {token}"),)
-    request = draft_to_wire(draft(services.shuffler_key, **changes))
-    async with services.stubs() as (_, _shuffler, analyzer):
-        status, found = await _refusal(
-            analyzer.CreateTask(request, metadata=metadata, timeout=_DEADLINE)
-        )
-
-    assert ("INVALID_ARGUMENT", True) == (status, message in found), found
-
-
-@pytest.mark.parametrize(
-    "metadata", [(), (("authorization", "Bearer nonsense"),), (("authorization", "nonsense"),)]
-)
-async def test_only_an_operator_creates_tasks_and_reads_results(
-    services: Services, metadata: tuple[tuple[str, str], ...]
-) -> None:
-    """Devices have no token."""
-    signed = await services.publish()
-    create = draft_to_wire(draft(services.shuffler_key))
-    read = analyzer_pb2.GetResultRequest(task_digest=signed.digest())
-    async with services.stubs() as (_, _shuffler, analyzer):
-        for call in (
-            analyzer.CreateTask(create, metadata=metadata, timeout=_DEADLINE),
-            analyzer.GetResult(read, metadata=metadata, timeout=_DEADLINE),
-        ):
-            assert (await _refusal(call))[0] == "UNAUTHENTICATED"
+    ):
+        with pytest.raises(PeerRefusalError, match=re.escape(message)) as caught:
+            await services.publish(**changes)
+        assert "INVALID_ARGUMENT" == caught.value.status
 
 
 async def test_a_result_that_is_not_there_yet_says_so(services: Services) -> None:
@@ -211,8 +155,8 @@ async def test_a_result_that_is_not_there_yet_says_so(services: Services) -> Non
     async with services.stubs() as (_, _shuffler, analyzer):
         for digest, status in ((signed.digest(), "FAILED_PRECONDITION"), (_UNKNOWN, "NOT_FOUND")):
             request = analyzer_pb2.GetResultRequest(task_digest=digest)
-            call = analyzer.GetResult(request, metadata=metadata, timeout=_DEADLINE)
-            assert (await _refusal(call))[0] == status
+            call = analyzer.GetResult(request, metadata=metadata, timeout=DEADLINE)
+            assert (await refusal(call))[0] == status
 
 
 async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
@@ -243,8 +187,8 @@ async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
             ((manifest(_UNKNOWN, 20),), "NOT_FOUND"),
             ((manifest(signed.digest(), 20), chunk_to_wire(b"")), "INVALID_ARGUMENT"),
         ):
-            call = analyzer.DeliverBatch(messages(*parts), timeout=_DEADLINE)
-            assert (await _refusal(call))[0] == status
+            call = analyzer.DeliverBatch(messages(*parts), timeout=DEADLINE)
+            assert (await refusal(call))[0] == status
 
 
 async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Services) -> None:
@@ -256,7 +200,7 @@ async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Servi
 
     async with services.channel("shuffler", services.shuffler.address) as channel:
         unary: Any = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
-        assert (await _refusal(unary(garbage, timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"
+        assert (await refusal(unary(garbage, timeout=DEADLINE)))[0] == "INVALID_ARGUMENT"
     async with services.channel_as("shuffler") as channel:
         streaming: Any = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
-        assert (await _refusal(streaming(stream(), timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"
+        assert (await refusal(streaming(stream(), timeout=DEADLINE)))[0] == "INVALID_ARGUMENT"

@@ -16,7 +16,7 @@ from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.clients.user_agent import send
-from protos.shuffledp.v1 import user_agent_pb2
+from tests.support.clients import contribute
 
 
 async def test_a_person_is_told_which_party_does_not_answer(
@@ -25,12 +25,8 @@ async def test_a_person_is_told_which_party_does_not_answer(
     """The sentences of those on the way follow each other; the shuffler's operator has its log."""
     signed, address = await services.publish(), services.analyzer.address
     await services.analyzer.stop()
-    request = user_agent_pb2.ContributeRequest(
-        task_digest=signed.digest(), value=1, person="somebody"
-    )
-    async with services.stubs() as (agent, _, _analyzer):
-        with pytest.raises(PeerError) as caught:
-            await reply(agent.Contribute(request, timeout=30), "the agent")
+    with pytest.raises(PeerError) as caught:
+        await reply(contribute(services, signed), "the agent")
     await services.start_analyzer(address)
 
     assert str(caught.value) == (

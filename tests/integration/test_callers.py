@@ -2,25 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import SettingsError
+from common.runtime.access import CALLS, Caller
 from common.runtime.certificates import Authority
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, development_files, files_in
-from common.task.task import Task
 from common.wire.tasks import draft_to_wire
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
-from user_agent.contribution import Contributor
+from tests.support.clients import DEADLINE, envelopes, refusal, result_of
 
-_DEADLINE = 10.0
 _DENIED = "PERMISSION_DENIED"
 
 
@@ -32,52 +31,45 @@ async def _status(call: Awaitable[object]) -> str:
     return "OK"
 
 
-@pytest.mark.parametrize(
-    ("name", "statuses"),
-    [
-        ("shuffler", ("OK", "INVALID_ARGUMENT", _DENIED, _DENIED)),
-        ("operator", (_DENIED, _DENIED, "OK", "FAILED_PRECONDITION")),
-        ("user_agent", (_DENIED,) * 4),
-        ("analyzer", (_DENIED,) * 4),
-    ],
-)
 async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
-    services: Services, name: str, statuses: tuple[str, ...]
-) -> None:
-    """All of one authority, and all with the operator's token."""
-    signed = await services.publish()
-    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
-    beside = (("authorization", f"Bearer {token}"),)
-    digest = signed.digest()
-    async with services.channel_as(name) as channel:
-        stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-        calls = (
-            stub.GetTask(
-                analyzer_pb2.GetTaskRequest(task_digest=digest), timeout=_DEADLINE, metadata=beside
-            ),
-            stub.DeliverBatch(
-                iter([analyzer_pb2.DeliverBatchRequest()]), timeout=_DEADLINE, metadata=beside
-            ),
-            stub.CreateTask(
-                draft_to_wire(draft(services.shuffler_key)), timeout=_DEADLINE, metadata=beside
-            ),
-            stub.GetResult(
-                analyzer_pb2.GetResultRequest(task_digest=digest),
-                timeout=_DEADLINE,
-                metadata=beside,
-            ),
-        )
-        assert statuses == tuple([await _status(call) for call in calls])
-
-
-async def test_an_operators_certificate_does_not_stand_in_for_the_token(
     services: Services,
 ) -> None:
-    """Both are needed."""
-    async with services.channel_as("operator") as channel:
-        stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-        new = draft_to_wire(draft(services.shuffler_key))
-        assert "UNAUTHENTICATED" == await _status(stub.CreateTask(new, timeout=_DEADLINE))
+    """All of one authority, and all with the operator's token."""
+    digest = (await services.publish()).digest()
+    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
+    beside: Any = {"timeout": DEADLINE, "metadata": (("authorization", f"Bearer {token}"),)}
+    draft_message = draft_to_wire(draft(services.shuffler_key))
+    for name, statuses in {
+        "shuffler": ["OK", "INVALID_ARGUMENT", _DENIED, _DENIED],
+        "operator": [_DENIED, _DENIED, "OK", "FAILED_PRECONDITION"],
+        "user_agent": [_DENIED] * 4,
+        "analyzer": [_DENIED] * 4,
+    }.items():
+        async with services.channel_as(name) as channel:
+            stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+            calls = (
+                stub.GetTask(analyzer_pb2.GetTaskRequest(task_digest=digest), **beside),
+                stub.DeliverBatch(iter([analyzer_pb2.DeliverBatchRequest()]), **beside),
+                stub.CreateTask(draft_message, **beside),
+                stub.GetResult(analyzer_pb2.GetResultRequest(task_digest=digest), **beside),
+            )
+            assert statuses == [await _status(call) for call in calls], name
+
+
+async def test_every_call_of_an_operator_asks_for_the_token(services: Services) -> None:
+    """None, or nonsense, is refused before the message is read; a certificate is not enough."""
+    operators = {Caller.OPERATOR, Caller.TOKEN_HOLDER}
+    methods = [name for name, call in CALLS.items() if call.caller in operators]
+    assert len(methods) > 5
+    for method in methods:
+        to_analyzer = ".Analyzer/" in method
+        shuffler = services.channel("shuffler", services.shuffler.address)
+        async with services.channel_as("operator") if to_analyzer else shuffler as channel:
+            for shown in (None, "nonsense", "Bearer nonsense"):
+                metadata = () if shown is None else (("authorization", shown),)
+                call: Any = channel.unary_unary(method)
+                status, _ = await refusal(call(b"", timeout=DEADLINE, metadata=metadata))
+                assert "UNAUTHENTICATED" == status, method
 
 
 async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: Services) -> None:
@@ -92,10 +84,10 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
             services.analyzer.address, "analyzer", authority, own=shown
         ) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-            assert "UNAVAILABLE" == await _status(stub.GetTask(request, timeout=_DEADLINE))
+            assert "UNAVAILABLE" == await _status(stub.GetTask(request, timeout=DEADLINE))
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=bytes(32))
-        assert "NOT_FOUND" == await _status(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+        assert "NOT_FOUND" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
 
 
 async def test_a_renewed_certificate_is_shown_without_a_restart(services: Services) -> None:
@@ -110,7 +102,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(services: Servic
     for channel, status in ((new, "PERMISSION_DENIED"), (old, "UNAVAILABLE")):
         async with channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-            assert status == await _status(stub.GetTask(request, timeout=_DEADLINE))
+            assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
 
 
 async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services) -> None:
@@ -125,35 +117,32 @@ async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services
     await services.start_analyzer(address)
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+        assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
 
 
 async def test_a_batch_waits_for_the_right_certificate(services: Services) -> None:
     """A renewal went wrong, and the shuffler shows another party's: nothing is quarantined."""
     signed = await services.publish(n_min=2, target_size=2)
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    rng = np.random.default_rng(1)
-    envelopes = [contributor.prepare(1, rng) for _ in range(2)]
     tls = services.directory / "tls"
     right = {kind: (tls / f"shuffler.{kind}").read_bytes() for kind in ("pem", "key")}
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=_DEADLINE)
+        await shuffler.FetchTask(fetch, timeout=DEADLINE)
         for kind in right:
             (tls / f"shuffler.{kind}").write_bytes((tls / f"user_agent.{kind}").read_bytes())
-        bulk = shuffler_pb2.SubmitBulkRequest(task_digest=signed.digest(), envelopes=envelopes)
-        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=envelopes(signed, 2)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=DEADLINE)
         await asyncio.sleep(1)
         status = await shuffler.GetBatchStatus(
-            shuffler_pb2.GetBatchStatusRequest(task_digest=signed.digest()), timeout=_DEADLINE
+            shuffler_pb2.GetBatchStatusRequest(task_digest=signed.digest()), timeout=DEADLINE
         )
         assert shuffler_pb2.BATCH_STATE_PERMUTED == status.state
     for kind, content in right.items():
         (tls / f"shuffler.{kind}").write_bytes(content)
-    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
-        result = await operator.wait_for_result(signed.digest())
 
-    assert 2 == result.n_users
+    assert 2 == (await result_of(services, signed)).n_users
 
 
 async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
@@ -168,12 +157,12 @@ async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
     async with services.channel_as("operator") as channel:
         stub = analyzer_pb2_grpc.AnalyzerStub(channel)
         request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
-        assert "PERMISSION_DENIED" == await _status(stub.GetTask(request, timeout=_DEADLINE))
+        assert "PERMISSION_DENIED" == await _status(stub.GetTask(request, timeout=DEADLINE))
 
 
 async def test_health_is_asked_one_at_a_time(services: Services) -> None:
     """A stream of answers would hold its place for as long as the caller likes."""
     async with services.channel("shuffler", services.shuffler.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=_DEADLINE)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=DEADLINE)
         assert (await watch.code()).name == "UNIMPLEMENTED"

@@ -1,21 +1,20 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
-from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.services import Services
 from deploy.cli import app
@@ -26,8 +25,7 @@ from deploy.load.run import LoadJob, execute, run
 from deploy.load.target import Target, connect
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import shuffler_pb2
-from user_agent.contribution import Contributor
+from tests.support.clients import envelopes, result_of, submit
 
 _USERS = 240
 _STORED = 228
@@ -35,9 +33,20 @@ _STORED = 228
 _SHARES: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
 
 
-def _connect(
-    services: Services,
-) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
+class Begun(Bars):
+    """Bars that show nothing and remember what began."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(quiet=True))
+        self.begun: list[str] = []
+
+    def start_phase(self, what: str, users: int | None) -> None:
+        """Remember it."""
+        self.begun.append(what)
+        super().start_phase(what, users)
+
+
+def _connect(services: Services) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
     """Connect to the services with all their operators' files."""
     folder = services.directory
     return partial(
@@ -62,8 +71,20 @@ async def _load(
     signed = await services.publish(n_min=stored, target_size=target_size or stored)
     crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
     users = seal(signed, crowd, seed=4, processes=1)
-    async with _connect(services)(signed.digest()) as target:
-        return await run(plan, target, users, Bars(Console(quiet=True)))
+    with Begun() as bars:
+        async with _connect(services)(signed.digest()) as target:
+            return await run(plan, target, users, bars)
+
+
+def _job(services: Services, signed: SignedTask, **changes: Any) -> LoadJob:
+    """Return a job of thirty users in bulk; changes are fields of it."""
+    return LoadJob(
+        kind="services",
+        plan=LoadPlan(mode="bulk"),
+        crowd=Crowd(n_users=30, dataset="zipf:100"),
+        services=_connect(services),
+        **{"digest": signed.digest()} | changes,
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,10 +119,10 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
 
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
-    plan = LoadPlan(mode="bulk", ramp=Ramp(first=5, last=10, steps=2, seconds=4.0))
+    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=2.0))
     finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
 
-    assert [5, 10] == [step.offered_users for step in finished.steps], finished.steps
+    assert [10, 20] == [step.offered_users for step in finished.steps], finished.steps
     assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None
@@ -113,19 +134,6 @@ async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
     """The batch would close before the last of them, and nothing could be compared."""
     with pytest.raises(PlanError, match="close before the last"):
         await _load(services, LoadPlan(), stored=100)
-
-
-class Sealing(Bars):
-    """Bars that remember what began."""
-
-    def __init__(self) -> None:
-        super().__init__(Console(quiet=True))
-        self.begun: list[str] = []
-
-    def start_phase(self, what: str, users: int | None) -> None:
-        """Remember it."""
-        self.begun.append(what)
-        super().start_phase(what, users)
 
 
 @pytest.mark.parametrize(
@@ -140,26 +148,12 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
 ) -> None:
     """With the shuffler's token that is seen before anybody is sealed; and that it has closed."""
     signed = await services.publish(n_min=1, target_size=target_size)
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    request = shuffler_pb2.SubmitRequest(
-        task_digest=signed.digest(), envelope=contributor.prepare(1, np.random.default_rng(1))
-    )
-    async with services.stubs() as (_, shuffler, _analyzer):
-        await shuffler.Submit(request, timeout=20)
-    job = LoadJob(
-        kind="services",
-        plan=LoadPlan(),
-        crowd=Crowd(n_users=5, dataset="zipf:100"),
-        services=_connect(services),
-        digest=signed.digest(),
-    )
-
+    await submit(services, signed, *envelopes(signed, 1))
     if target_size == 1:
-        async with asyncio.timeout(60), services.operator() as operator:
-            await operator.wait_for_result(signed.digest())
-    bars = Sealing()
+        await result_of(services, signed)
+    bars = Begun()
     with bars, pytest.raises(PlanError, match=sentence):
-        await execute(job, bars)
+        await execute(_job(services, signed), bars)
 
     assert [] == bars.begun
 
@@ -171,20 +165,11 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    sealing = LoadJob(
-        kind="services",
-        plan=LoadPlan(mode="bulk"),
-        crowd=Crowd(n_users=30, dataset="zipf:100"),
-        services=_connect(services),
-        digest=signed.digest(),
-        prepare=path,
-    )
-    replaying = replace(sealing, digest=None, prepare=None, replay=path, close=True)
-    wrong = replace(replaying, digest=other.digest())
-    with Bars(Console(quiet=True)) as bars:
-        assert await execute(sealing, bars) is None
+    replaying = _job(services, signed, digest=None, replay=path, close=True)
+    with Begun() as bars:
+        assert await execute(_job(services, signed, prepare=path), bars) is None
         with pytest.raises(SettingsError, match="prepared for another task"):
-            await execute(wrong, bars)
+            await execute(replace(replaying, digest=other.digest()), bars)
         finished = await execute(replaying, bars)
 
     assert finished is not None

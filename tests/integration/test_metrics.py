@@ -5,25 +5,31 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import grpc
-import numpy as np
 import pytest
 
 from common.crypto.signing import SignedTask
 from common.errors import OverloadError, StorageError
+from common.messages.batch import BatchState
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
-from common.task.task import Task
 from common.version import VERSION
 from deploy.audit.harness.services import Services
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.servicer import ShufflerServicer
+from tests.support.clients import (
+    DEADLINE,
+    contribute,
+    envelopes,
+    final_state,
+    result_of,
+    submit,
+    submit_bulk,
+)
 from tests.support.connections import shuffler_stub
 from tests.support.scrapes import Series, by_batches, scrape, value
-from user_agent.contribution import Contributor
 
-_DEADLINE = 20.0
 _LISTEN = "127.0.0.1:0"
 
 
@@ -42,29 +48,9 @@ async def _scrapes(services: Services) -> dict[Party, Series]:
     return {party: await scrape(services.directory / party) for party in PARTIES}
 
 
-async def _submit(services: Services, signed: SignedTask, users: int, spoiled: int = 0) -> None:
-    """Let users submit one by one, and some send what does not open."""
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    rng = np.random.default_rng(users)  # other submissions in each call of a test
-    async with services.stubs() as (_, shuffler, _analyzer):
-        for _ in range(users):
-            request = shuffler_pb2.SubmitRequest(
-                task_digest=signed.digest(), envelope=contributor.prepare(1, rng)
-            )
-            await shuffler.Submit(request, timeout=_DEADLINE)
-        length = len(contributor.prepare(1, rng))
-        bulk = shuffler_pb2.SubmitBulkRequest(
-            task_digest=signed.digest(), envelopes=[bytes(length)] * spoiled
-        )
-        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
-
-
 async def _released(services: Services, signed: SignedTask) -> None:
-    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
-        await operator.wait_for_result(signed.digest())
-    async with asyncio.timeout(_DEADLINE):
-        while list((services.directory / "shuffler").glob("batch-*.key")):
-            await asyncio.sleep(0.02)
+    await result_of(services, signed)
+    assert BatchState.ERASED is await final_state(services, signed)
 
 
 def _allowed(party: Party) -> dict[str, Mapping[str, tuple[str, ...]]]:
@@ -74,10 +60,8 @@ def _allowed(party: Party) -> dict[str, Mapping[str, tuple[str, ...]]]:
 async def test_names_and_labels_are_those_of_the_table(measured: Services) -> None:
     """After a batch went through all three: nothing else, and nothing of the table is missing."""
     signed = await measured.publish(n_min=3, target_size=3, population="staff", budget_epsilon=99.0)
-    person = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), value=1, person="Ada")
-    async with measured.stubs() as (agent, _, _analyzer):
-        await agent.Contribute(person, timeout=_DEADLINE)
-    await _submit(measured, signed, 2)
+    await contribute(measured, signed, "Ada")
+    await submit(measured, signed, *envelopes(signed, 2))
     await _released(measured, signed)
     for party, series in (await _scrapes(measured)).items():
         allowed = _allowed(party)
@@ -98,8 +82,10 @@ async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
     before = await _scrapes(measured)
     async with measured.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=_DEADLINE)
-    await _submit(measured, signed, 50, spoiled=10)
+        await shuffler.FetchTask(fetch, timeout=DEADLINE)
+    users = envelopes(signed, 50)
+    await submit(measured, signed, *users)
+    await submit_bulk(measured, signed, [bytes(len(users[0]))] * 10)
     after = await _scrapes(measured)
 
     for party in PARTIES:
@@ -111,9 +97,10 @@ async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
 async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Services) -> None:
     """Once, by whole users; nobody else's number moves with it."""
     signed = await measured.publish(n_min=4, target_size=4, population="staff", budget_epsilon=50.0)
-    await _submit(measured, signed, 3)
+    *users, last = envelopes(signed, 4)
+    await submit(measured, signed, *users)
     collecting = await _scrapes(measured)
-    await _submit(measured, signed, 1)
+    await submit(measured, signed, last)
     await _released(measured, signed)
     over = await _scrapes(measured)
 
@@ -141,7 +128,7 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
 async def test_after_a_restart_batches_and_budgets_are_there_again(measured: Services) -> None:
     """Gauges are read from the files; counters begin anew."""
     signed = await measured.publish(n_min=2, target_size=2, population="staff", budget_epsilon=50.0)
-    await _submit(measured, signed, 2)
+    await submit(measured, signed, *envelopes(signed, 2))
     await _released(measured, signed)
     before = await _scrapes(measured)
     address = measured.analyzer.address
@@ -150,7 +137,7 @@ async def test_after_a_restart_batches_and_budgets_are_there_again(measured: Ser
     await measured.start_analyzer(address, metrics_listen=_LISTEN)
     await measured.start_shuffler(metrics_listen=_LISTEN)
     after = await _scrapes(measured)
-    async with asyncio.timeout(_DEADLINE):
+    async with asyncio.timeout(DEADLINE):
         while ("shuffledp_budget_spent_ratio", ()) not in after["analyzer"]:
             after = await _scrapes(measured)  # budgets are looked up beside the first calls
 
@@ -181,11 +168,6 @@ async def test_the_user_agent_tells_nothing_of_what_its_person_does(measured: Se
     assert 363 <= days <= 365
 
 
-async def test_metrics_are_served_only_where_they_are_asked_for(services: Services) -> None:
-    """No address, no port."""
-    assert [] == list(services.directory.glob("*/metrics_address"))
-
-
 class _Failing(ShufflerServicer):
     """The shuffler's own, with no core: every submission meets with the same error."""
 
@@ -211,7 +193,7 @@ async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
     await server.start()
     async with shuffler_stub(address, None) as stub:
         with pytest.raises(grpc.aio.AioRpcError):
-            await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_DEADLINE)
+            await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=DEADLINE)
     await server.stop(None)
 
     assert [error] == noted

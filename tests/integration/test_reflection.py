@@ -1,7 +1,6 @@
 """gRPC's reflection: off unless it is asked for, and then bounded as every call is."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,10 @@ import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from common.errors import SettingsError
-from common.runtime.access import LONG_MESSAGE, CallKind, connections_of
+from common.runtime.access import CallKind, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server
-from common.runtime.settings import load
 from deploy.audit.harness.services import Services
-from user_agent.settings import UserAgentSettings
 
 _DEADLINE = 10.0
 _LIST = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -57,31 +53,23 @@ async def test_without_the_setting_there_is_no_reflection(services: Services) ->
             assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
 
 
-async def test_with_the_setting_calls_are_listed_and_described(reflecting: Services) -> None:
-    """Several requests in one call: the services, then one of them."""
+async def test_with_the_setting_a_conversation_lists_and_describes_calls(
+    reflecting: Services,
+) -> None:
+    """The second question comes after the first answer, as command-line clients ask."""
     described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SHUFFLER)
     async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
-        listed, file = await _answers(channel, [_LIST, described])
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+            timeout=_DEADLINE
+        )
+        await call.write(_LIST)
+        listed = await call.read()
+        await call.write(described)
+        file = await call.read()
+        call.cancel()
 
     assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
     assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
-
-
-async def test_a_conversation_goes_on_before_its_requests_end(reflecting: Services) -> None:
-    """As command-line clients hold it: the next question comes after the last answer."""
-    asked: asyncio.Queue[reflection_pb2.ServerReflectionRequest] = asyncio.Queue()
-
-    async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
-        while True:
-            yield await asked.get()
-
-    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        call = stub.ServerReflectionInfo(requests(), timeout=_DEADLINE)
-        for _ in range(2):
-            await asked.put(_LIST)
-            assert _SHUFFLER in _names(await call.read())
-        call.cancel()
 
 
 async def test_one_connection_holds_one_conversation(reflecting: Services) -> None:
@@ -147,14 +135,6 @@ async def _read_all(call: Any) -> None:
         pass
 
 
-async def test_a_question_has_a_length(reflecting: Services) -> None:
-    """Names are short; a longer one is not parsed."""
-    long = reflection_pb2.ServerReflectionRequest(file_by_filename="x" * LONG_MESSAGE)
-    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError, match="of this call has at most"):
-            await _answers(channel, [long])
-
-
 async def test_the_analyzer_reflects_to_who_shows_a_certificate(tmp_path: Path) -> None:
     """As with every other call there."""
     services = Services(tmp_path)
@@ -168,12 +148,3 @@ async def test_the_analyzer_reflects_to_who_shows_a_certificate(tmp_path: Path) 
 
     assert "shuffledp.v1.Analyzer" in _names(listed)
     assert grpc.StatusCode.UNAVAILABLE is caught.value.code()
-
-
-def test_the_user_agent_has_no_such_setting(tmp_path: Path) -> None:
-    """It is told true values; who calls it knows what it offers."""
-    file = tmp_path / "user_agent.toml"
-    file.write_text("reflection = true\n", encoding="utf-8")
-
-    with pytest.raises(SettingsError, match="unknown setting: reflection"):
-        load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")

@@ -1,128 +1,255 @@
-"""Clients that begin and do not finish: cut off, and nobody else waits for them."""
+"""Unread answers and unfinished requests: such clients are cut off, and hold up nobody else."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
-import numpy as np
+import grpc
 import pytest
 
-import analyzer.server
-import shuffler.server
-from analyzer.settings import AnalyzerSettings
-from common.runtime.access import CallKind
-from common.task.task import Task
-from deploy.audit.harness.tasks import draft
-from deploy.clients.analyzer import OperatorClient
-from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.settings import ShufflerSettings
-from tests.support.connections import RawConnection, shuffler_stub
-from user_agent.contribution import Contributor
+from common.runtime.access import CALLS, CallKind, Connections, connections_of
+from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.rpc import bind, make_server, open_channel, reply
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
+from shuffler.servicer import ShufflerServicer
+from tests.support.connections import RawConnection, connect, shuffler_stub
 
+_FETCH = "/shuffledp.v1.Shuffler/FetchTask"
 _SUBMIT = "/shuffledp.v1.Shuffler/Submit"
 _BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
+_TASK_BYTES = 1_000_000
+_WINDOW = 65_535
+_ANNOUNCED = 4 * 2**20 - 1
+"""Bytes of a message that does not come."""
 _SOON = 5.0
-_TURNS, _TURNS_SHARE = CallKind.SHORT.value.turns, CallKind.SHORT.value.turns_share
+_LIMITS = connections_of("shuffledp.v1.Shuffler")
 
 
-@pytest.fixture
-async def waiting(tmp_path: Path) -> AsyncIterator[tuple[str, shuffler_pb2.SubmitRequest]]:
-    """A plaintext shuffler's address, and a submission that it takes."""
-    analyzing = await analyzer.server.start(
-        AnalyzerSettings(state_directory=tmp_path / "a", plaintext=True, opening_processes=1)
-    )
-    shuffling = await shuffler.server.start(
-        ShufflerSettings(
-            state_directory=tmp_path / "s",
-            plaintext=True,
-            analyzer=analyzing.address,
-            analyzer_identity=(tmp_path / "a" / "identity.pub").read_text(encoding="ascii"),
-            opening_processes=1,
-        )
-    )
-    key = bytes.fromhex((tmp_path / "s" / "envelope.pub").read_text(encoding="ascii"))
-    token = tmp_path / "a" / "operator.token"
-    async with OperatorClient.connect(analyzing.address, None, token) as operator:
-        signed = await operator.create_task(draft(key))
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    envelope = contributor.prepare(1, np.random.default_rng(1))
-    yield (
-        shuffling.address,
-        shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope),
-    )
-    await shuffling.stop()
-    await analyzing.stop()
+class Answering(ShufflerServicer):
+    """The shuffler's own, with no core: a long task and a short receipt, at once."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    async def FetchTask(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.FetchTaskResponse:
+        """Return a task of a megabyte."""
+        self.tasks += 1
+        return shuffler_pb2.FetchTaskResponse(task=task_pb2.SignedTask(task=bytes(_TASK_BYTES)))
+
+    async def Submit(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.SubmitResponse:
+        """Return a receipt."""
+        return shuffler_pb2.SubmitResponse(receipt=bytes(64))
+
+    async def SubmitBulk(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.SubmitBulkResponse:
+        """Return a receipt."""
+        return shuffler_pb2.SubmitBulkResponse(receipt=bytes(64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    address: str
+    servicer: Answering
+
+
+@asynccontextmanager
+async def _server(connections: Connections = _LIMITS) -> AsyncIterator[_Running]:
+    """Run a plaintext server behind the gate."""
+    server = make_server(AdmissionInterceptor(certificates=False, token=None), connections)
+    servicer = Answering()
+    shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    try:
+        yield _Running(address, servicer)
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def _connections(address: str, count: int, window: int) -> AsyncIterator[list[RawConnection]]:
+    """Connect so often, and answer pings."""
+    opened = [await RawConnection.open(address, window) for _ in range(count)]
+    staying = [asyncio.create_task(one.stay()) for one in opened]
+    try:
+        yield opened
+    finally:
+        for one in opened:
+            one.close()
+        await asyncio.gather(*staying)
+
+
+async def _is_served(address: str) -> None:
+    async with shuffler_stub(address, None) as stub:
+        await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON)
+        await stub.SubmitBulk(shuffler_pb2.SubmitBulkRequest(), timeout=_SOON)
+        await stub.FetchTask(shuffler_pb2.FetchTaskRequest(), timeout=_SOON)
+
+
+async def test_who_never_takes_an_answer_holds_no_more_than_a_share() -> None:
+    """
+    Four connections ask for thousands of answers: as many long ones are made as they have turns,
+    and somebody else is served.
+    """
+    async with _server() as running, _connections(running.address, 4, 0) as greedy:
+        for _ in range(1024):
+            for one in greedy:
+                await one.call(_FETCH, b"")
+                await one.call(_SUBMIT, b"")
+        await asyncio.sleep(0.5)
+        assert len(greedy) * CallKind.TASK.value.turns_share == running.servicer.tasks
+        await _is_served(running.address)
+
+
+async def test_a_place_is_held_until_the_answer_is_gone() -> None:
+    """Not until it is made: what is not taken counts against the connection that leaves it."""
+    wide = replace(_LIMITS, streams=2 * CallKind.SHORT.value.share)
+    async with _server(wide) as running:
+        greedy = await RawConnection.open(running.address, 0)
+        for _ in range(CallKind.SHORT.value.share):
+            await greedy.call(_SUBMIT, b"")
+        await asyncio.sleep(0.3)
+        await greedy.call(_SUBMIT, b"")
+        said = bytearray()
+        async with asyncio.timeout(_SOON):
+            while b"under way on this connection" not in said:
+                said += await greedy.read()
+        greedy.close()
+
+
+async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
+    """Though it answers pings; until then it has its turns, and afterwards others have them."""
+    short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
+    count = CallKind.TASK.value.turns // CallKind.TASK.value.turns_share
+    async with _server(short) as running:
+        greedy = [await RawConnection.open(running.address, 0) for _ in range(count)]
+        staying = [asyncio.create_task(one.stay()) for one in greedy]
+        for one in greedy:
+            for _ in range(CallKind.TASK.value.turns_share):
+                await one.call(_FETCH, b"")
+        async with asyncio.timeout(_SOON):
+            await asyncio.gather(*staying)
+        for one in greedy:
+            one.close()
+        await _is_served(running.address)
+
+
+async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
+    """Over ten connections, one after the other, without an error."""
+    short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
+    async with _server(short) as running, open_channel(running.address, "shuffler", None) as to:
+        stub = shuffler_pb2_grpc.ShufflerStub(to)
+        until = asyncio.get_running_loop().time() + 2
+
+        async def submit() -> int:
+            answers = 0
+            while asyncio.get_running_loop().time() < until:
+                await reply(stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON), "it")
+                answers += 1
+            return answers
+
+        answered = await asyncio.gather(*(submit() for _ in range(8)))
+
+    assert min(answered) > 0
+
+
+async def test_500_calls_at_once_on_one_connection_are_all_served() -> None:
+    """A relay's: gRPC keeps those beyond the share at its end. Nothing is tried a second time."""
+    async with _server() as running, shuffler_stub(running.address, None) as stub:
+        request = shuffler_pb2.SubmitRequest()
+        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
+        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
+
+
+@pytest.mark.parametrize(("method", "kind"), [(_SUBMIT, CallKind.SHORT), (_BULK, CallKind.BULK)])
+async def test_calls_that_never_send_leave_room_for_others(method: str, kind: CallKind) -> None:
+    """Four connections begin more than all places; they get a share each."""
+    async with _server() as running, _connections(running.address, 4, _WINDOW) as greedy:
+        for _ in range(kind.value.places // 4):
+            for one in greedy:
+                await one.begin(method, _ANNOUNCED)
+        await _is_served(running.address)
+
+
+async def test_a_call_behind_slow_connections_is_served_in_time() -> None:
+    """Enough connections fill the queue for reading; a call behind them waits, and gets in."""
+    limits = CallKind.SHORT.value
+    count = limits.turns // limits.turns_share
+    async with _server() as running, _connections(running.address, count, _WINDOW) as slow:
+        for one in slow:
+            for _ in range(limits.turns_share):
+                await one.begin(_SUBMIT, _ANNOUNCED)
+        await asyncio.sleep(0.2)
+        async with shuffler_stub(running.address, None) as stub:
+            call = stub.Submit(shuffler_pb2.SubmitRequest(), timeout=30)
+            await asyncio.sleep(1)
+            assert not call.done()
+            slow[0].close()
+            await call
 
 
 @pytest.mark.slow
-async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off(
-    waiting: tuple[str, shuffler_pb2.SubmitRequest],
-) -> None:
+async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off() -> None:
     """
     More than its share is begun, 4 MiB announced and a byte sent now and then; another client is
     served at once, and the calls are ended when they should have been read.
     """
-    address, submission = waiting
-    slow = await RawConnection.open(address)
-    streams = [await slow.begin(_SUBMIT, 4 * 2**20 - 1) for _ in range(3 * _TURNS_SHARE)]
-    async with shuffler_stub(address, None) as stub:
-        await stub.Submit(submission, timeout=_SOON)
-    said = bytearray()
-    async with asyncio.timeout(CallKind.SHORT.value.read_seconds + _SOON):
-        while b"did not come whole within 10 seconds" not in said:
-            for stream in streams:
-                await slow.trickle(stream, b"x")
-            said += await slow.read()
-    slow.close()
-
-
-async def test_many_slow_connections_leave_room_for_bulk_calls_of_others(
-    waiting: tuple[str, shuffler_pb2.SubmitRequest],
-) -> None:
-    """One connection holds a quarter of the bulk places, whatever it announces."""
-    address, submission = waiting
-    slow = await RawConnection.open(address)
-    for _ in range(CallKind.BULK.value.places):
-        await slow.begin(_BULK, 4 * 2**20 - 1)
-    bulk = shuffler_pb2.SubmitBulkRequest(
-        task_digest=submission.task_digest, envelopes=[submission.envelope]
-    )
-    async with shuffler_stub(address, None) as stub:
-        answer = await stub.SubmitBulk(bulk, timeout=_SOON)
-    slow.close()
-
-    assert [shuffler_pb2.SUBMISSION_OUTCOME_STORED] == answer.outcomes
-
-
-async def test_those_who_wait_behind_slow_connections_are_served_in_time(
-    waiting: tuple[str, shuffler_pb2.SubmitRequest],
-) -> None:
-    """Enough connections fill the line for reading; a call behind them waits, and gets in."""
-    address, submission = waiting
-    slow = [await RawConnection.open(address) for _ in range(_TURNS // _TURNS_SHARE)]
-    for connection in slow:
-        for _ in range(_TURNS_SHARE):
-            await connection.begin(_SUBMIT, 4 * 2**20 - 1)
-    await asyncio.sleep(0.2)
-    async with shuffler_stub(address, None) as stub:
-        first = stub.Submit(submission, timeout=30)
-        await asyncio.sleep(2)
-        assert not first.done()
-        slow[0].close()
-        await first
-    for connection in slow[1:]:
-        connection.close()
+    limits = CallKind.SHORT.value
+    async with _server() as running:
+        slow = await RawConnection.open(running.address)
+        streams = [await slow.begin(_SUBMIT, _ANNOUNCED) for _ in range(3 * limits.turns_share)]
+        await _is_served(running.address)
+        said = bytearray()
+        async with asyncio.timeout(limits.read_seconds + _SOON):
+            while b"did not come whole within 10 seconds" not in said:
+                for stream in streams:
+                    await slow.trickle(stream, b"x")
+                said += await slow.read()
+        slow.close()
 
 
 @pytest.mark.slow
-async def test_a_connection_on_which_nothing_is_said_is_closed(
-    waiting: tuple[str, shuffler_pb2.SubmitRequest],
-) -> None:
+async def test_a_connection_on_which_nothing_is_said_is_closed() -> None:
     """Half open, it would hold a file and memory for ever."""
-    address, _ = waiting
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    async with asyncio.timeout(30):
-        while await reader.read(1024):
-            pass
-    writer.close()
+    async with _server() as running:
+        host, _, port = running.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(30):
+            while await reader.read(1024):
+                pass
+        writer.close()
+
+
+async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
+    """Parsed, it can take 20 times its bytes: an unfinished call would hold that for a minute."""
+    async with _server() as running, connect(running.address, None) as channel:
+        call: grpc.aio.StreamUnaryCall[bytes, bytes] = channel.stream_unary(_BULK)()
+        await call.write(b"no message")
+        await asyncio.sleep(0.3)
+        assert not call.done()
+        await call.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError, match="not a message of this call"):
+            await call
+
+
+@pytest.mark.parametrize("service", ["Shuffler", "Analyzer", "UserAgent"])
+def test_no_call_in_time_is_cut_off_by_the_age_of_its_connection(service: str) -> None:
+    """The grace is longer than any of the service's calls may take."""
+    ours = [call for name, call in CALLS.items() if f".{service}/" in name]
+    grace = connections_of(f"shuffledp.v1.{service}").grace_seconds
+
+    assert grace > max(call.kind.value.seconds for call in ours)
+
+
+def test_strangers_have_a_small_share_of_everything() -> None:
+    """It takes eight connections to fill the turns of a kind of call, and 32 to fill its places."""
+    kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
+    for limits in [kind.value for kind in kinds - {CallKind.STEERING}]:
+        assert limits.places >= 32 * limits.share
+        assert limits.turns >= 8 * limits.turns_share

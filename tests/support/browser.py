@@ -1,8 +1,10 @@
-"""A real browser that shows pages, and remembers what they asked for and complained of."""
+"""A real browser that shows pages, and keeps their requests and complaints."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -36,6 +38,29 @@ class Watched:
     page: Page
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+
+    def overflow(self) -> int:
+        """Return the pixels by which the page is wider than the window."""
+        return int(self.page.evaluate("document.scrollingElement.scrollWidth - innerWidth"))
+
+    def is_dark(self) -> bool:
+        """Return whether the paper is dark."""
+        paper = str(self.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        return sum(map(int, re.findall(r"\d+", paper))) < 200
+
+    def check_outline(self) -> None:
+        """Check that there is one main part and one title, heading levels step by one at a time,
+        and every table has a caption.
+        """
+        levels = list[int](
+            self.page.evaluate(
+                "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
+            )
+        )
+        assert 0 == self.page.locator("table:not(:has(caption))").count()
+        assert 1 == self.page.get_by_role("main").count()
+        assert (1, 1) == (levels[0], levels.count(1))
+        assert all(after - before <= 1 for before, after in pairwise(levels))
 
     def close(self) -> None:
         """Close the page and what it kept."""
@@ -86,3 +111,31 @@ def show(
     watched = watch(browser, size=size, scheme=scheme)
     watched.page.goto(file.as_uri())
     return watched
+
+
+FAINT_TEXT: Final = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((x) => x / 255)
+      .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const faint = new Set();
+  for (const node of document.querySelectorAll("body *")) {
+    const texts = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    const drawn = node.closest("script, style, noscript, svg, button:disabled");
+    if (!texts || drawn || !node.checkVisibility()) continue;
+    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(ground(node));
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) faint.add(node.tagName + "." + node.className + " " + contrast.toFixed(2));
+  }
+  return [...faint];
+}"""
+"""Lists elements whose contrast is below 4.5 : 1 [WCAG 2.2, 1.4.3]; drawings are left out."""

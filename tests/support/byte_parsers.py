@@ -1,5 +1,6 @@
-"""Tasks, keys, ciphertexts and reports: what is read as fixed or canonical bytes."""
+"""Tasks, keys, ciphertexts and reports, which are read as fixed or canonical bytes."""
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -22,166 +23,121 @@ from tests.support.tasks import published
 from user_agent.contribution import Contributor
 
 _CASE: Final = published()
-_TASKS: Final = tuple(
-    task.to_bytes()
-    for task in (
-        _CASE.task,
-        published(domain_size=3, buckets=0, labels=("a", "b", "é")).task,
-        *map(protocol_task, ITEM_PROTOCOLS),
-        *map(kind_task, OF_OTHER_KINDS),
-    )
+_DIGEST: Final = _CASE.signed.digest()
+_TASKS: Final = (
+    _CASE.task,
+    published(domain_size=3, buckets=0, labels=("a", "b", "é")).task,
+    *map(protocol_task, ITEM_PROTOCOLS),
+    *map(kind_task, OF_OTHER_KINDS),
 )
-_REPORT: Final = report_context(_CASE.signed.digest())
-_ENVELOPE: Final = envelope_context(_CASE.signed.digest())
-_MOST_ITEMS: Final = 1 << 12
+_REPORT: Final = report_context(_DIGEST)
+_ENVELOPE: Final = envelope_context(_DIGEST)
+_MAX_ITEMS: Final = 1 << 12
 _SEALED: Final = _CASE.task.sealed_report_bytes
 _ISSUER: Final = TokenIssuer(TokenIssuer.generate())
 
 
-def _answered(raw: bytes) -> object:
-    """Read a task as a device does: to the mechanism and the seals that it answers with."""
+def _prepared(raw: bytes) -> object:
+    """Read a task like a device, up to the mechanism and the seals of an answer."""
     task = Task.from_bytes(raw)
     task.batch_reports(task.n_min)
     task.honest_users(task.n_min)
     draw_kept(task.shuffler, 3, np.random.default_rng(1))
-    contributor = Contributor(task, _CASE.signed.digest())
-    if task.domain_size > _MOST_ITEMS or task.reports_per_user > _MOST_ITEMS:
+    contributor = Contributor(task, _DIGEST)
+    if task.domain_size > _MAX_ITEMS or task.reports_per_user > _MAX_ITEMS:
         return randomizer_of(task)
     return contributor
 
 
-def _sealed(raw: bytes) -> bytes:
-    return HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT)
-
-
-def _identity(raw: bytes) -> None:
-    PublicIdentity(raw).verify(_CASE.signed)
-
-
-def _signature(raw: bytes) -> None:
+def _verified(raw: bytes) -> None:
     signed = SignedTask(task_bytes=_CASE.signed.task_bytes, signature=raw)
     _CASE.identity.public_identity().verify(signed)
 
 
-def _fresh(raw: bytes) -> bytes:
-    """Drop repeats as the analyzer does, of whole reports."""
+def _without_repeats(raw: bytes) -> bytes:
+    """Drop repeats among whole reports, like the analyzer."""
     repeats, whole = RepeatFilter(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
     return repeats.without(whole) + repeats.without(whole)
 
 
 def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array
-    """Read reports as the analyzer does: those that are valid are counted."""
+    """Count the valid reports, like the analyzer."""
     size = mechanism.report_dtype.itemsize
     reports = np.frombuffer(raw[: len(raw) // size * size], dtype=mechanism.report_dtype)
     return mechanism.tally(reports[mechanism.valid(reports)])
 
 
-def _made(mechanism: Mechanism) -> bytes:
-    rng = np.random.default_rng(1)
-    values = np.array([0, mechanism.domain_size - 1], dtype=np.int64)
-    return mechanism.randomize(values, rng).tobytes() + mechanism.dummies(2, rng).tobytes()
-
-
 def _of_mechanism(name: str) -> Parser:
-    mechanism = example(name)
+    mechanism, rng = example(name), np.random.default_rng(1)
+    values = np.array([0, mechanism.domain_size - 1], dtype=np.int64)
+    made = mechanism.randomize(values, rng).tobytes() + mechanism.dummies(2, rng).tobytes()
     return Parser(
         name=f"reports of {name}",
-        read=lambda raw: _counted(mechanism, raw),
-        seeds=(_made(mechanism), b"\xff" * mechanism.report_dtype.itemsize),
-        form="binary",
-        covers=("analyzer.intake.open_and_count",),
+        read=partial(_counted, mechanism),
+        seeds=(made, b"\xff" * mechanism.report_dtype.itemsize),
         share=4,
     )
 
 
-BYTE_PARSERS: Final = (
+PARSERS: Final = (
     Parser(
         name="task",
-        read=_answered,
-        seeds=_TASKS,
+        read=_prepared,
+        seeds=tuple(task.to_bytes() for task in _TASKS),
         form="canonical",
-        covers=("common.task.task.Task.from_bytes", "common.task.task.Task._from_fields"),
         share=32,
     ),
     Parser(
         name="submission",
         read=lambda raw: unpack(raw, _CASE.task),
-        seeds=(bytes(16 + _CASE.task.reports_per_user * _CASE.task.sealed_report_bytes),),
-        form="binary",
-        covers=("common.messages.submission.unpack",),
-    ),
-    Parser(
-        name="sealed report",
-        read=lambda raw: _CASE.analyzer_key.open(raw, _REPORT),
-        seeds=(_CASE.analyzer_key.public_key().seal(b"report", _REPORT),),
-        form="binary",
-        covers=("common.crypto.hpke.HpkePrivateKey.open",),
-        share=4,
+        seeds=(bytes(16 + _CASE.task.reports_per_user * _SEALED),),
     ),
     Parser(
         name="sealed envelope",
         read=lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
-        seeds=(
-            Contributor(_CASE.task, _CASE.signed.digest()).prepare(0, np.random.default_rng(1)),
-        ),
-        form="binary",
-        covers=("common.crypto.hpke.HpkePrivateKey.open", "common.messages.submission.unpack"),
-        share=4,
-    ),
-    Parser(
-        name="public key",
-        read=_sealed,
-        seeds=(_CASE.task.analyzer_key,),
-        form="binary",
-        covers=("common.crypto.hpke.HpkePublicKey.__init__",),
-        share=4,
-    ),
-    Parser(
-        name="private key",
-        read=lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key(),
-        seeds=(_CASE.analyzer_key.private_bytes(),),
-        form="binary",
-        covers=("common.crypto.hpke.HpkePrivateKey.__init__",),
-        share=4,
-    ),
-    Parser(
-        name="signing key",
-        read=lambda raw: SigningIdentity(raw).sign(b"task"),
-        seeds=(_CASE.identity.private_bytes(),),
-        form="binary",
-        covers=("common.crypto.signing.SigningIdentity.__init__",),
-        share=4,
-    ),
-    Parser(
-        name="identity",
-        read=_identity,
-        seeds=(_CASE.identity.public_identity().raw,),
-        form="binary",
-        covers=("common.crypto.signing.PublicIdentity.__init__",),
-        share=4,
-    ),
-    Parser(
-        name="signature",
-        read=_signature,
-        seeds=(_CASE.signed.signature,),
-        form="binary",
-        covers=("common.crypto.signing.PublicIdentity.verify",),
-        share=4,
-    ),
-    Parser(
-        name="user token",
-        read=lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw)),
-        seeds=(_ISSUER.issue(),),
-        form="binary",
-        covers=("common.crypto.tokens.TokenIdentity.accepts", "common.crypto.tokens.serial_of"),
+        seeds=(Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)),),
         share=4,
     ),
     Parser(
         name="sealed reports, some of them repeated",
-        read=_fresh,
-        seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
-        form="binary",
-        covers=("analyzer.deduplication.RepeatFilter.without",),
+        read=_without_repeats,
+        seeds=(bytes(_SEALED * 3), bytes(range(_SEALED)) * 2),
     ),
-    *(_of_mechanism(name) for name in EXAMPLES),
+    *(
+        Parser(name=name, read=read, seeds=(valid,), share=4)
+        for name, read, valid in (
+            (
+                "sealed report",
+                lambda raw: _CASE.analyzer_key.open(raw, _REPORT),
+                _CASE.analyzer_key.public_key().seal(b"report", _REPORT),
+            ),
+            (
+                "public key",
+                lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT),
+                _CASE.task.analyzer_key,
+            ),
+            (
+                "private key",
+                lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key(),
+                _CASE.analyzer_key.private_bytes(),
+            ),
+            (
+                "signing key",
+                lambda raw: SigningIdentity(raw).sign(b"task"),
+                _CASE.identity.private_bytes(),
+            ),
+            (
+                "identity",
+                lambda raw: PublicIdentity(raw).verify(_CASE.signed),
+                _CASE.identity.public_identity().raw,
+            ),
+            ("signature", _verified, _CASE.signed.signature),
+            (
+                "user token",
+                lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw)),
+                _ISSUER.issue(),
+            ),
+        )
+    ),
+    *map(_of_mechanism, EXAMPLES),
 )

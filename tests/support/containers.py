@@ -222,7 +222,7 @@ def play_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> 
     return found
 
 
-def _in_loadgen(deployment: Deployment, *arguments: str, text: str | None = None) -> Any:
+def _in_loadgen(deployment: Deployment, *arguments: str, text: str = "") -> Any:
     """Run Python in the load generator's container, and read the JSON that it prints."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "--entrypoint", "python3", "loadgen", *arguments), text=text

@@ -1,11 +1,10 @@
-"""Keys, key rings and certificates on the disk: damaged, or put there by somebody else."""
+"""Keys, key rings and certificates on the disk: damaged, or put there by another."""
 
 import base64
 import shutil
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -26,21 +25,19 @@ from common.runtime.tls import development_files, identity_for
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
-from tests.support.file_parsers import directory, file_parser
 from tests.support.keys import SCHEDULE
-from tests.support.parsers import Parser
+from tests.support.parsers import Parser, directory
 
-_FORMER: Final = "reports.key"
 _NOW: Final = ManualClock().now()
 _OWN: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(32))).public_key()
 _OLD: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(1, 33))).public_key()
 
-# --- a party's keys -------------------------------------------------------------------------------
+Files = dict[str, bytes]
+"""Contents by name below a folder."""
 
 
-@cache
-def _made_keys() -> dict[str, bytes]:
-    """Give the files of an analyzer that was started once: its state key, and its state."""
+def _made_keys() -> Files:
+    """Start an analyzer once, and return its state key and its state."""
     folder = directory() / "made-keys" / "state"
     folder.parent.mkdir()
     AnalyzerKeys.load(StateDirectory.open(folder), SCHEDULE, _NOW)
@@ -48,57 +45,62 @@ def _made_keys() -> dict[str, bytes]:
     return {str(path.relative_to(folder.parent)): path.read_bytes() for path in paths}
 
 
-def _state_with(
-    read: Callable[[StateDirectory], object], *missing: str
-) -> Callable[[Path], object]:
-    """Read with one file of a state changed and all others as they were made."""
-
-    def changed(path: Path) -> object:
-        hostile = path.read_bytes()
-        top = path.parent if path.name == "state.key" else path.parent.parent
-        shutil.rmtree(top)
-        (top / "state").mkdir(parents=True)
-        kept = {name: raw for name, raw in _made_keys().items() if name not in missing}
-        for name, raw in (kept | {str(path.relative_to(top)): hostile}).items():
-            (top / name).write_bytes(raw)
-            (top / name).chmod(0o600)
-        return read(StateDirectory.open(top / "state"))
-
-    return changed
+def _made_certificates() -> Files:
+    """Make an authority, and its certificate of the analyzer."""
+    folder = directory() / "made-certificates"
+    development_files(folder, "analyzer", ManualClock())
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def _started(state: StateDirectory) -> str:
-    """Read the keys as a party does that starts, and show that each opens."""
-    keys = AnalyzerKeys.load(state, SCHEDULE, _NOW + DAY)
+_KEYS: Final = _made_keys()
+_KEY_FILE: Final = next(name for name in sorted(_KEYS) if name.startswith("state/hpke-"))
+_SEALED: Final = {name for name in _KEYS if name.endswith((".key", ".json"))}
+_PEM: Final = _made_certificates()
+
+
+def _among(
+    others: Files,
+    read: Callable[[Path], object],
+    file_name: str,
+    *seeds: bytes,
+    wrap: Callable[[bytes], bytes] = bytes,
+    **more: Any,
+) -> Parser:
+    """Register a reader of a folder of which one file is hostile and the others are as made."""
+    folder = directory() / f"{len(others)} files beside {file_name.replace('/', ' ')}"
+
+    def changed(raw: bytes) -> object:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, content in (others | {file_name: wrap(raw)}).items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_bytes(content)
+            path.chmod(0o600)
+        return read(folder)
+
+    more.setdefault("name", file_name)
+    return Parser(read=changed, seeds=seeds or (others[file_name],), **more)
+
+
+# --- a party's keys -------------------------------------------------------------------------------
+
+
+def _started(folder: Path) -> str:
+    """Read the keys like a party that starts, and open each."""
+    keys = AnalyzerKeys.load(StateDirectory.open(folder / "state"), SCHEDULE, _NOW + DAY)
     keys.operator_token.matches("token")
     for entry in keys.reports.ring.kept():
         keys.reports.private_key(entry.suite, entry.public, whose="analyzer_key")
     return keys.reports.ring.to_json()
 
 
-def _published(state: StateDirectory) -> None:
-    keys = KeyStore(state, SCHEDULE, former=_FORMER)
-    publish_keys(state, keys)
-
-
-def _key_parser(name: str, file_name: str, seeds: tuple[bytes, ...], *covers: str) -> Parser:
-    return file_parser(
-        name,
-        f"keys/{file_name}",
-        _state_with(_started),
-        seeds,
-        "binary",
-        *covers,
-        share=1,
-    )
-
-
-def _made(file_name: str) -> bytes:
-    return _made_keys()[f"state/{file_name}"]
+def _published(folder: Path) -> None:
+    state = StateDirectory.open(folder / "state")
+    publish_keys(state, KeyStore(state, SCHEDULE, former="reports.key"))
 
 
 def _rotated(raw: bytes) -> str:
-    """Read a ring as a party does: to the one after what is due."""
+    """Rotate a ring long after its keys were due."""
     ring = KeyRing.from_json(raw.decode("ascii", "replace"))
     return ring.rotated(
         now=_NOW + 100 * DAY,
@@ -109,7 +111,7 @@ def _rotated(raw: bytes) -> str:
     ).to_json()
 
 
-def _a_ring() -> bytes:
+def _ring() -> bytes:
     hybrid = next(suite for suite in SUITES if suite != DEFAULT_SUITE)
     ring = KeyRing().with_key(_OLD, KeyState.ACTIVE, _NOW)
     ring = ring.with_key(HpkePrivateKey.generate(DEFAULT_SUITE).public_key(), KeyState.EXPIRED, 0.0)
@@ -117,116 +119,11 @@ def _a_ring() -> bytes:
     return ring.to_json().encode()
 
 
-_KEY_FILE: Final = next(
-    name.partition("/")[2]
-    for name in sorted(_made_keys())
-    if name.startswith("state/hpke-") and len(_made_keys()[name]) > 0
-)
-_STORES: Final = (
-    Parser(
-        name="key ring",
-        read=_rotated,
-        seeds=(_a_ring(), KeyRing().to_json().encode()),
-        form="json",
-        covers=("common.crypto.key_ring.KeyRing.from_json", "common.crypto.key_ring._entry"),
-    ),
-    file_parser(
-        "key ring's file",
-        f"keys/state/{RING_FILE}",
-        _state_with(_started),
-        (_made(RING_FILE),),
-        "json",
-        "common.runtime.key_store.KeyStore._read",
-        share=1,
-    ),
-    _key_parser(
-        "sealed key file",
-        f"state/{_KEY_FILE}",
-        (_made(_KEY_FILE),),
-        "common.runtime.state_directory.StateDirectory.secret",
-        "common.runtime.state_directory._read_secret",
-        "common.runtime.state_directory.StateKey.open",
-    ),
-    _key_parser(
-        "operator's token in the state directory",
-        "state/operator.token",
-        (_made("operator.token"),),
-        "common.runtime.state_directory.StateDirectory.plain_secret",
-    ),
-    _key_parser(
-        "state key",
-        "state.key",
-        (_made_keys()["state.key"],),
-        "common.runtime.state_directory._read_secret",
-        "common.runtime.state_directory.StateKey.__init__",
-    ),
-    file_parser(
-        "key file whose state key is missing",
-        "keys/state/stray.key",
-        _state_with(_started, *(name for name in _made_keys() if name.endswith((".key", ".json")))),
-        (bytes(range(32)),),
-        "binary",
-        "common.runtime.state_directory.StateDirectory._check_nothing_is_sealed",
-        share=1,
-    ),
-    file_parser(
-        "published key",
-        "keys/state/envelope.pub",
-        _state_with(_published),
-        (_OWN.raw.hex().encode(),),
-        "text",
-        "shuffler.server.publish_keys",
-        share=1,
-    ),
-)
-
 # --- certificates ---------------------------------------------------------------------------------
 
 
-@cache
-def _made_certificates() -> Path:
-    """Give a folder with an authority, and what it issued to the analyzer."""
-    folder = directory() / "made-certificates"
-    development_files(folder, "analyzer", ManualClock())
-    return folder
-
-
-def _pem(name: str) -> bytes:
-    return (_made_certificates() / name).read_bytes()
-
-
-def _wrapped(label: str, der: bytes) -> bytes:
-    """Put bytes into PEM, so that changes to them reach what reads the inside."""
-    body = base64.encodebytes(der)
-    return f"-----BEGIN {label}-----\n".encode() + body + f"-----END {label}-----\n".encode()
-
-
-_NAMES: Final = ("authority.pem", "authority.key", "analyzer.pem", "analyzer.key")
-
-
-def _folder_with(
-    read: Callable[[Path], object], file_name: str, *missing: str
-) -> Callable[[Path], object]:
-    """Read with one file of a folder changed and all others as they were made."""
-
-    def changed(path: Path) -> object:
-        hostile = path.read_bytes()
-        if file_name.endswith(".pem") and path.suffix == ".der":
-            hostile = _wrapped("CERTIFICATE", hostile)
-        elif path.suffix == ".der":
-            hostile = _wrapped("PRIVATE KEY", hostile)
-        folder = path.parent
-        for name in _NAMES:
-            (folder / name).unlink(missing_ok=True)
-            if name not in missing:
-                (folder / name).write_bytes(hostile if name == file_name else _pem(name))
-        return read(folder)
-
-    return changed
-
-
 def _own(folder: Path) -> object:
-    """Read PEM files that an operator brought."""
+    """Read PEM files of an operator's own."""
     settings = AnalyzerSettings(
         state_directory=folder,
         tls_certificate=folder / "analyzer.pem",
@@ -237,93 +134,64 @@ def _own(folder: Path) -> object:
 
 
 def _issued(folder: Path) -> object:
-    """Issue a certificate under an authority that somebody put there."""
+    """Issue a certificate under an authority that was put there."""
     return development_files(folder, "analyzer", ManualClock()).read()
 
 
 def _renewed(folder: Path) -> object:
-    """Renew a certificate of a folder for parties, after a look at it."""
-    party = folder / "analyzer"
-    party.mkdir(exist_ok=True)
-    (folder / "analyzer.pem").replace(party / "analyzer.pem")
+    """Show and renew a certificate of a folder for parties."""
+    (folder / "analyzer").mkdir()
+    (folder / "analyzer.pem").replace(folder / "analyzer" / "analyzer.pem")
     keys = KeyFolder(folder)
     keys.show(_NOW)
     return keys.renew("analyzer", _NOW)
 
 
-def _of_certificates(
-    name: str,
-    file_name: str,
-    read: Callable[[Path], object],
-    *covers: str,
-    missing: tuple[str, ...] = (),
-    share: float = 4.0,
-) -> tuple[Parser, Parser]:
-    """Register a PEM file twice: its text, and what the text holds."""
-    pem = _pem(file_name)
+def _der(file_name: str) -> bytes:
     if file_name.endswith(".pem"):
-        der = load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
-    else:
-        key = load_pem_private_key(pem, None)
-        der = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    changed = _folder_with(read, file_name, *missing)
-    where = "certificates-" + "".join(filter(str.isalpha, name))
-    return (
-        file_parser(name, f"{where}/{file_name}", changed, (pem,), "text", *covers, share=share),
-        file_parser(
-            f"{name}, inside",
-            f"{where}/inside.der",
-            changed,
-            (der,),
-            "binary",
-            *covers,
-            share=share,
-        ),
-    )
+        return load_pem_x509_certificate(_PEM[file_name]).public_bytes(Encoding.DER)
+    key = load_pem_private_key(_PEM[file_name], None)
+    return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
 
-_CERTIFICATES: Final = (
-    *_of_certificates(
-        "own certificate",
-        "analyzer.pem",
-        _own,
-        "common.runtime.tls.identity_for",
-        "common.runtime.tls.TlsFiles.read",
-        "common.runtime.certificates.Certificate.read",
-        share=8,
+def _of_certificates(
+    name: str, read: Callable[[Path], object], file_name: str, share: float
+) -> Iterator[Parser]:
+    """Register a PEM file twice: its text, and the bytes inside."""
+    label = "CERTIFICATE" if file_name.endswith(".pem") else "PRIVATE KEY"
+
+    def wrapped(der: bytes) -> bytes:
+        body = base64.encodebytes(der)
+        return f"-----BEGIN {label}-----\n".encode() + body + f"-----END {label}-----\n".encode()
+
+    missing = {"analyzer.pem", "analyzer.key"} if read == _issued else set()
+    others = {file: raw for file, raw in _PEM.items() if file not in missing}
+    pem, der = _PEM[file_name], _der(file_name)
+    yield _among(others, read, file_name, pem, name=name, form="text", share=share)
+    yield _among(others, read, file_name, der, name=f"{name}, inside", wrap=wrapped, share=share)
+
+
+PARSERS: Final = (
+    Parser(
+        name="key ring", read=_rotated, seeds=(_ring(), KeyRing().to_json().encode()), form="json"
     ),
-    *_of_certificates(
-        "own certificate's key",
-        "analyzer.key",
-        _own,
-        "common.runtime.tls.TlsFiles.read",
-        "common.runtime.certificates.Certificate.belongs_to",
-    ),
-    *_of_certificates(
-        "authority's certificate",
-        "authority.pem",
-        _issued,
-        "common.runtime.tls.development_files",
-        "common.runtime.certificates.Authority.read",
-        missing=("analyzer.pem", "analyzer.key"),
+    _among(_KEYS, _started, f"state/{RING_FILE}", form="json", share=1),
+    _among(_KEYS, _started, _KEY_FILE, name="state/hpke.key", share=1),
+    _among(_KEYS, _started, "state/operator.token", share=1),
+    _among(_KEYS, _started, "state.key", share=1),
+    _among(
+        {name: raw for name, raw in _KEYS.items() if name not in _SEALED},
+        _started,
+        "state/stray.key",
+        bytes(range(32)),
         share=1,
     ),
-    *_of_certificates(
-        "authority's key",
-        "authority.key",
-        _issued,
-        "common.runtime.tls.development_files",
-        "common.runtime.certificates.Authority.read",
-        missing=("analyzer.pem", "analyzer.key"),
-        share=1,
+    _among(
+        *(_KEYS, _published, "state/envelope.pub", _OWN.raw.hex().encode()), form="text", share=1
     ),
-    *_of_certificates(
-        "certificate to renew",
-        "analyzer.pem",
-        _renewed,
-        "deploy.clients.key_folder.KeyFolder._issue",
-        share=1,
-    ),
+    *_of_certificates("own certificate", _own, "analyzer.pem", 8),
+    *_of_certificates("own certificate's key", _own, "analyzer.key", 4),
+    *_of_certificates("authority's certificate", _issued, "authority.pem", 1),
+    *_of_certificates("authority's key", _issued, "authority.key", 1),
+    *_of_certificates("certificate to renew", _renewed, "analyzer.pem", 1),
 )
-
-KEY_PARSERS: Final = (*_STORES, *_CERTIFICATES)

@@ -1,5 +1,5 @@
 """
-Hostile variants of valid examples: what a stranger who knows the format would send.
+Hostile variants of valid examples, as an attacker who knows the format would send them.
 
 Blind changes (bits, lengths, splices) reach a parser's first checks; changes that keep the format
 whole (a number of a task, a field of a message) reach those behind. Everything is drawn from the
@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Literal
 
-from tests.support.protobuf_mutation import mutate_message
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 Form = Literal["binary", "protobuf", "json", "canonical", "toml", "csv", "text"]
 """How a format is laid out; `canonical` is JSON in the one form that a task has."""
@@ -44,22 +46,21 @@ _VALUES: Final[tuple[Any, ...]] = (
     *(float("inf"), float("-inf"), float("nan"), [], {}, [[]], [1, 2, 3], {"a": 1}, ["a"]),
 )
 _RAW: Final = (
-    b"\xff",
-    b"\xc3\x28",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-    b"\0",
-    b"\xff" * 16,
-    b"\\ud800",
-    b'"',
-    b"\n",
-    b"\r",
-    b",",
+    *(b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\0", b"\xff" * 16, b"\\ud800"),
+    *(b'"', b"\n", b"\r", b","),
 )
+_FLOATS: Final = (
+    *(0.0, -0.0, 1.0, 0.5, -1.0, 5e-324, 1e-16, 1e308, 20.0, 20.5),
+    *(float("inf"), float("-inf"), float("nan")),
+)
+_WHOLE: Final = (
+    *(0, 1, 2, 3, 13, 100, 2**20, 2**24, 2**24 + 1, 2**31, 2**32, 2**53, 2**63, 2**64 - 1),
+)
+_LENGTHS: Final = (0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 257, 1024)
 
 
 def mutated(rng: Random, seeds: Sequence[bytes], form: Form) -> bytes:
-    """Give one hostile input: one or several changes to one of the examples."""
+    """Return one hostile input: an example with one or several changes."""
     raw = rng.choice(seeds)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         raw = _change(rng, raw, seeds, form)
@@ -70,7 +71,7 @@ def _change(rng: Random, raw: bytes, seeds: Sequence[bytes], form: Form) -> byte
     if rng.random() < 0.35:  # about one in three is blind
         return rng.choice(_BLIND)(rng, raw, seeds)
     if form == "protobuf":
-        return mutate_message(rng, raw)
+        return _change_message(rng, raw)
     if form in {"json", "canonical"}:
         return _change_json(rng, raw, canonical=form == "canonical")
     if form in {"toml", "csv", "text"}:
@@ -142,25 +143,25 @@ _TOKEN: Final = re.compile(rb"[-+._0-9A-Za-z]+")
 
 
 def _tokens(raw: bytes) -> list[tuple[int, int]]:
-    """Find where words and numbers stand."""
-    return [match.span() for match in _TOKEN.finditer(raw)]
+    """Find words and numbers; without any, the start."""
+    return [match.span() for match in _TOKEN.finditer(raw)] or [(0, 0)]
 
 
 def _replace_token(rng: Random, raw: bytes) -> bytes:
-    tokens = _tokens(raw)
-    if not tokens:
-        return raw
-    start, end = rng.choice(tokens)
+    start, end = rng.choice(_tokens(raw))
     text = rng.choice((*_NUMBERS, *_TEXTS))
     return raw[:start] + text.encode("utf-8", "surrogatepass") + raw[end:]
 
 
 def _swap_tokens(rng: Random, raw: bytes) -> bytes:
-    tokens = _tokens(raw)
-    if not tokens:
-        return raw
-    (start, end), (other, other_end) = rng.choice(tokens), rng.choice(tokens)
+    (start, end), (other, other_end) = rng.choice(_tokens(raw)), rng.choice(_tokens(raw))
     return raw[:start] + raw[other:other_end] + raw[end:]
+
+
+def _quote(rng: Random, raw: bytes) -> bytes:
+    start, end = rng.choice(_tokens(raw))
+    mark = rng.choice((b'"', b"'", b'"""', b"'''", b"[", b"#", b"\\u0000", b"\\x"))
+    return raw[:start] + mark + raw[start:end] + rng.choice((mark, b"")) + raw[end:]
 
 
 def _nest(rng: Random, raw: bytes) -> bytes:
@@ -172,12 +173,9 @@ def _nest(rng: Random, raw: bytes) -> bytes:
 
 
 def _lines(rng: Random, raw: bytes) -> bytes:
-    """Give a line twice, leave one out, or put them in another order."""
-    lines = raw.splitlines(keepends=True)
-    if not lines:
-        return raw
-    place = rng.randrange(len(lines))
-    way = rng.randrange(3)
+    """Repeat a line, leave one out, or shuffle them."""
+    lines = raw.splitlines(keepends=True) or [b""]
+    place, way = rng.randrange(len(lines)), rng.randrange(3)
     if way == 0:
         lines.insert(rng.randrange(len(lines) + 1), lines[place])
     elif way == 1:
@@ -187,24 +185,7 @@ def _lines(rng: Random, raw: bytes) -> bytes:
     return b"".join(lines)
 
 
-def _quote(rng: Random, raw: bytes) -> bytes:
-    tokens = _tokens(raw)
-    if not tokens:
-        return raw
-    start, end = rng.choice(tokens)
-    mark = rng.choice((b'"', b"'", b'"""', b"'''", b"[", b"#", b"\\u0000", b"\\x"))
-    return raw[:start] + mark + raw[start:end] + rng.choice((mark, b"")) + raw[end:]
-
-
-_TEXTUAL: Final = (
-    _replace_token,
-    _replace_token,
-    _replace_token,
-    _swap_tokens,
-    _lines,
-    _quote,
-    _nest,
-)
+_TEXTUAL: Final = (*[_replace_token] * 3, _swap_tokens, _lines, _quote, _nest)
 
 
 # --- JSON ----------------------------------------------------------------------------------------
@@ -245,3 +226,90 @@ def _change_inside(rng: Random, holder: Any) -> None:
         holder[key] = rng.choice(_TEXTS)
     else:
         holder[key] = rng.choice(_VALUES)
+
+
+# --- protocol buffers ----------------------------------------------------------------------------
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+Field = tuple[int, int, bytes]
+"""Number, wire type, and the bytes after the tag."""
+
+
+def _change_message(rng: Random, raw: bytes) -> bytes:
+    """Leave out, repeat, move, renumber, retype or change a field; without one, add one."""
+    parsed = _parsed(raw)
+    if not parsed:
+        added = rng.randbytes(rng.choice(_LENGTHS))
+        return raw + _tagged(rng.randrange(1, 26), _BYTES, _counted(added))
+    fields = [(number, kind, _body(kind, data)) for number, kind, data in parsed]
+    place = rng.randrange(len(fields))
+    number, kind, body = fields[place]
+    way = rng.randrange(9)
+    if way == 0:
+        del fields[place]
+    elif way == 1:
+        fields[place:place] = [fields[place]] * rng.choice((1, 2, 50))
+    elif way == 2:  # one of nine ways
+        rng.shuffle(fields)
+    elif way == 3:
+        fields[place] = (rng.choice((0, number + 1, 2**29 - 1)), kind, body)
+    elif way == 4:
+        fields[place] = (number, rng.choice((_VARINT, _FIXED64, 3, 4, _FIXED32, 6, 7)), body)
+    else:
+        fields[place] = (number, kind, _changed(rng, kind, parsed[place][2]))
+    return b"".join(_tagged(*field) for field in fields)
+
+
+def _parsed(raw: bytes) -> list[tuple[int, int, Any]]:
+    """Take a message apart; return nothing of what is none, or has groups."""
+    try:
+        fields = UnknownFieldSet(Empty.FromString(raw))
+    except DecodeError:
+        return []
+    each = (fields[place] for place in range(len(fields)))
+    parsed = [(one.field_number, one.wire_type, one.data) for one in each]
+    known = {_VARINT, _FIXED64, _BYTES, _FIXED32}
+    return parsed if {kind for _, kind, _ in parsed} <= known else []
+
+
+def _changed(rng: Random, kind: int, data: Any) -> bytes:
+    if kind == _VARINT:
+        return _varint(rng.choice(_WHOLE)) if rng.random() < 0.9 else b"\xff" * 11
+    if kind == _FIXED64:
+        return struct.pack("<d", rng.choice(_FLOATS))
+    if kind == _FIXED32:
+        return rng.randbytes(4)
+    if _parsed(data) and rng.random() < 0.6:  # it may be text that looks like a message
+        return _counted(_change_message(rng, data))
+    if data and len(data) % 8 == 0 and rng.random() < 0.3:  # packed doubles
+        start = 8 * rng.randrange(len(data) // 8)
+        number = struct.pack("<d", rng.choice(_FLOATS))
+        return _counted(data[:start] + number + data[start + 8 :])
+    length = rng.choice(_LENGTHS)
+    others = (data[:-1], data + b"\0", b"\xff\xfe", b"\xed\xa0\x80", rng.randbytes(length))
+    return _counted(rng.choice((b"", *others, b"x" * length)))
+
+
+def _body(kind: int, data: Any) -> bytes:
+    if kind == _VARINT:
+        return _varint(data)
+    return (
+        _counted(data) if kind == _BYTES else data.to_bytes(8 if kind == _FIXED64 else 4, "little")
+    )
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value > 127:  # seven bits a byte
+        written.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*written, value])
+
+
+def _counted(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _tagged(number: int, kind: int, body: bytes) -> bytes:
+    return _varint(number << 3 | kind) + body

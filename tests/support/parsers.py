@@ -1,51 +1,95 @@
 """
 Every function of the project that reads bytes or text from outside, with valid examples of each.
 
-A test in tests/architecture finds such functions in the tree and fails if one is missing here. The
-property that is tested of each: any bytes give a value or a ShuffleDpError, in bounded time and
+A test in tests/architecture reads all examples, and fails if a function of the tree that reads
+outside data was not called. Any bytes must give a value or a ShuffleDpError, in bounded time and
 memory, and never another exception.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+from google.protobuf.message import Message
+
+from common.runtime.admission_interceptor import read_message
 from tests.support.mutation import Form
+
+_MODULES: Final = ("wire", "byte", "text", "file", "key")
+_KEPT: Final[list[TemporaryDirectory[str]]] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """One way in, and what it is fed."""
+    """One entry point, and its inputs."""
 
     name: str
     read: Callable[[bytes], object]
-    """Reads bytes from outside, and does with what it read what its first user does."""
+    """Reads bytes from outside, and uses the value like its first caller."""
     seeds: tuple[bytes, ...]
     """Valid examples: each gives a value."""
-    form: Form
-    covers: tuple[str, ...]
-    """The functions of the tree that it exercises, by module and name."""
+    form: Form = "binary"
+    message: str = ""
+    """The name of the message, of those that are sent."""
     share: float = 16.0
-    """How many inputs of all it gets, relative to the others: fewer where an input costs more."""
+    """Share of all inputs, relative to the others: less where an input costs more."""
     most_seconds: float = 5.0
-    """Of processor time for one input of at most 128 kB; a file of questions is searched for
-    several bounds, nearly everything else takes milliseconds."""
+    """Of processor time for one input of at most 128 kB."""
+
+
+@cache
+def directory() -> Path:
+    """Return a directory that lasts as long as the process."""
+    _KEPT.append(TemporaryDirectory(prefix="shuffledp-parsers-"))
+    return Path(_KEPT[-1].name)
+
+
+def typed(name: str, read: Callable[[str], object], *seeds: str, share: float = 16.0) -> Parser:
+    """Register a reader of text from the operating system: wrong UTF-8 becomes lone surrogates."""
+    return Parser(
+        name=name,
+        read=lambda raw: read(raw.decode("utf-8", "surrogateescape")),
+        seeds=tuple(seed.encode() for seed in seeds),
+        form="text",
+        share=share,
+    )
+
+
+def file_parser(
+    file_name: str, read: Callable[[Path], object], *seeds: bytes, name: str = "", **more: Any
+) -> Parser:
+    """Register a reader of a file below `directory()`; `more` are fields of the parser."""
+
+    def from_bytes(raw: bytes) -> object:
+        path = directory() / file_name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(raw)
+        path.chmod(0o600)
+        return read(path)
+
+    return Parser(name=name or file_name, read=from_bytes, seeds=seeds, **more)
+
+
+def message_parser(
+    name: str, read: Callable[[Any], object], *seeds: Message, share: float = 16.0
+) -> Parser:
+    """Register a reader of a message, of the seeds' kind."""
+    return Parser(
+        name=name,
+        read=lambda raw: read(read_message(type(seeds[0]).FromString, raw)),
+        seeds=tuple(seed.SerializeToString() for seed in seeds),
+        form="protobuf",
+        message=type(seeds[0]).__name__,
+        share=share,
+    )
 
 
 @cache
 def parsers() -> dict[str, Parser]:
-    """Give every parser by its name. What they need is made once."""
-    # Imported when asked for: what is registered imports most of the tree.
-    from tests.support.byte_parsers import BYTE_PARSERS  # noqa: PLC0415
-    from tests.support.evidence_parsers import EVIDENCE_PARSERS  # noqa: PLC0415
-    from tests.support.file_parsers import FILE_PARSERS  # noqa: PLC0415
-    from tests.support.key_parsers import KEY_PARSERS  # noqa: PLC0415
-    from tests.support.load_parsers import LOAD_PARSERS  # noqa: PLC0415
-    from tests.support.text_parsers import TEXT_PARSERS  # noqa: PLC0415
-    from tests.support.wire_parsers import WIRE_PARSERS  # noqa: PLC0415
-
-    every = (
-        *(*WIRE_PARSERS, *EVIDENCE_PARSERS, *BYTE_PARSERS),
-        *(*TEXT_PARSERS, *FILE_PARSERS, *KEY_PARSERS, *LOAD_PARSERS),
-    )
-    return {parser.name: parser for parser in every}
+    """Return every parser by its name; the modules that register them load most of the tree."""
+    modules = (import_module(f"tests.support.{name}_parsers") for name in _MODULES)
+    return {parser.name: parser for module in modules for parser in module.PARSERS}

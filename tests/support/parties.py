@@ -21,21 +21,17 @@ from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
-from shuffler.active_batches import ActiveBatches
-from shuffler.collection import Collection
-from shuffler.delivery import Deliveries
-from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
 from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
 from tests.support.network import Network
 from tests.support.policies import generous
+from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
@@ -130,13 +126,15 @@ class AnalyzerParty:
         self.store.close()
 
 
-class ShufflerParty:
-    """A shuffler's core, with a wiretap on what it delivers."""
+class ShufflerParty(Shuffler):
+    """A shuffler's core, which records its deliveries."""
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
+        super().__init__(around.path / "shuffler", keep_seconds=10.0**6)
         self._around = around
-        self._analyzer = analyzer
-        self.path = around.path / "shuffler"
+        self._to = analyzer
+        self.clock = around.clock
+        self.analyzer = self  # type: ignore[assignment]  # it makes the calls itself
         self.delivered: list[tuple[BatchManifest, list[bytes]]] = []
         """Every delivery that was begun, as far as it got."""
         self.life = Life("shuffler", around.faults)
@@ -145,67 +143,38 @@ class ShufflerParty:
     async def start(self) -> None:
         """Start, or start again on the same files."""
         self.life = Life("shuffler", self._around.faults)
-        state = FaultyState.of(self.path, self.life)
-        self.keys = KeyStore(state, _SCHEDULE, former="envelope.key")
-        self.keys.rotate(self._around.clock.now())
-        metrics = BatchMetrics(ProcessMetrics("shuffler", self._around.clock))
-        self.spool = Spool(self.path / "spool.sqlite", metrics)
-        self.spool._database = FaultyDatabase(self.spool._database, self.life)
-        rng, pool = self._around.rng(), InlinePool()
-        self.rounds = ActiveBatches(
-            spool=self.spool,
-            state=state,
-            analyzer=self,
-            identity=self._analyzer.keys.identity.public_identity(),
-            keys=self.keys,
-            minimum_batch=1,
-            most_dummies=10_000,
-            rng=rng,
-        )
-        await self.rounds.resume()
-        self.refusals = RefusalCounts(self.spool)
-        self.collection = Collection(
-            rounds=self.rounds,
-            spool=self.spool,
-            keys=self.keys,
-            pool=pool,
-            clock=self._around.clock,
-            refusals=self.refusals,
-        )
-        self.inclusions = InclusionProofs(
-            directory=self.path / "inclusion",
-            identity=self._analyzer.keys.identity.public_identity(),
-            keep_seconds=10.0**6,
-            clock=self._around.clock,
-        )
+        self.identity = self._to.keys.identity.public_identity()
+        self.rng = self._around.rng()
         self.receipts = Receipts(_IDENTITY)
-        self.deliveries = Deliveries(
-            rounds=self.rounds,
-            spool=self.spool,
-            analyzer=self,
-            pool=pool,
-            clock=self._around.clock,
-            rng=rng,
-            inclusions=self.inclusions,
-            metrics=metrics,
-            refusals=self.refusals,
-        )
+        await super().start()
+
+    def open_state(self) -> StateDirectory:
+        """Open the state directory, which may fail."""
+        return FaultyState.of(self.path, self.life)
+
+    def open_keys(self, state: StateDirectory) -> KeyStore:
+        """Open keys that are soon replaced."""
+        keys = KeyStore(state, _SCHEDULE, former="envelope.key")
+        keys.rotate(self.clock.now())
+        return keys
+
+    def open_spool(self) -> Spool:
+        """Open the database, which may fail."""
+        spool = super().open_spool()
+        spool._database = FaultyDatabase(spool._database, self.life)
+        return spool
 
     async def rotate(self) -> None:
-        """Do what is due with its keys."""
-        self.keys.rotate(self._around.clock.now(), self.rounds.needed_keys())
-
-    def key_files(self) -> list[Path]:
-        """List the keys of batches that are not over."""
-        return list(self.path.glob("batch-*.key"))
+        """Rotate its keys."""
+        self.keys.rotate(self.clock.now(), self.rounds.needed_keys())
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer; see shuffler/client."""
         return await self._around.network.call(
             self.life,
-            self._analyzer.life,
+            self._to.life,
             "fetch task",
-            lambda: self._analyzer.registry.get(digest),
+            lambda: self._to.registry.get(digest),
         )
 
     async def deliver(
@@ -225,9 +194,9 @@ class ShufflerParty:
 
         return await self._around.network.call(
             self.life,
-            self._analyzer.life,
+            self._to.life,
             "deliver batch",
-            lambda: self._analyzer.releases.deliver(manifest, on_the_way()),
+            lambda: self._to.releases.deliver(manifest, on_the_way()),
         )
 
     async def advance(self) -> None:

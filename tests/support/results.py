@@ -1,18 +1,17 @@
 """A result as an analyzer would release it, for tests."""
 
 import math
-from typing import Any
 
 import numpy as np
 
-from common.messages.estimate import BitTable, Histogram, KeyValues, Means, Owners
+from common.messages.estimate import Histogram
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.result import Result
 from common.task_digest import TaskDigest
 
 
 def result(digest: TaskDigest) -> Result:
-    """Give a result of a task without local noise, with an infinite guarantee."""
+    """Return a result of a task without local noise, with an infinite guarantee."""
     return Result(
         task_digest=digest,
         protocol="od-hp",
@@ -42,40 +41,4 @@ def result(digest: TaskDigest) -> Result:
         published_claim="none",
         open_seconds=1.0,
         estimate_seconds=2.0,
-    )
-
-
-def of_other_kinds() -> tuple[dict[str, Any], ...]:
-    """Give what a result of each other kind than items says of itself."""
-    ones = np.ones(2)
-    return (
-        {
-            "protocol": "harmony",
-            "mechanism": "harmony",
-            "buckets": 0,
-            "estimate": Means(
-                means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0, unbiased=False
-            ),
-        },
-        {
-            "protocol": "priv-kv",
-            "mechanism": "priv-kv",
-            "buckets": 0,
-            "estimate": KeyValues(
-                means_with_fakes=ones,
-                errors_with_fakes=ones,
-                reports=np.array([4, 3]),
-                owners=Owners(
-                    frequencies=ones, frequency_errors=ones, means=ones, mean_errors=ones
-                ),
-            ),
-        },
-        {
-            "protocol": "rappor",
-            "mechanism": "rappor",
-            "buckets": 0,
-            "estimate": BitTable(
-                cohort_sizes=np.array([3, 4]), bit_counts=np.array([[1, 2], [0, 4]])
-            ),
-        },
     )

@@ -1,4 +1,4 @@
-"""A shuffler's core over a double of an analyzer, with time under control."""
+"""A shuffler's core over a fake analyzer and a manual clock."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from common.crypto.hpke_pool import Pool
 from common.crypto.tokens import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
+from common.runtime.key_store import KeyStore
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
@@ -32,7 +33,7 @@ DIGEST = CASE.signed.digest()
 
 @dataclass
 class Shuffler:
-    """Everything of a shuffler but its server."""
+    """A shuffler without its server."""
 
     path: Path
     case: PublishedTask = CASE
@@ -41,25 +42,28 @@ class Shuffler:
     pool: Pool | None = None
     """Opens and seals; without one it is done in place."""
     token_identity: TokenIdentity | None = None
+    keep_seconds: float = 1000.0
+    """How long proofs of inclusion are kept."""
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
+        self.identity = self.case.identity.public_identity()
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
         self._contributor = Contributor(self.case.task, self.case.signed.digest())
 
     async def start(self) -> None:
         """Start, or start again after a crash."""
-        state = StateDirectory.open(self.path)
-        self.keys = store_holding(state, self.case.shuffler_key, now=self.clock.now())
+        state = self.open_state()
+        self.keys = self.open_keys(state)
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
         self.metrics = BatchMetrics(self.process_metrics)
-        self.spool = Spool(self.path / "spool.sqlite", self.metrics)
+        self.spool = self.open_spool()
         self.rounds = ActiveBatches(
             spool=self.spool,
             state=state,
             analyzer=self.analyzer,
-            identity=self.case.identity.public_identity(),
+            identity=self.identity,
             keys=self.keys,
             minimum_batch=self.minimum_batch,
             most_dummies=self.most_dummies,
@@ -80,8 +84,8 @@ class Shuffler:
         )
         self.inclusions = InclusionProofs(
             directory=self.path / "inclusion",
-            identity=self.case.identity.public_identity(),
-            keep_seconds=1000,
+            identity=self.identity,
+            keep_seconds=self.keep_seconds,
             clock=self.clock,
         )
         self.deliveries = Deliveries(
@@ -96,8 +100,20 @@ class Shuffler:
             refusals=self.refusals,
         )
 
+    def open_state(self) -> StateDirectory:
+        """Open the state directory."""
+        return StateDirectory.open(self.path)
+
+    def open_keys(self, state: StateDirectory) -> KeyStore:
+        """Open the keys, the task's among them."""
+        return store_holding(state, self.case.shuffler_key, now=self.clock.now())
+
+    def open_spool(self) -> Spool:
+        """Open the database of submissions."""
+        return Spool(self.path / "spool.sqlite", self.metrics)
+
     def envelope(self, value: int = 0) -> bytes:
-        """One user's envelope."""
+        """Prepare one user's envelope."""
         return self._contributor.prepare(value, self.rng)
 
     async def submit(self, count: int) -> None:
@@ -109,13 +125,13 @@ class Shuffler:
         assert [Outcome.STORED] * count == outcomes
 
     async def state(self) -> BatchState:
-        """Where the batch is."""
+        """Return the batch's state."""
         return (await self.collection.status(self.case.signed.digest())).state
 
     async def users(self) -> int:
-        """How many submissions are stored."""
+        """Count the stored submissions."""
         return (await self.spool.get(self.case.signed.digest())).n_users
 
     def key_files(self) -> list[Path]:
-        """Keys of batches that are not over."""
+        """List the keys of unfinished batches."""
         return list(self.path.glob("batch-*.key"))

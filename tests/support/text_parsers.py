@@ -1,7 +1,6 @@
-"""What is typed on a command line or given by the environment."""
+"""Text from command lines, the environment and pages of metrics."""
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,41 +11,40 @@ from common.runtime.settings import load
 from deploy.accountant.query import numbers_in, parse_epsilon, parse_law
 from deploy.commands.options import hexadecimal
 from deploy.datasets.choice import dataset
+from deploy.load.behaviour import shares_from
+from deploy.load.plan import ramp_from
+from deploy.load.usage import remote_source, usage_from
 from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
 from deploy.tasks.value_parser import parse_kind, parse_value
 from shuffler.settings import ShufflerSettings
-from tests.support.parsers import Parser
+from tests.support.parsers import Parser, typed
 
 _PREFIX: Final = "SHUFFLEDP_SHUFFLER"
-_ENVIRONMENT: Final = (
-    b"STATE_DIRECTORY=state\nANALYZER=127.0.0.1:1\nANALYZER_IDENTITY=00\nPLAINTEXT=true\n"
-    b"MINIMUM_BATCH=3\nMOST_DUMMIES=10\nOPENING_PROCESSES=2\nLOG_LEVEL=DEBUG\nLISTEN=127.0.0.1:0"
-)
+_ENVIRONMENT: Final = """STATE_DIRECTORY=state\nANALYZER=127.0.0.1:1\nANALYZER_IDENTITY=00
+PLAINTEXT=true\nMINIMUM_BATCH=3\nMOST_DUMMIES=10\nOPENING_PROCESSES=2\nLOG_LEVEL=DEBUG
+LISTEN=127.0.0.1:0"""
+_METRICS: Final = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
+# TYPE shuffledp_process_cpu_seconds_total counter
+shuffledp_process_cpu_seconds_total 12.5
+# TYPE shuffledp_process_resident_memory_bytes gauge
+shuffledp_process_resident_memory_bytes 3.0e+06
+# TYPE other histogram
+other_bucket{le="0.5",name="a \\"b\\""} 7 1395066363000
+"""
+_VALUES: Final[dict[Kind, tuple[str, ...]]] = {
+    "categorical": ("0", "41269\n"),
+    "string": ("", "Ohio\n"),
+    "mean": ("36.6", "-1e3"),
+    "vector": ("1, 2.5", "0"),
+    "key-value": ("3:0.5, 17:1", ""),
+}
 
 
 def _data_set(name: str) -> object:
-    """Not of millions of items: those take the hundreds of megabytes that they should."""
+    """Read a name, unless it has millions of items: those take hundreds of megabytes."""
     if re.search(r"\d{6}", name):
         raise TaskError("a data set of too many items for a test")
     return dataset(name, 100)
-
-
-def _typed(
-    name: str,
-    read: Callable[[str], object],
-    seeds: tuple[str, ...],
-    *covers: str,
-    share: float = 16.0,
-) -> Parser:
-    """Text as the operating system gives it: bytes that are no UTF-8 become lone surrogates."""
-    return Parser(
-        name=name,
-        read=lambda raw: read(raw.decode("utf-8", "surrogateescape")),
-        seeds=tuple(seed.encode() for seed in seeds),
-        form="text",
-        covers=covers,
-        share=share,
-    )
 
 
 def _environment(text: str) -> object:
@@ -56,63 +54,44 @@ def _environment(text: str) -> object:
     return load(ShufflerSettings, None, environment, _PREFIX)
 
 
-_VALUES: Final[dict[Kind, tuple[str, ...]]] = {
-    "categorical": ("0", "41269\n"),
-    "string": ("", "Ohio\n"),
-    "mean": ("36.6", "-1e3"),
-    "vector": ("1, 2.5", "0"),
-    "key-value": ("3:0.5, 17:1", ""),
-}
-
-TEXT_PARSERS: Final = (
-    _typed(
+PARSERS: Final = (
+    typed(
         "identity in hexadecimal",
-        lambda text: PublicIdentity.from_hex(text, "the identity"),
-        ("00" * 32, "ab" * 32),
-        "common.crypto.signing.PublicIdentity.from_hex",
+        partial(PublicIdentity.from_hex, whose="the identity"),
+        *("00" * 32, "ab" * 32),
     ),
-    _typed(
-        "hexadecimal argument",
-        lambda text: hexadecimal("the task's digest", text, 32),
-        ("00" * 32,),
-        "deploy.commands.options.hexadecimal",
-    ),
-    _typed(
-        "kind of value", parse_kind, ("mean", "key-value"), "deploy.tasks.value_parser.parse_kind"
-    ),
+    typed("hexadecimal argument", lambda text: hexadecimal("the digest", text, 32), "00" * 32),
+    typed("kind of value", parse_kind, "mean", "key-value"),
     *(
-        _typed(
-            f"{kind} value",
-            partial(parse_value, kind=kind),
-            seeds,
-            "deploy.tasks.value_parser.parse_value",
-        )
+        typed(f"{kind} value", partial(parse_value, kind=kind), *seeds)
         for kind, seeds in _VALUES.items()
     ),
-    _typed(
-        "environment",
-        _environment,
-        (_ENVIRONMENT.decode(),),
-        "common.runtime.settings.load",
-        "common.runtime.validation.from_text",
-    ),
-    _typed("epsilon", parse_epsilon, ("1.5", "inf"), "deploy.accountant.query.parse_epsilon"),
-    _typed(
+    typed("environment", _environment, _ENVIRONMENT),
+    typed("epsilon", parse_epsilon, "1.5", "inf"),
+    typed(
         "law of dummies",
         parse_law,
-        ("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
-        "deploy.accountant.query.parse_law",
+        *("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
-    _typed("numbers", numbers_in, ("0.5,0.3,0.7,2",), "deploy.accountant.query.numbers_in"),
-    _typed("head", parse_head, ("0.05,0.03",), "deploy.planning.plan_view.parse_head"),
-    _typed("cap", parse_cap, ("3", "none", "inf"), "deploy.planning.plan_view.parse_cap"),
-    _typed("trust", parse_trust, ("anonymity",), "deploy.planning.plan_view.parse_trust"),
-    _typed(
+    typed("numbers", numbers_in, "0.5,0.3,0.7,2"),
+    typed("head", parse_head, "0.05,0.03"),
+    typed("cap", parse_cap, "3", "none", "inf"),
+    typed("trust", parse_trust, "anonymity"),
+    typed(
         "data set by name",
         _data_set,
-        ("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
-        "deploy.datasets.choice.dataset",
-        "deploy.datasets.catalogue.load",
+        *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
         share=1,
     ),
+    Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
+    typed(
+        "address of metrics",
+        remote_source,
+        "shuffler=http://127.0.0.1:9/metrics",
+        share=4,
+    ),
+    typed(
+        "shares of misbehaving users", shares_from, "0.1", "malformed=.02,duplicate=0.5", share=4
+    ),
+    typed("ramp", lambda text: ramp_from(text).rates, "100:2000:10", share=4),
 )

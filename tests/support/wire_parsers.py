@@ -1,83 +1,79 @@
-"""The messages that the parties, operators and people send: registered as parsers."""
+"""Messages of the parties, operators and people, and the evidence that the shuffler keeps."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import asyncio
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf.message import Message
-
+from analyzer.sentinel_matching import SentinelMatches, match_sentinels
+from analyzer.storage.sentinel_table import Sentinel
 from analyzer.task_builder import complete
-from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
+from common.crypto.merkle import split
+from common.crypto.receipt import receipt_holds, sign_receipt
+from common.crypto.signing import SigningIdentity
+from common.messages.batch import BatchId, BatchManifest, BatchState, BatchStatus
+from common.messages.inclusion_proof import InclusionProof
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
 from common.messages.task_summary import TaskState, TaskSummary
-from common.runtime.admission_interceptor import read_message
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire import batches as wire_batches
-from common.wire import fields as wire_fields
-from common.wire import results as result_wire
-from common.wire import results as wire_results
-from common.wire import submissions as wire_submissions
-from common.wire import tasks as draft_wire
-from common.wire import tasks as task_summary_wire
-from common.wire import tasks as wire_tasks
+from common.wire import batches, evidence, fields, results, submissions, tasks
+from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.tasks import draft
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.results.result_json import as_json
 from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
-from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields
+from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
+from shuffler.inclusion import InclusionProofs
+from tests.support.batch_progress import progress
+from tests.support.kind_results import kind_collected
+from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
+from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.ledger_entries import first_entry
-from tests.support.parsers import Parser
-from tests.support.results import of_other_kinds, result
+from tests.support.parsers import Parser, directory, file_parser, message_parser
+from tests.support.results import result
 from tests.support.tasks import published
+from user_agent.evidence import InclusionState
+from user_agent.inclusion_monitor import conclusion, counted
 
-_DIGEST: Final = TaskDigest(b"\xd1" * 32)
-_MANIFEST: Final = BatchManifest(
-    task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
+_SIGNED: Final = published().signed
+_REPORT_BYTES: Final = 60
+_NEGATIVE_BINOMIAL: Final = DummySpec(
+    law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
 )
-_OTHER_ESTIMATES: Final = of_other_kinds()
-_DRAFTS: Final = (
+_GEOMETRIC: Final = ShufflerSpec(
+    law="geometric", keep_weight=2**31, peak=20, left_weight=2**29, right_weight=2**29, most=60
+)
+_OPEN: Final[dict[str, Any]] = {"buckets": 0, "dummies_per_user": 0.0}
+DRAFTS: Final = (
     draft(),
     draft(domain_size=2, labels=("yes", "no"), buckets=0, population="staff", budget_epsilon=5.0),
-    draft(protocol="sh", buckets=0, dummies_per_user=0.0, budget_delta=1e-5),
-    draft(
-        dummies_per_user=0.0,
-        dummies=DummySpec(
-            law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
-        ),
-    ),
-    draft(
-        protocol="sageo",
-        buckets=0,
-        dummies_per_user=0.0,
-        local_epsilon=float("inf"),
-        shuffler=ShufflerSpec(
-            law="geometric",
-            keep_weight=2**31,
-            peak=20,
-            left_weight=2**29,
-            right_weight=2**29,
-            most=60,
-        ),
-    ),
+    draft(protocol="sh", budget_delta=1e-5, **_OPEN),
+    draft(dummies_per_user=0.0, dummies=_NEGATIVE_BINOMIAL),
+    draft(protocol="sageo", local_epsilon=float("inf"), shuffler=_GEOMETRIC, **_OPEN),
 )
+_OTHER_RESULTS: Final = [kind_collected(kind).result for kind in OTHER_KINDS]
+_PAIRS: Final = {"priv-kv": {"pairs": PairDraft(fakes=(0.5,) * 6)}}
+_OTHER_DRAFTS: Final = [
+    draft(**kind_draft_fields(name) | _PAIRS.get(name, {})) for name in OF_OTHER_KINDS
+]
 
-_OTHER_DRAFTS: Final = tuple(
-    draft(
-        **kind_draft_fields(name)
-        | ({"pairs": PairDraft(fakes=(0.5,) * 6)} if name == "priv-kv" else {})
-    )
-    for name in OF_OTHER_KINDS
-)
+_IDENTITY: Final = SigningIdentity(bytes(range(32)))
+_PINNED: Final = _IDENTITY.public_identity()
+_LEAVES: Final = some_leaves(600)  # enough for two buckets
+_TREE: Final = tree_over(_LEAVES)
+_COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
+_KEPT_COMMITMENT: Final = evidence.commitment_to_bytes(_COMMITMENT)
+_UNTIL: Final = (2**40).to_bytes(8)
 
 
 def _summary(state: TaskState) -> TaskSummary:
     return TaskSummary(
-        task_digest=_DIGEST,
+        task_digest=EXAMPLE_DIGEST,
         state=state,
         protocol="od-hp",
         domain_size=9,
@@ -90,209 +86,240 @@ def _summary(state: TaskState) -> TaskSummary:
     )
 
 
-def message_parser(
-    name: str,
-    message: type[Message],
-    read: Callable[[Any], object],
-    seeds: Sequence[Message],
-    *covers: str,
-    share: float = 16.0,
-) -> Parser:
-    """Register what reads a message."""
-    return Parser(
-        name=name,
-        read=lambda raw: read(read_message(message.FromString, raw)),
-        seeds=tuple(seed.SerializeToString() for seed in seeds),
-        form="protobuf",
-        covers=("common.runtime.admission_interceptor.read_message", *covers),
-        share=share,
-    )
+def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
+    tree, signed = tree_over(leaves), commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
+    proof = InclusionProof.of(tree, signed, signed.prefix_of(leaves[0]))
+    return evidence.proof_to_wire(proof, tree.largest_bucket)
+
+
+# --- what the first reader does with a message ---------------------------------------------------
 
 
 def _shown(message: analyzer_pb2.GetResultResponse) -> str:
-    """Read a result as an operator does: to the JSON file that is written of it."""
-    return dumps(as_json(result_wire.result_from_wire(message)))
+    return dumps(as_json(results.result_from_wire(message)))
 
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
-    """Read a ledger as an operator does: verified, and written as JSON."""
-    entries = wire_results.ledger_from_wire(message)
+    entries = results.ledger_from_wire(message)
     return dumps(ledger_as_json(entries, verify(entries), []))
 
 
 def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:
-    """Read a draft as the analyzer does: to the bytes of a task."""
-    wanted = draft_wire.draft_from_wire(message)
+    wanted = tasks.draft_from_wire(message)
     return complete(wanted, analyzer_key=bytes(31) + b"\x09", nonce=bytes(32)).to_bytes()
 
 
-WIRE_PARSERS: Final = (
-    Parser(
-        name="task digest",
-        read=wire_fields.digest_from_wire,
-        seeds=(bytes(32), b"d" * 32),
-        form="binary",
-        covers=("common.wire.fields.digest_from_wire",),
-    ),
-    message_parser(
-        "signed task",
-        task_pb2.SignedTask,
-        wire_tasks.signed_task_from_wire,
-        [wire_tasks.signed_task_to_wire(published().signed)],
-        "common.wire.tasks.signed_task_from_wire",
-    ),
+def _acknowledged(message: shuffler_pb2.SubmitResponse) -> bool:
+    return receipt_holds(_PINNED, EXAMPLE_DIGEST, b"sealed", submissions.receipt_from_wire(message))
+
+
+def _checked(message: inclusion_pb2.BatchCommitment) -> None:
+    evidence.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST)
+
+
+def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
+    commitment = evidence.delivered_from_wire(message)
+    if commitment is not None:
+        commitment.check(_PINNED, EXAMPLE_DIGEST)
+
+
+def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
+    proof = evidence.proof_from_wire(message)
+    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, EXAMPLE_DIGEST)])
+
+
+def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
+    _, sentinels, acknowledged = evidence.sentinels_from_wire(message)
+    wanted = [
+        Sentinel(leaves=tuple(split(leaves)), acknowledged=acknowledged) for leaves in sentinels
+    ]
+    return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
+
+
+# --- what a shuffler keeps ------------------------------------------------------------------------
+
+
+def _inclusions(folder: Path) -> InclusionProofs:
+    """Start on a folder that holds a task's commitment and leaves, or damaged ones."""
+    folder.mkdir(exist_ok=True)
+    kept = {"commitment": _UNTIL + _KEPT_COMMITMENT, "leaves": _TREE.leaves.tobytes()}
+    for kind, content in kept.items():
+        path = folder / f"{EXAMPLE_DIGEST.hex()}.{kind}"
+        if not path.exists():
+            path.write_bytes(content)
+    return InclusionProofs(
+        directory=folder, identity=_PINNED, keep_seconds=1.0, clock=ManualClock(2.0**39)
+    )
+
+
+def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | None) -> bytes:
+    relayed = asyncio.run(inclusions.relay(digest, prefix))
+    return evidence.proof_to_wire(*relayed).SerializeToString()
+
+
+def _asked(message: shuffler_pb2.GetInclusionRequest) -> bytes:
+    return _answered(_inclusions(directory() / "asked"), *evidence.prefix_from_wire(message))
+
+
+def _relayed(path: Path) -> bytes:
+    """Show the commitment alone and with each bucket, and clear it up."""
+    inclusions = _inclusions(path.parent)
+    try:
+        return b"".join(_answered(inclusions, EXAMPLE_DIGEST, prefix) for prefix in (None, 0))
+    finally:
+        inclusions.forget()
+
+
+def _kept_by_the_analyzer(raw: bytes) -> bytes:
+    commitment = evidence.commitment_from_bytes(raw)
+    return evidence.delivered_to_wire(commitment).SerializeToString()
+
+
+_Contribute: Final = partial(user_agent_pb2.ContributeRequest, task_digest=EXAMPLE_DIGEST)
+_Receipt: Final = partial(user_agent_pb2.GetReceiptRequest, task_digest=EXAMPLE_DIGEST)
+_Bulk: Final = partial(shuffler_pb2.SubmitBulkRequest, task_digest=EXAMPLE_DIGEST)
+_sentinels: Final = partial(evidence.sentinels_to_wire, EXAMPLE_DIGEST)
+
+PARSERS: Final = (
+    Parser(name="task digest", read=fields.digest_from_wire, seeds=(bytes(32), b"d" * 32)),
+    message_parser("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
     message_parser(
         "contribution",
-        user_agent_pb2.ContributeRequest,
-        wire_submissions.contribution_from_wire,
-        [
-            user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=0),
-            user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=2**63, person="Ada"),
-            *(
-                wire_submissions.contribution_to_wire(_DIGEST, value, "")
-                for value in VALUES.values()
-            ),
-        ],
-        "common.wire.submissions.contribution_from_wire",
+        submissions.contribution_from_wire,
+        _Contribute(value=0),
+        _Contribute(value=2**63, person="Ada"),
+        *(submissions.contribution_to_wire(EXAMPLE_DIGEST, value, "") for value in VALUES.values()),
     ),
     message_parser(
         "envelope",
-        shuffler_pb2.SubmitRequest,
-        wire_submissions.envelope_from_wire,
-        [shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184))],
-        "common.wire.submissions.envelope_from_wire",
+        submissions.envelope_from_wire,
+        shuffler_pb2.SubmitRequest(task_digest=EXAMPLE_DIGEST, envelope=bytes(184)),
     ),
+    message_parser("envelopes", submissions.envelopes_from_wire, _Bulk(envelopes=[bytes(184)] * 3)),
     message_parser(
-        "envelopes",
-        shuffler_pb2.SubmitBulkRequest,
-        wire_submissions.envelopes_from_wire,
-        [shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[bytes(184)] * 3)],
-        "common.wire.submissions.envelopes_from_wire",
-    ),
-    message_parser(
-        "outcomes",
-        shuffler_pb2.SubmitBulkResponse,
-        wire_submissions.outcomes_from_wire,
-        [wire_submissions.outcomes_to_wire(list(Outcome))],
-        "common.wire.submissions.outcomes_from_wire",
+        "outcomes", submissions.outcomes_from_wire, submissions.outcomes_to_wire(list(Outcome))
     ),
     message_parser(
         "batch status",
-        shuffler_pb2.GetBatchStatusResponse,
-        wire_batches.status_from_wire,
-        [
-            wire_batches.status_to_wire(
+        batches.status_from_wire,
+        *(
+            batches.status_to_wire(
                 BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
             )
             for state in BatchState
-        ],
-        "common.wire.batches.status_from_wire",
+        ),
     ),
     message_parser(
-        "batch progress",
-        shuffler_pb2.GetBatchProgressResponse,
-        wire_batches.progress_from_wire,
-        [
-            wire_batches.progress_to_wire(
-                BatchProgress(
-                    state=BatchState.COLLECTING,
-                    n_users=5,
-                    n_min=2,
-                    target_size=9,
-                    deadline=2**31,
-                    refused={"malformed": 3, "token used": 1},
-                    repeated=4,
-                )
-            )
-        ],
-        "common.wire.batches.progress_from_wire",
+        "batch progress", batches.progress_from_wire, batches.progress_to_wire(progress(5))
     ),
     message_parser(
         "tasks page",
-        analyzer_pb2.ListTasksRequest,
-        task_summary_wire.tasks_after_from_wire,
-        [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=_DIGEST)],
-        "common.wire.tasks.tasks_after_from_wire",
+        tasks.tasks_after_from_wire,
+        analyzer_pb2.ListTasksRequest(),
+        analyzer_pb2.ListTasksRequest(after=EXAMPLE_DIGEST),
     ),
     message_parser(
         "list of tasks",
-        analyzer_pb2.ListTasksResponse,
-        task_summary_wire.summaries_from_wire,
-        [task_summary_wire.summaries_to_wire([_summary(state) for state in TaskState][:1])],
-        "common.wire.tasks.summaries_from_wire",
+        tasks.summaries_from_wire,
+        tasks.summaries_to_wire([_summary(TaskState.OPEN)]),
     ),
     message_parser(
         "description of a task",
-        analyzer_pb2.DescribeTaskResponse,
-        task_summary_wire.description_from_wire,
-        [
-            task_summary_wire.description_to_wire(published().signed, _summary(state))
-            for state in TaskState
-        ],
-        "common.wire.tasks.description_from_wire",
+        tasks.description_from_wire,
+        *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
         share=8,
     ),
     message_parser(
         "manifest",
-        analyzer_pb2.DeliverBatchRequest,
-        wire_batches.manifest_from_wire,
-        [wire_batches.manifest_to_wire(_MANIFEST)],
-        "common.wire.batches.manifest_from_wire",
+        batches.manifest_from_wire,
+        batches.manifest_to_wire(
+            BatchManifest(
+                task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+            )
+        ),
     ),
     message_parser(
         "chunk",
-        analyzer_pb2.DeliverBatchRequest,
-        wire_batches.chunk_from_wire,
-        [wire_batches.chunk_to_wire(bytes(60)), wire_batches.chunk_to_wire(bytes(6000))],
-        "common.wire.batches.chunk_from_wire",
+        batches.chunk_from_wire,
+        batches.chunk_to_wire(bytes(60)),
+        batches.chunk_to_wire(bytes(6000)),
     ),
     message_parser(
         "result",
-        analyzer_pb2.GetResultResponse,
         _shown,
-        [
-            result_wire.result_to_wire(dataclasses.replace(result(_DIGEST), **changes))
-            for changes in ({}, *_OTHER_ESTIMATES)
-        ],
-        "common.wire.results.result_from_wire",
-        "common.wire.results.estimate_from_wire",
-        "common.wire.results._bit_table_from_wire",
+        *(results.result_to_wire(one) for one in (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
         share=8,
     ),
     Parser(
         name="kept result",
-        read=result_wire.result_from_bytes,
-        seeds=(result_wire.result_to_bytes(result(_DIGEST)),),
+        read=results.result_from_bytes,
+        seeds=(results.result_to_bytes(result(EXAMPLE_DIGEST)),),
         form="protobuf",
-        covers=("common.wire.results.result_from_bytes",),
         share=8,
     ),
+    message_parser("ledger page", results.after_from_wire, analyzer_pb2.GetLedgerRequest(after=3)),
     message_parser(
-        "ledger page",
-        analyzer_pb2.GetLedgerRequest,
-        wire_results.after_from_wire,
-        [analyzer_pb2.GetLedgerRequest(after=3)],
-        "common.wire.results.after_from_wire",
+        "ledger", _verified, results.ledger_to_wire([first_entry()]), results.ledger_to_wire([])
     ),
     message_parser(
-        "ledger",
-        analyzer_pb2.GetLedgerResponse,
-        _verified,
-        [wire_results.ledger_to_wire([first_entry()]), wire_results.ledger_to_wire([])],
-        "common.wire.results.ledger_from_wire",
-    ),
-    message_parser(
-        "draft",
-        analyzer_pb2.CreateTaskRequest,
-        draft_wire.draft_from_wire,
-        [draft_wire.draft_to_wire(wanted) for wanted in (*_DRAFTS, *_OTHER_DRAFTS)],
-        "common.wire.tasks.draft_from_wire",
+        "draft", tasks.draft_from_wire, *map(tasks.draft_to_wire, (*DRAFTS, *_OTHER_DRAFTS))
     ),
     message_parser(
         "draft to a task",
-        analyzer_pb2.CreateTaskRequest,
         _completed,
-        [draft_wire.draft_to_wire(wanted) for wanted in _DRAFTS],
+        *map(tasks.draft_to_wire, DRAFTS),
         share=1,  # a search for an epsilon each
+    ),
+    message_parser(
+        "receipt",
+        _acknowledged,
+        shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, EXAMPLE_DIGEST, b"sealed")),
+        shuffler_pb2.SubmitResponse(repeated=True),
+    ),
+    message_parser("commitment", _checked, evidence.commitment_to_wire(_COMMITMENT)),
+    message_parser(
+        "answer to a delivery",
+        _delivered,
+        evidence.delivered_to_wire(_COMMITMENT),
+        evidence.delivered_to_wire(None),
+    ),
+    message_parser("proof", _concluded, _proof(_LEAVES), _proof(some_leaves(3))),
+    message_parser(
+        "question for a bucket",
+        _asked,
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, None),
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
+        share=4,
+    ),
+    message_parser(
+        "sentinels",
+        _matched,
+        _sentinels([bytes(64), bytes(32)], acknowledged=False),
+        _sentinels([], acknowledged=True),
+    ),
+    message_parser(
+        "question for a receipt",
+        submissions.record_question_from_wire,
+        _Receipt(),
+        _Receipt(person="Ada"),
+    ),
+    Parser(
+        name="commitment kept by the analyzer",
+        read=_kept_by_the_analyzer,
+        seeds=(_KEPT_COMMITMENT,),
+        form="protobuf",
+    ),
+    *(
+        file_parser(
+            f"inclusion-{kind}/{EXAMPLE_DIGEST.hex()}.{kind}",
+            _relayed,
+            *seeds,
+            name=f"{kind} kept by the shuffler",
+            share=8,
+        )
+        for kind, seeds in {
+            "commitment": [_UNTIL + _KEPT_COMMITMENT],
+            "leaves": [_TREE.leaves.tobytes(), tree_over(some_leaves(3)).leaves.tobytes()],
+        }.items()
     ),
 )

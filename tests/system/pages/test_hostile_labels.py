@@ -60,7 +60,7 @@ def test_names_are_shown_as_they_are_and_nothing_runs(shown: Watched) -> None:
 
 def test_no_name_makes_the_page_wider(shown: Watched) -> None:
     """Neither 256 letters without a blank nor a tower of accents."""
-    wide: Any = shown.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    wide = shown.overflow()
     tallest: Any = shown.page.locator("#rows tr").evaluate_all(
         "rows => Math.max(...rows.map(x => x.getBoundingClientRect().height))"
     )
@@ -77,7 +77,7 @@ def test_a_name_of_a_thousand_letters_is_cut_off_in_its_row(
     watched = show(browser, html, tmp_path, size=PHONE)
     row = watched.page.locator("#rows tr", has_text="w" * 1000)
     height: Any = row.evaluate("x => x.getBoundingClientRect().height")
-    wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    wide = watched.overflow()
     watched.close()
 
     assert height < 200

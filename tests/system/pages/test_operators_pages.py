@@ -4,7 +4,7 @@ import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -74,8 +74,7 @@ def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
 
 def test_a_page_asks_its_own_server_and_nobody_else(shown: Shown) -> None:
     """It fits on a phone, and the browser has nothing to complain of."""
-    page = shown.watched.page
-    wide: Any = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    wide = shown.watched.overflow()
     base = urllib.parse.urlsplit(shown.address).path
 
     assert {base, base + "progress.json"} == {
@@ -114,7 +113,7 @@ def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> N
     page = releases_page([entry], verify([entry]), populations, version="1")
     watched = show(browser, page, tmp_path, size=PHONE)
     expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
-    wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    wide = watched.overflow()
     watched.close()
 
     assert wide <= 0

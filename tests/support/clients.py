@@ -1,0 +1,121 @@
+"""Users, devices and operators of three running services."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+import grpc
+import numpy as np
+import pytest
+
+from common.crypto.signing import SignedTask
+from common.messages.batch import BatchState
+from common.messages.result import Result
+from common.task.task import Task
+from common.wire.batches import status_from_wire
+from deploy.audit.harness.services import Services
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from tests.support.command_line import run_command
+from user_agent.contribution import Contributor
+
+DEADLINE: Final = 20.0
+"""Seconds."""
+
+
+def envelopes(signed: SignedTask, count: int, *, seed: int = 1) -> list[bytes]:
+    """Prepare submissions of users who all hold item 0."""
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    rng = np.random.default_rng(seed)
+    return [contributor.prepare(0, rng) for _ in range(count)]
+
+
+async def submit(
+    services: Services, signed: SignedTask, *envelopes: bytes
+) -> list[shuffler_pb2.SubmitResponse]:
+    """Submit envelopes one after the other, over one connection."""
+    async with services.stubs() as (_, shuffler, _analyzer):
+        return [
+            await shuffler.Submit(
+                shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope),
+                timeout=DEADLINE,
+            )
+            for envelope in envelopes
+        ]
+
+
+async def submit_bulk(
+    services: Services,
+    signed: SignedTask,
+    envelopes: Sequence[bytes],
+    tokens: Sequence[bytes] = (),
+) -> shuffler_pb2.SubmitBulkResponse:
+    """Submit envelopes in one call."""
+    request = shuffler_pb2.SubmitBulkRequest(
+        task_digest=signed.digest(), envelopes=envelopes, tokens=tokens
+    )
+    async with services.stubs() as (_, shuffler, _analyzer):
+        return await shuffler.SubmitBulk(request, timeout=DEADLINE)
+
+
+async def contribute(
+    services: Services, signed: SignedTask, person: str = "one", value: int = 0
+) -> user_agent_pb2.ContributeResponse:
+    """Answer a task through the user agent."""
+    request = user_agent_pb2.ContributeRequest(
+        task_digest=signed.digest(), value=value, person=person
+    )
+    async with services.stubs() as (agent, _, _analyzer):
+        return await agent.Contribute(request, timeout=DEADLINE)
+
+
+async def result_of(services: Services, signed: SignedTask) -> Result:
+    """Wait for the result, as the analyzer's operator."""
+    async with services.operator() as operator, asyncio.timeout(DEADLINE):
+        return await operator.wait_for_result(signed.digest())
+
+
+async def collect(services: Services, signed: SignedTask, users: int) -> Result:
+    """Submit for so many users in bulk, and wait for the result."""
+    await submit_bulk(services, signed, envelopes(signed, users))
+    return await result_of(services, signed)
+
+
+async def refusal(call: Awaitable[object]) -> tuple[str, str]:
+    """Return the status and the details of a call that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code().name, caught.value.details() or ""
+
+
+def credentials(services: Services, party: str = "analyzer") -> tuple[str, ...]:
+    """Return the command-line options of a service's operator, without an address."""
+    return (
+        *("--token-file", str(services.directory / party / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+    )
+
+
+async def run_as_operator(services: Services, *arguments: str) -> tuple[int | None, str, str]:
+    """Run a command as the analyzer's operator: its status, output and error output."""
+    return await run_command(
+        *arguments, "--analyzer", services.analyzer.address, *credentials(services)
+    )
+
+
+async def command(services: Services, *arguments: str) -> str:
+    """Run a command that succeeds as the analyzer's operator, and return its output."""
+    status, printed, complaint = await run_as_operator(services, *arguments)
+    assert 0 == status, complaint
+    return printed
+
+
+async def final_state(services: Services, signed: SignedTask) -> BatchState:
+    """Wait until the shuffler has nothing more to do for a batch."""
+    request = shuffler_pb2.GetBatchStatusRequest(task_digest=signed.digest())
+    async with services.stubs() as (_, shuffler, _analyzer), asyncio.timeout(DEADLINE):
+        while True:
+            answer = await shuffler.GetBatchStatus(request, timeout=DEADLINE)
+            state = status_from_wire(answer).state
+            if state in {BatchState.ERASED, BatchState.QUARANTINED, BatchState.EXPIRED}:
+                return state
+            await asyncio.sleep(0.05)
