@@ -69,7 +69,8 @@ vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
 
-mutants: install  ## apply every fault of tests/mutation/faults.toml; its test must fail
+mutants: install  ## mutate the critical cores (hours; ONLY='*_3' for the third mutant of each function), apply the faults
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mutmut run $(if $(ONLY),"$(ONLY)")
 	$(BIN)/python -m pytest -q tests/mutation
 
 bench: install  ## measured ratios, as JSON lines

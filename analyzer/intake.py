@@ -14,7 +14,7 @@ import numpy as np
 
 from analyzer.deduplication import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, report_context
-from common.crypto.hpke_pool import Pool, in_order
+from common.crypto.hpke_pool import HpkePool, in_order
 from common.mechanisms.base import Counts, Randomizer, Reports, is_null
 from common.messages.result import RefusalCause
 from common.task.task import Task
@@ -45,7 +45,7 @@ def open_and_count(
     digest: TaskDigest,
     mechanism: Randomizer,
     *,
-    pool: Pool,
+    pool: HpkePool,
     key: HpkePrivateKey,
     tallied_at_once: int = _TALLIED_AT_ONCE,
 ) -> Intake:

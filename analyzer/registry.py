@@ -47,7 +47,7 @@ class AnalyzerKeys:
         """
         keys = cls(
             identity=load_identity(state),
-            reports=KeyStore(state, schedule, former="reports.key"),
+            reports=KeyStore(state, schedule),
             operator_token=OperatorToken(
                 state.plain_secret("operator.token", OperatorToken.generate)
             ),

@@ -21,7 +21,7 @@ from analyzer.sentinel_matching import drop_sentinels, match_sentinels
 from analyzer.staging import Staging
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
-from common.crypto.hpke_pool import Pool
+from common.crypto.hpke_pool import HpkePool
 from common.errors import (
     AccountingError,
     BatchStateError,
@@ -58,7 +58,7 @@ class Releases:
         registry: Registry,
         spending: ReleaseBudgets,
         keys: AnalyzerKeys,
-        pool: Pool,
+        pool: HpkePool,
         most_refused_share: float,
         staging: Staging,
         metrics: ReleaseMetrics,

@@ -3,11 +3,10 @@ The named compositions of the literature, as data: which mechanism, which dummie
 shuffler adds, how the estimate is refined, and which published bound belongs to it.
 
 A task names its protocol; everything that differs between two protocols stands in this table.
-Run by nobody; read by every party.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -66,25 +65,21 @@ PublishedBound = Literal[
 _HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Protocol:
-    """One named system: what its tasks may and must say."""
+    """One named system: the tasks that it allows."""
 
     name: str
     mechanism: AnyMechanismName
-    plain_domain_mechanism: AnyMechanismName
-    """Used where there would be at least as many buckets as items: hashing gains nothing."""
-    local_noise: LocalNoise
-    dummy_laws: tuple[DummyLaw, ...]
+    _: KW_ONLY
+    local_noise: LocalNoise = "required"
+    dummy_laws: tuple[DummyLaw, ...] = ()
     """Laws that the number of dummies a device adds may have; nothing where it adds none."""
-    refinement: Refinement | None
-    """None for what is no distribution of items."""
-    published_bound: PublishedBound | None
+    refinement: Refinement | None = "norm-sub"
+    """None where the result is no distribution of items."""
+    published_bound: PublishedBound | None = None
     """None if no paper states one."""
     kind: Kind = "categorical"
-    plain_domain_refinement: Refinement = "norm-sub"
-    """Where plain items are reported by a protocol that hashes: EM gains little there, and loses
-    where many items are rare."""
     shuffler_law: ShufflerLaw = "none"
     """Law of the dummies that the shuffler adds for each item."""
     samples: bool = False
@@ -93,7 +88,12 @@ class Protocol:
     buckets: int = 0
     """Buckets that it always hashes to; 0 where they are the task's to choose."""
     amplified: bool = True
-    """Whether a shuffler is relied on; if not, what is claimed is the local ε, of anybody."""
+    """Whether a shuffler is relied on; if not, the local ε is claimed, against anybody."""
+
+    @property
+    def plain_domain_mechanism(self) -> AnyMechanismName:
+        """Used where there would be at least as many buckets as items: hashing gains nothing."""
+        return "grr" if self.mechanism == "local-hashing" else self.mechanism
 
     @property
     def hashes(self) -> bool:
@@ -106,17 +106,19 @@ class Protocol:
         return tuple(dict.fromkeys((self.mechanism, self.plain_domain_mechanism)))
 
     def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
-        """Choose the refinement of what a mechanism counted. Run by the analyzer."""
-        return self.refinement if mechanism == self.mechanism else self.plain_domain_refinement
+        """
+        Choose the refinement of a mechanism's counts. Run by the analyzer.
+
+        Where a protocol that hashes reports plain items, EM gains little, and loses where many
+        items are rare.
+        """
+        return self.refinement if mechanism == self.mechanism else "norm-sub"
 
     def mechanism_for(self, *, domain_size: int, buckets: int) -> MechanismName:
         """
-        Choose the mechanism of a task that collects items. Run by the analyzer.
+        Choose the mechanism of a task that collects at least 2 items. Run by the analyzer.
 
-        Args:
-            domain_size: Items, at least 2.
-            buckets: Wanted for hashing; 0, or domain_size and more, reports plain items where a
-                protocol may.
+        With 0 buckets, or domain_size and more, it reports plain items where a protocol may.
 
         Raises:
             TaskError: There are buckets to hash to, and the protocol does not hash; or it collects
@@ -134,141 +136,86 @@ class Protocol:
         raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
 
 
-def _local(
-    name: str,
-    mechanism: MechanismName,
-    domain: Domain = "any",
-    *,
-    refinement: Refinement = "norm-sub",
-    buckets: int = 0,
-) -> Protocol:
-    """Give the row of a mechanism that relies on nobody but the device."""
-    return Protocol(
-        name=name,
-        mechanism=mechanism,
-        plain_domain_mechanism="grr" if mechanism == "local-hashing" else mechanism,
-        local_noise="required",
-        dummy_laws=(),
-        refinement=refinement,
-        published_bound=None,
-        domain=domain,
-        buckets=buckets,
-        amplified=False,
-    )
-
-
-def _plain(
-    name: str,
-    local_noise: LocalNoise,
-    published_bound: PublishedBound | None,
-    *,
-    dummy_laws: tuple[DummyLaw, ...] = (),
-    shuffler_law: ShufflerLaw = "none",
-    samples: bool = False,
-    domain: Domain = "any",
-) -> Protocol:
-    """Give the row of a protocol whose reports name items."""
-    mechanism: MechanismName = "warner" if domain == "binary" else "grr"
-    return Protocol(
-        name=name,
-        mechanism=mechanism,
-        plain_domain_mechanism=mechanism,
-        local_noise=local_noise,
-        dummy_laws=dummy_laws,
-        refinement="norm-sub",
-        published_bound=published_bound,
-        shuffler_law=shuffler_law,
-        samples=samples,
-        domain=domain,
-    )
-
-
-def _hashed(
-    name: str,
-    local_noise: LocalNoise,
-    published_bound: PublishedBound,
-    *,
-    dummy_laws: tuple[DummyLaw, ...] = (),
-    refinement: Refinement = "em",
-) -> Protocol:
-    """Give the row of a protocol that hashes where hashing gains anything."""
-    return Protocol(
-        name=name,
-        mechanism="local-hashing",
-        plain_domain_mechanism="grr",
-        local_noise=local_noise,
-        dummy_laws=dummy_laws,
-        refinement=refinement,
-        published_bound=published_bound,
-    )
-
-
-def _of_kind(kind: Kind, name: str, mechanism: AnyMechanismName) -> Protocol:
-    """Give the row of a mechanism for another kind of value, shuffled without any dummies."""
-    return Protocol(
-        name=name,
-        kind=kind,
-        mechanism=mechanism,
-        plain_domain_mechanism=mechanism,
-        local_noise="required",
-        dummy_laws=(),
-        refinement=None,
-        published_bound=None,
-    )
-
-
 _SURE: Final[tuple[DummyLaw, ...]] = ("fixed", "fractional")
 _DRAWN: Final[tuple[DummyLaw, ...]] = (*_SURE, "binomial", "negative-binomial")
 
 _ROWS: Final = (
     # Each device for itself: no shuffler is relied on [War65], [WBLJ17], [LWLWLS20].
-    _local("ldp-warner", "warner", "binary"),
-    _local("ldp-grr", "grr"),
-    _local("ldp-sue", "symmetric-unary"),
-    _local("ldp-oue", "optimized-unary"),
-    _local("ldp-blh", "local-hashing", refinement="em", buckets=2),
-    _local("ldp-olh", "local-hashing", refinement="em"),
-    _local("ldp-olh-strings", "string-hashing", "labelled"),
-    _local("ldp-sw", "square-wave", "ordered", refinement="ems"),
+    Protocol("ldp-warner", "warner", domain="binary", amplified=False),
+    Protocol("ldp-grr", "grr", amplified=False),
+    Protocol("ldp-sue", "symmetric-unary", amplified=False),
+    Protocol("ldp-oue", "optimized-unary", amplified=False),
+    Protocol("ldp-blh", "local-hashing", refinement="em", buckets=2, amplified=False),
+    Protocol("ldp-olh", "local-hashing", refinement="em", amplified=False),
+    Protocol("ldp-olh-strings", "string-hashing", domain="labelled", amplified=False),
+    Protocol("ldp-sw", "square-wave", refinement="ems", domain="ordered", amplified=False),
     # Shuffled randomized response, a report a user and nothing else [BBGN19].
-    _plain("sh", "required", "balle-closed-form"),
+    Protocol("sh", "grr", published_bound="balle-closed-form"),
     # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].
-    _hashed("murs", "required", "balle-closed-form"),
+    Protocol("murs", "local-hashing", refinement="em", published_bound="balle-closed-form"),
     # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available: SOLH's stands in.
-    _hashed("hp-sdp", "required", "balle-closed-form", refinement="norm-sub"),
+    Protocol("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
     # A bit, and a fair coin instead of it now and then [CSUZZ19].
-    _plain("ddps", "required", "ddps", domain="binary"),
+    Protocol("ddps", "warner", published_bound="ddps", domain="binary"),
     # The true item, and each item once more with a small chance [BC20].
-    _plain("aue", "none", "aue", dummy_laws=("each-item",)),
+    Protocol("aue", "grr", local_noise="none", dummy_laws=("each-item",), published_bound="aue"),
     # True items among uniform dummies: nothing else hides them [LLF+20].
-    _plain("puredump", "none", "puredump", dummy_laws=_SURE),
+    Protocol("puredump", "grr", local_noise="none", dummy_laws=_SURE, published_bound="puredump"),
     # Randomized response among uniform dummies [LLF+20].
-    _plain("mixdump", "required", "mixdump", dummy_laws=_SURE),
+    Protocol("mixdump", "grr", dummy_laws=_SURE, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
-    _hashed("od-hp", "optional", "od-hp-theorem-1", dummy_laws=_DRAWN),
+    Protocol(
+        "od-hp",
+        "local-hashing",
+        local_noise="optional",
+        dummy_laws=_DRAWN,
+        refinement="em",
+        published_bound="od-hp-theorem-1",
+    ),
     # Hashing without local noise among uniform dummies [LWY22].
-    _hashed("fe1", "none", "fe1", dummy_laws=_SURE),
+    Protocol(
+        "fe1",
+        "local-hashing",
+        local_noise="none",
+        dummy_laws=_SURE,
+        refinement="em",
+        published_bound="fe1",
+    ),
     # True items; the shuffler samples, and adds fair coins or geometric noise for each [MSE25].
-    _plain("sbin", "none", "sbin", shuffler_law="binomial", samples=True),
-    _plain("sageo", "none", "sageo", shuffler_law="geometric", samples=True),
+    Protocol(
+        "sbin",
+        "grr",
+        local_noise="none",
+        published_bound="sbin",
+        shuffler_law="binomial",
+        samples=True,
+    ),
+    Protocol(
+        "sageo",
+        "grr",
+        local_noise="none",
+        published_bound="sageo",
+        shuffler_law="geometric",
+        samples=True,
+    ),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
-    _plain("hybrid", "required", None, shuffler_law="geometric"),
+    Protocol("hybrid", "grr", shuffler_law="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
-    _of_kind("string", "rappor", "rappor"),
+    Protocol("rappor", "rappor", kind="string", refinement=None),
     # A number: noise of its own, a sign, a piece of a line, or one of the latter two [DJW18],
     # [WXY+19].
-    _of_kind("mean", "laplace", "laplace"),
-    _of_kind("mean", "duchi", "duchi"),
-    _of_kind("mean", "piecewise", "piecewise"),
-    _of_kind("mean", "hybrid-mean", "hybrid"),
+    Protocol("laplace", "laplace", kind="mean", refinement=None),
+    Protocol("duchi", "duchi", kind="mean", refinement=None),
+    Protocol("piecewise", "piecewise", kind="mean", refinement=None),
+    Protocol("hybrid-mean", "hybrid", kind="mean", refinement=None),
     # Several numbers: one or some of them, a sign of each, or their projection [NXY+16], [DJW18],
     # [WXY+19], [Sun+20].
-    _of_kind("vector", "harmony", "harmony"),
-    _of_kind("vector", "mean-est", "mean-est"),
-    _of_kind("vector", "multi-hm", "multi-hm"),
-    _of_kind("vector", "multi-rphm", "multi-rphm"),
+    Protocol("harmony", "harmony", kind="vector", refinement=None),
+    Protocol("mean-est", "mean-est", kind="vector", refinement=None),
+    Protocol("multi-hm", "multi-hm", kind="vector", refinement=None),
+    Protocol("multi-rphm", "multi-rphm", kind="vector", refinement=None),
     # Pairs: whether one key is there, and a sign of its value [YHMZ19].
-    _of_kind("key-value", "priv-kv", "priv-kv"),
+    Protocol("priv-kv", "priv-kv", kind="key-value", refinement=None),
 )
 
 PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
@@ -282,12 +229,7 @@ def protocols_of(kind: Kind) -> tuple[str, ...]:
 
 
 def protocol_named(name: str) -> Protocol:
-    """
-    Look a protocol up.
-
-    Raises:
-        TaskError: There is no protocol of this name.
-    """
+    """Look a protocol up; raise TaskError if there is none of this name."""
     if name not in PROTOCOLS:
         raise TaskError(
             f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"

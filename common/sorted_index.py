@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-ENTRY_BYTES: Final = 16
-"""Of memory, for a key and its value; while two runs are merged, half as much again."""
-
 _EVENNESS: Final = 2
 """A run is merged into the one before it unless that is more than so many times as long."""
 _MANY: Final = 2**18
@@ -38,11 +35,7 @@ class SortedIndex:
         return sum(len(keys) for keys, _ in self._runs + self._fresh)
 
     def add(self, keys: Words, values: Words) -> None:
-        """
-        Add entries, shape (n,) each.
-
-        A few are cheap: they are sorted in when something is looked up next.
-        """
+        """Add entries, shape (n,) each. A few are cheap: the next look-up sorts them in."""
         if len(keys):
             self._fresh.append((keys, values))
         if sum(len(fresh) for fresh, _ in self._fresh) >= _MANY:

@@ -1,13 +1,12 @@
-"""The command `shuffledp`: a command's module is imported when the command is called."""
+"""The command `shuffledp`, which imports a command's module when the command is called."""
 
 import importlib
 import sys
-from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, NoReturn
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from common.errors import ShuffleDpError
 from common.version import VERSION
@@ -17,7 +16,7 @@ from deploy.terminal.escape import visible
 
 
 class _Entry(NamedTuple):
-    """Where a command is defined, and its line in the list of commands."""
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     summary: str
@@ -31,12 +30,12 @@ _COMMANDS: Final = {
     "reproduce": _Entry("reproduce", "Run published experiments again."),
     "audit": _Entry("audit", "Simulate attacks by every coalition."),
     "load": _Entry("load", "Load-test the services and reconcile all counts."),
-    "init": _Entry("init", "Write the profile that spares operators most options."),
+    "init": _Entry("profile", "Write a profile: defaults for operators' options."),
     "task": _Entry("task", "Create, list, show and close tasks."),
     "live": _Entry("live", "Watch a batch being collected, in a browser."),
     "result": _Entry("result", "Print a released result, or write it."),
     "ledger": _Entry("result", "Print what every release cost, and the budgets left."),
-    "iterate": _Entry("iterate", "Write the draft of PrivKVM's next iteration."),
+    "iterate": _Entry("result", "Write the draft of PrivKVM's next iteration."),
     "contribute": _Entry("person", "Contribute a value through your user agent."),
     "receipt": _Entry("person", "Show whether your value was counted."),
     "sentinels": _Entry("sentinels", "Send test submissions that the analyzer recognises."),
@@ -45,39 +44,20 @@ _COMMANDS: Final = {
 }
 
 
-class _LazyCommands(MutableMapping[str, Any]):
-    """The commands by name, each imported when it is first looked up."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
-        if name not in self._loaded:
-            module = importlib.import_module(f"deploy.commands.{_COMMANDS[name].module}")
-            module.app.rich_markup_mode = None  # of each command's own app: plain help, and fast
-            self._loaded[name] = typer.main.get_group(module.app).commands[name]
-        found: TyperCommand | TyperGroup = self._loaded[name]
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
-
-    def __len__(self) -> int:
-        return len(_COMMANDS)
-
-    def __setitem__(self, name: str, command: object) -> NoReturn:
-        raise TypeError("commands are listed in deploy/cli.py")
-
-    def __delitem__(self, name: str) -> NoReturn:
-        raise TypeError("commands are listed in deploy/cli.py")
-
-
 class _LazyGroup(TyperGroup):
     """A group that lists and completes its commands without importing them."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # as the library passes them
         super().__init__(**settings)
-        self.commands = _LazyCommands()
+        self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
+        """Import a command. Overrides the library, which would hold every one."""
+        if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
+            module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name].module}")
+            module.app.rich_markup_mode = None  # of each command's own app: plain help, and fast
+            self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
+        return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
         """Write the list of commands. Overrides the library, which would import every one."""
@@ -88,13 +68,12 @@ class _LazyGroup(TyperGroup):
         """Complete a command's name, or an option."""
         from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
 
-        options = super(TyperGroup, self).shell_complete(ctx, incomplete)
         found = [
             CompletionItem(name, help=entry.summary)
             for name, entry in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
-        return [*found, *options]
+        return found + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
 
 app = typer.Typer(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
-from common.crypto.hpke_pool import Pool
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import SignedTask
 from common.crypto.tokens import serial_of
 from common.errors import (
@@ -60,7 +60,7 @@ class Collection:
         rounds: ActiveBatches,
         spool: Spool,
         keys: KeyStore,
-        pool: Pool,
+        pool: HpkePool,
         clock: Clock,
         refusals: RefusalCounts,
         tokens: TokenCheck | None = None,

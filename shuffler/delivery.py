@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke_pool import Pool
+from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchManifest
 from common.runtime import logs
@@ -53,7 +53,7 @@ class Deliveries:
         rounds: ActiveBatches,
         spool: Spool,
         analyzer: Analyzer,
-        pool: Pool,
+        pool: HpkePool,
         clock: Clock,
         rng: np.random.Generator,
         inclusions: InclusionProofs,

@@ -80,7 +80,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     metrics = BatchMetrics(process_metrics)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
-    keys = KeyStore(state, settings.schedule(), former="envelope.key")
+    keys = KeyStore(state, settings.schedule())
     keys.rotate(clock.now())
     process_metrics.watch_keys(lambda: keys.ring)
     channel = FreshChannel(
@@ -119,7 +119,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         keys=keys,
         clock=clock,
         needed=needed,
-        memory=pool,
+        forget=pool.forget_keys,
         publish=lambda: publish_keys(state, keys),
     )
     await rotation.do_what_is_due()

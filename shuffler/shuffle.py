@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePublicKey, report_context
-from common.crypto.hpke_pool import Pool, in_order
+from common.crypto.hpke_pool import HpkePool, in_order
 from common.errors import DamagedStorageError
 from common.messages.submission import plain_reports
 from common.task.task import Task
@@ -56,7 +56,7 @@ class BatchShuffler:
         digest: TaskDigest,
         n_users: int,
         files: BatchFiles,
-        pool: Pool,
+        pool: HpkePool,
         rng: np.random.Generator,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:

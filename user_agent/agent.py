@@ -1,8 +1,8 @@
 """
-One answer's way out of the device: fetch, check, charge, prepare, save, send.
+An answer's way out of the device: fetch, check, charge, prepare, save, send.
 
 Nothing is randomized that the person's caps do not allow, and nothing is randomized twice. Nothing
-is sent that was not saved before: whatever fails, the same bytes are sent again.
+is sent before it is saved: whatever fails, the same bytes are sent again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _REMEMBERED: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """What the person is told."""
+    """The result of a person's call."""
 
     repeated: bool
     """The task had been answered before; the value of this call was not used."""
@@ -52,31 +52,21 @@ class Acknowledgement:
     """This call sent the answer; it had not arrived before."""
 
 
+@dataclass(kw_only=True)
 class Agent:
     """A person's device, or several people's if it is configured so."""
 
-    def __init__(
-        self,
-        *,
-        shuffler: Shuffler,
-        budget: Budget,
-        policy: Policy,
-        several_persons: bool,
-        clock: Clock,
-        rng: np.random.Generator,
-        secrets: PersonalSecrets | None = None,
-        tokens: TokenFile | None = None,
-        shuffler_identity: PublicIdentity | None = None,
-    ) -> None:
-        self._shuffler = shuffler
-        self._shuffler_identity = shuffler_identity
-        self._budget = budget
-        self._policy = policy
-        self._tokens = tokens or TokenFile(None)
-        self._several_persons = several_persons
-        self._clock = clock
-        self._rng = rng
-        self._secrets = secrets
+    shuffler: Shuffler
+    budget: Budget
+    policy: Policy
+    several_persons: bool
+    clock: Clock
+    rng: np.random.Generator
+    secrets: PersonalSecrets | None = None
+    tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen
+    shuffler_identity: PublicIdentity | None = None
+
+    def __post_init__(self) -> None:
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
@@ -88,17 +78,16 @@ class Agent:
 
         Raises:
             WireError: A name came to an agent of one person, or none to an agent of several.
-            PolicyError: The device does not answer this task.
-            BudgetError: The person has not enough left to spend.
+            PolicyError, BudgetError: The device does not answer this task, or has too little left.
             ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
-            ValueRangeError: The value is none that the task asks for.
-            PeerError: The shuffler cannot be reached; what was saved is sent again later.
-            PeerError: It took it, and its receipt does not verify: the same.
-            PeerRefusalError: The shuffler does not take it.
+            ValueRangeError: The value does not fit the task.
+            PeerError: The shuffler cannot be reached, or its receipt does not verify; the agent
+                retries.
+            PeerRefusalError: The shuffler refused.
             SettingsError: The file of tokens cannot be read, or holds none.
         """
         self._check_person(person)
-        saved = await self._budget.find(person, digest)
+        saved = await self.budget.find(person, digest)
         repeated = saved is not None
         if saved is None:
             saved, repeated = await self._charge(digest, value, person)
@@ -110,16 +99,10 @@ class Agent:
         )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
-        """
-        Tell what is known of an answer: how far it got, and what was proven of it.
-
-        Raises:
-            WireError: As `contribute`.
-            UnknownTaskError: This person has not answered this task.
-        """
+        """Return what is known of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
-        saved = await self._budget.find(person, digest)
-        kept = await self._budget.evidence(person, digest)
+        saved = await self.budget.find(person, digest)
+        kept = await self.budget.evidence(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has answered no task with this digest")
         return AnswerRecord(
@@ -131,67 +114,62 @@ class Agent:
         )
 
     def _check_person(self, person: str) -> None:
-        if person and not self._several_persons:
+        if person and not self.several_persons:
             raise WireError("this agent answers for one person; it takes no name")
-        if self._several_persons and not person:
+        if self.several_persons and not person:
             raise WireError("this agent answers for several persons; say by name for whom")
 
     async def _charge(
         self, digest: TaskDigest, value: Value, person: str
     ) -> tuple[SavedSubmission, bool]:
         """Fetch and check a task, then charge, prepare and save an answer in one step."""
-        signed = await self._shuffler.fetch_task(digest)
+        signed = await self.shuffler.fetch_task(digest)
         task = await asyncio.to_thread(
             check,
-            *(signed, digest, self._policy, self._clock.now()),
+            *(signed, digest, self.policy, self.clock.now()),
             claim_confirmed=digest in self._confirmed,
         )
         if digest not in self._confirmed:
             self._confirmed.append(digest)
-        secret = None if self._secrets is None else self._secrets.of(person)
+        secret = None if self.secrets is None else self.secrets.of(person)
         contributor = Contributor(task, digest, secret)
-        return await self._budget.spend(
+        return await self.budget.spend(
             person,
             digest,
             Claim.of(task),
-            self._policy,
-            lambda: contributor.answer(value, self._rng),
+            self.policy,
+            lambda: contributor.answer(value, self.rng),
         )
 
     async def _send(self, saved: SavedSubmission) -> None:
         """Send a submission once at a time, and not at all once it has arrived."""
         async with self._turn_of(saved):
-            latest = await self._budget.find(saved.person, saved.task_digest)
+            latest = await self.budget.find(saved.person, saved.task_digest)
             if latest is None or latest.state is not SubmissionState.ARRIVED:
                 await self._deliver(saved)
 
     def _turn_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Give what is held while a submission is under way; forgotten when nobody needs it."""
+        """Return the lock held while a submission is sent; forgotten when unused."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     async def _deliver(self, saved: SavedSubmission) -> None:
         try:
-            receipt = await self._shuffler.submit(
-                saved.task_digest, saved.envelope, self._tokens.token(saved.person)
+            receipt = await self.shuffler.submit(
+                saved.task_digest, saved.envelope, self.tokens.token(saved.person)
             )
         except PeerRefusalError as error:
             # A token that is missing or not valid may still come; the answer is kept until then.
             if error.status != CredentialError.status:
-                await self._budget.refused(saved)
+                await self.budget.refused(saved)
             raise
         verified = self._verify(saved, receipt)
-        await self._budget.arrived(saved, receipt, verified=verified)
+        await self.budget.arrived(saved, receipt, verified=verified)
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """
-        Check a receipt, if a shuffler is pinned.
-
-        Raises:
-            PeerError: It does not acknowledge these bytes.
-        """
-        if self._shuffler_identity is None:
+        """Check a receipt, if a shuffler is pinned; raise PeerError if it does not verify."""
+        if self.shuffler_identity is None:
             return False
-        if not receipt_holds(self._shuffler_identity, saved.task_digest, saved.envelope, receipt):
+        if not receipt_holds(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
@@ -201,7 +179,7 @@ class Agent:
 
     async def resend_pending(self) -> None:
         """Send again what was saved and may not have arrived, unless it is on its way."""
-        for saved in await self._budget.pending():
+        for saved in await self.budget.pending():
             if self._turn_of(saved).locked():
                 continue
             try:
@@ -214,7 +192,7 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Send what is pending at once, and again and again, for as long as the service runs."""
+        """Send what is pending at once and every half minute, for as long as the service runs."""
         while True:
             try:
                 await self.resend_pending()

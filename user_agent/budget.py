@@ -6,7 +6,8 @@ No true value is ever stored. One row is one person's submission to one task.
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import astuple, dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -65,9 +66,8 @@ class Budget:
 
     async def recognises(self, fingerprint: bytes) -> bool:
         """
-        Say whether lasting noise always followed from the secret with this fingerprint.
-
-        The first one is remembered.
+        Return whether lasting noise always followed from this fingerprint's secret, or does from
+        now.
         """
         return await self._database.run(_recognises, fingerprint)
 
@@ -88,15 +88,8 @@ class Budget:
 
         If the person had answered already (two calls at once), the earlier answer counts: a task is
         answered once, and the same bytes are sent again. The caps are checked and the answer saved
-        in one transaction, so that two answers at once cannot both pass.
-
-        Args:
-            person: Who answers.
-            digest: Which task.
-            claim: What it costs.
-            policy: The caps over all tasks of a person.
-            prepare: Gives the answer. It is called once the caps are known to be kept, and in
-                the database's thread.
+        in one transaction, so that two answers at once cannot both pass. `prepare` makes the answer
+        once the caps are known to be kept, in the database's thread.
 
         Returns:
             The submission that counts, and whether it was there before.
@@ -138,10 +131,8 @@ class Budget:
         self._database.close()
 
 
-_SELECT: Final = (
-    "SELECT person, task_digest, envelope, local_epsilon, central_epsilon, delta, state "
-    "FROM submissions"
-)
+_COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
+_SELECT: Final = f"SELECT {_COLUMNS} FROM submissions"  # noqa: S608
 
 
 def _upgrade(path: Path) -> None:
@@ -152,24 +143,16 @@ def _upgrade(path: Path) -> None:
     """
     if not path.exists():
         return
-    connection = sqlite3.connect(path)
-    try:
-        with storage_failures():
-            _add_columns(connection)
-    finally:
-        connection.close()
-
-
-def _add_columns(connection: sqlite3.Connection) -> None:
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
-    if columns and "central_epsilon" not in columns:
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for column in ("central_epsilon", "delta"):
-                connection.execute(
-                    f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
-                )
-            connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
+    with storage_failures(), closing(sqlite3.connect(path)) as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
+        if columns and "central_epsilon" not in columns:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for column in ("central_epsilon", "delta"):
+                    connection.execute(
+                        f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
+                    )
+                connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
 
 
 def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubmission:
@@ -220,18 +203,8 @@ def _spend(
         state=SubmissionState.PENDING,
     )
     connection.execute(
-        "INSERT INTO submissions "
-        "(person, task_digest, envelope, local_epsilon, central_epsilon, delta, state) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            person,
-            digest,
-            submission.envelope,
-            claim.local_epsilon,
-            claim.central_epsilon,
-            claim.delta,
-            submission.state.value,
-        ),
+        f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (person, digest, answer.envelope, *astuple(claim), submission.state.value),
     )
     evidence.begin(connection, person, digest, answer)
     return submission, False

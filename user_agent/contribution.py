@@ -41,12 +41,7 @@ class Contributor:
 
     def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
-        Lay out the task's mechanism and seals.
-
-        Args:
-            task: What is answered.
-            digest: Of the task as it was published.
-            secret: The person's own, which lasting noise follows from; see `encoder_for`.
+        Prepare a task's mechanism and seals; `secret` is the person's, as for `encoder_for`.
 
         Raises:
             TaskError: The task's mechanism is not one that this program knows.
@@ -61,17 +56,13 @@ class Contributor:
 
     def prepare(self, value: Value, rng: np.random.Generator) -> bytes:
         """
-        Prepare one user's submission. Run by the user agent.
-
-        Args:
-            value: The true one, of the task's kind.
-            rng: Source of randomness for reports, dummies, their order and the submission's id.
+        Prepare one user's submission from a value of the task's kind. Run by the user agent.
 
         Returns:
             The envelope, whose length depends on the task alone. A retry sends these very bytes.
 
         Raises:
-            ValueRangeError: The value is none of the task's; the message does not repeat it.
+            ValueRangeError: The value does not fit the task; the message does not repeat it.
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
@@ -113,17 +104,10 @@ def draw_dummy_counts(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw how many dummies each of n_users adds. Run by the user agent, for one user.
+    Draw the numbers of dummies of n_users, shape (n_users,), each from per_user to `maximum`.
 
-    Chances are bounded integers, true if below extra_weight. A fixed number draws nothing.
-
-    Args:
-        dummies: The task's law; any but `each-item`, where what is drawn is which.
-        n_users: How many users, 0 or more.
-        rng: Where the integers come from.
-
-    Returns:
-        Numbers of dummies, shape (n_users,), each from per_user to `maximum`.
+    Run by the user agent, for one user, under any law but `each-item`. Chances are bounded
+    integers, true if below extra_weight. A fixed number draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)
@@ -154,10 +138,7 @@ def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArra
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
     """
-    Bring a user's reports to the task's fixed number with null reports.
-
-    Every submission has the same number of sealed reports, so that the number of dummies, where
-    it is drawn, does not show on the wire.
+    Pad a user's reports to the task's number with null reports, to hide the number of dummies.
 
     Raises:
         ValueError: There are more reports than the task allows.

@@ -24,12 +24,7 @@ class PersonalSecrets:
     """Derives each person's secret from the device's, so that no two persons share noise."""
 
     def __init__(self, device_secret: bytes) -> None:
-        """
-        Take the device's secret.
-
-        Raises:
-            WireError: It does not have 32 bytes.
-        """
+        """Take the device's secret; raise WireError if it does not have 32 bytes."""
         if len(device_secret) != SECRET_BYTES:
             raise WireError(
                 f"the device's secret has {len(device_secret)} bytes; it must have {SECRET_BYTES}"
@@ -42,16 +37,16 @@ class PersonalSecrets:
 
     @property
     def fingerprint(self) -> bytes:
-        """What the secret is recognised by; it tells nothing of it."""
+        """Identifies the secret without revealing it."""
         return hashlib.sha256(_FINGERPRINT_LABEL + self._device_secret).digest()
 
     @staticmethod
     def generate() -> bytes:
-        """Make a device's secret, once."""
+        """Draw a device's secret from the operating system."""
         return secrets.token_bytes(SECRET_BYTES)
 
     def of(self, person: str) -> bytes:
-        """Give a person's secret, the same as long as the device keeps its own."""
+        """Return a person's secret, the same for as long as the device keeps its own."""
         return hmac.digest(self._device_secret, _LABEL + person.encode(), hashlib.sha256)
 
 
@@ -64,13 +59,7 @@ class TokenFile:
     """What errors call it."""
 
     def token(self, person: str) -> bytes:
-        """
-        Find a person's token; empty if there is none.
-
-        Raises:
-            SettingsError: The file cannot be read, or a line holds no token. What it holds instead
-                is not repeated.
-        """
+        """Return a person's token, empty if there is none; SettingsError for a damaged file."""
         found = b""
         for number, line in self._lines():
             digits, _, name = line.partition(" ")
@@ -79,16 +68,11 @@ class TokenFile:
         return found
 
     def tokens(self) -> list[bytes]:
-        """
-        Read all tokens, none twice, in their order: for an operator who plays devices.
-
-        Raises:
-            SettingsError: As `token`; a line with a person's name holds no token for others either.
-        """
+        """Return all tokens once, in their order, for an operator; SettingsError for names."""
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Give the lines that hold something, each with its number."""
+        """Yield the lines that are not empty, each with its number."""
         if self.path is None:
             return
         try:

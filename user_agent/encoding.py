@@ -35,12 +35,10 @@ the task asks for. The generator is for who keeps no secret."""
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     """
-    Give how a task's values are laid out. Run by the user agent.
+    Return the encoder of a task's values. Run by the user agent.
 
-    Args:
-        task: What is answered.
-        secret: The person's own, which lasting noise follows from; None of simulated people, each
-            of whom gets noise of their own. Of other tasks it has no part in what is sent.
+    Lasting noise follows from the person's `secret`; it is None for simulated people, each of whom
+    gets noise of their own. Other tasks do not use it.
 
     Raises:
         TaskError: The task's integers do not describe a mechanism that this program knows.
@@ -52,11 +50,10 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
 
 def lasting_scope(task: Task) -> bytes:
     """
-    Name what the permanent responses of a lasting task are permanent for.
+    Return the scope in which a lasting task's permanent responses are the same.
 
-    A population may be asked a question again: the tasks that name both, with the same filter, the
-    same permanent noise and the same labels, share one response to a text. Nothing else does: which
-    bit a text sets, and so which noise it has, follows from all of these.
+    Tasks that share population, question, filter, permanent noise and labels share one response to
+    a text, and no others do: the bit that a text sets, and its noise, follow from all of these.
     """
     spec = spec_as(task.mechanism, RapporSpec)
     shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)

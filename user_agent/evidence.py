@@ -61,10 +61,10 @@ def begin(
     connection: sqlite3.Connection, person: str, digest: TaskDigest, answer: PreparedSubmission
 ) -> None:
     """
-    Keep what an answer can be checked by, in the transaction that saves it.
+    Keep the leaves of an answer, in the transaction that saves it.
 
-    Where the shuffler samples, nothing is kept and nothing will be asked: a leaf that is not there
-    proves nothing, and whether it is there is the very secret that sampling protects by.
+    Where the shuffler samples, nothing is kept or asked: a missing leaf proves nothing, and whether
+    it is there is the very secret that sampling protects by.
     """
     leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -37,17 +38,12 @@ def counted(
     digest: TaskDigest,
 ) -> bool:
     """
-    Say whether a report was counted. Trusts the pinned analyzer's signature, and nothing else.
+    Return whether a report of the own answer was counted, by its bucket's proof.
 
-    Args:
-        leaf: Of the own answer.
-        proof: Its bucket.
-        commitment: What the first reply held; one task has one.
-        identity: The pinned analyzer's.
-        digest: The task.
+    Trusts the pinned analyzer's signature, and nothing else.
 
     Raises:
-        ProofError: The proof proves neither, or speaks of another batch than the first reply.
+        ProofError: The proof proves neither, or is of another batch than the first reply.
     """
     if proof.commitment != commitment:
         raise ProofError("two commitments are shown for one task")
@@ -65,37 +61,20 @@ _TICK: Final = 5.0
 """Seconds between looks at the clock."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionMonitor:
     """Checks on every answer that arrived."""
 
-    def __init__(
-        self,
-        *,
-        shuffler: Shuffler,
-        budget: Budget,
-        identity: PublicIdentity,
-        clock: Clock,
-        rng: np.random.Generator,
-        pause: float,
-    ) -> None:
-        """
-        Take what is needed to ask.
-
-        Args:
-            shuffler: Whom to ask.
-            budget: Where answers and what came of them are kept.
-            identity: The pinned analyzer's: who must have signed.
-            clock: Tells what is due.
-            rng: Draws when to ask, and in which order.
-            pause: Seconds between two questions about an answer, on average.
-        """
-        self._shuffler = shuffler
-        self._budget = budget
-        self._identity = identity
-        self._clock = clock
-        self._rng = rng
-        self._pause = pause
-        self._not_before: dict[tuple[str, TaskDigest], float] = {}
+    shuffler: Shuffler
+    budget: Budget
+    identity: PublicIdentity
+    """The pinned analyzer's, which must have signed."""
+    clock: Clock
+    rng: np.random.Generator
+    """Draws when to ask, and in which order."""
+    pause: float
+    """Seconds between two questions about an answer, on average."""
+    _not_before: dict[tuple[str, TaskDigest], float] = field(default_factory=dict, init=False)
 
     async def keep_checking(self) -> None:
         """Ask about what is due, again and again, for as long as the service runs."""
@@ -104,26 +83,22 @@ class InclusionMonitor:
                 await self.check_due()
             except Exception as error:  # noqa: BLE001  # the next try may do better
                 logs.event("checking failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(min(_TICK, self._pause))
+            await asyncio.sleep(min(_TICK, self.pause))
 
     async def check_due(self) -> None:
-        """
-        Ask about every answer whose time has come.
-
-        Times are drawn for each answer apart, so that they tell nothing of one another.
-        """
-        for evidence in await self._budget.unchecked():
+        """Ask about every answer that is due, at times drawn for each answer apart."""
+        for evidence in await self.budget.unchecked():
             key = (evidence.person, evidence.task_digest)
-            now = self._clock.elapsed()
+            now = self.clock.elapsed()
             if key not in self._not_before:
-                self._not_before[key] = now + self._pause * self._rng.random()
+                self._not_before[key] = now + self.pause * self.rng.random()
             if now < self._not_before[key]:
                 continue
-            self._not_before[key] = now + self._pause * (0.5 + self._rng.random())
+            self._not_before[key] = now + self.pause * (0.5 + self.rng.random())
             found = await self._ask(evidence)
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
-                await self._budget.conclude(evidence, found)
+                await self.budget.conclude(evidence, found)
                 _report(evidence, found)
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
@@ -131,26 +106,26 @@ class InclusionMonitor:
         digest = evidence.task_digest
         try:
             commitment = await self._commitment(digest)
-            asked = to_ask(evidence.leaves, self._rng)
+            asked = to_ask(evidence.leaves, self.rng)
             return conclusion([await self._counted(leaf, commitment) for leaf in asked])
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:
             # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
             if isinstance(error, ProofError):
                 fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
                 logs.event("proof does not hold", fields, level="WARNING")
-            late = self._clock.now() > evidence.deadline + _PATIENCE_SECONDS
+            late = self.clock.now() > evidence.deadline + _PATIENCE_SECONDS
             return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
         """Ask for the bucket of a leaf, and check it before the next one is asked for."""
         digest = commitment.task_digest
-        proof = await self._shuffler.inclusion(digest, commitment.prefix_of(leaf))
-        return counted(leaf, proof, commitment, self._identity, digest)
+        proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
+        return counted(leaf, proof, commitment, self.identity, digest)
 
     async def _commitment(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the commitment, and check it before any prefix is told: length and salt are its."""
-        commitment = (await self._shuffler.inclusion(digest, None)).commitment
-        commitment.check(self._identity, digest)
+        commitment = (await self.shuffler.inclusion(digest, None)).commitment
+        commitment.check(self.identity, digest)
         return commitment
 
 

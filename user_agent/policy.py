@@ -35,7 +35,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one answer costs a person: as its task claims, and as this device has confirmed."""
+    """The cost of one answer for a person: as its task claims, and as this device confirmed."""
 
     local_epsilon: float
     central_epsilon: float
@@ -43,7 +43,7 @@ class Claim:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Give a task's claim."""
+        """Return a task's claim."""
         return cls(
             local_epsilon=task.local_epsilon,
             central_epsilon=task.central_epsilon,
@@ -53,16 +53,10 @@ class Claim:
 
 def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None) -> Task:
     """
-    Read a task that a shuffler gave. Run by the user agent, and by who plays one.
-
-    Args:
-        signed: What the shuffler gave.
-        digest: What was asked for.
-        identity: The analyzer that is pinned. A device pins one; None checks no signature.
+    Read a task from a shuffler. Run by the user agent; with no pinned identity, by simulations.
 
     Raises:
-        ProofError: It is not the task that was asked for, or the pinned identity did not sign
-            it.
+        ProofError: It is another task, or the pinned identity did not sign it.
         TaskError: It is not a valid task.
     """
     if signed.digest() != digest:
@@ -84,21 +78,12 @@ def check(
     Read a task and decide whether this device answers it. Run by the user agent.
 
     No claim is believed. The task's integer weights are compared with its local ε in exact
-    arithmetic; its central ε is worked out again for the fewest users it may be released with.
-
-    Args:
-        signed: What the shuffler gave.
-        digest: What was asked for.
-        policy: The person's limits.
-        now: Seconds since 1970 UTC.
-        claim_confirmed: The central claim of the task with this digest was confirmed before.
+    arithmetic; its central ε is computed again for the fewest users it may be released with, unless
+    the claim of this digest was confirmed before. `now` is in seconds since 1970 UTC.
 
     Raises:
-        PolicyError: Its deadline has passed, its local ε is over the cap, or its weights do not
-            keep a claim.
-        ProofError: It is not the task that was asked for, or the pinned identity did not sign
-            it.
-        TaskError: It is not a valid task.
+        PolicyError: Its deadline has passed, its local ε is over the cap, or a claim is false.
+        ProofError, TaskError: As `authentic`.
 
     Cost: tenths of a second, unless the claim is confirmed.
     """
@@ -140,14 +125,10 @@ def _confirm_central_claim(task: Task) -> None:
 
 def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     """
-    Decide whether one more answer keeps the caps over all answers of a person.
+    Check that one more answer keeps the caps over all answers of a person.
 
-    Which tasks they answered makes no difference: one question split into many costs the same.
-
-    Args:
-        policy: The caps.
-        spent: The claims of every task answered so far, whether or not the answer arrived.
-        claim: Of the task that would be answered.
+    The claims of all tasks that were answered count, whether or not the answer arrived; splitting
+    one question into many costs the same.
 
     Raises:
         BudgetError: A cap would be exceeded; nothing is left to spend on this task.

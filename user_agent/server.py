@@ -1,6 +1,7 @@
 """Composition root of the user agent: randomness, clock, files and channels are made here."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -27,30 +28,28 @@ from user_agent.shuffler_client import DeviceClient
 _LASTING_FILE: Final = "permanent.key"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserAgentService:
     """A running user agent."""
 
-    def __init__(
-        self,
-        listener: Listener,
-        budget: Budget,
-        channel: grpc.aio.Channel,
-        running: list[asyncio.Task[None]],
-    ) -> None:
-        self._listener = listener
-        self._budget = budget
-        self._channel = channel
-        self._running = running
-        self.address = listener.address
+    listener: Listener
+    budget: Budget
+    channel: grpc.aio.Channel
+    running: list[asyncio.Task[None]]
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on."""
+        return self.listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
-        await self._listener.stop()
-        for running in self._running:
+        await self.listener.stop()
+        for running in self.running:
             running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await self._channel.close()
-        self._budget.close()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        await self.channel.close()
+        self.budget.close()
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
@@ -63,11 +62,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = DeviceClient(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    pinned = (
-        PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
-        if settings.shuffler_identity
-        else None
-    )
+    pinned = settings.shuffler_identity
     agent = Agent(
         shuffler=shuffler,
         budget=budget,
@@ -84,7 +79,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         clock=clock,
         rng=secure_generator(),
         secrets=secrets,
-        shuffler_identity=pinned,
+        shuffler_identity=PublicIdentity.from_hex(pinned, "shuffler_identity") if pinned else None,
     )
     watch = InclusionMonitor(
         shuffler=shuffler,
@@ -105,16 +100,11 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         asyncio.create_task(agent.keep_resending()),
         asyncio.create_task(watch.keep_checking()),
     ]
-    return UserAgentService(listener, budget, channel, running)
+    return UserAgentService(listener=listener, budget=budget, channel=channel, running=running)
 
 
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
-    """
-    Open the device's secret; on first use make it.
-
-    Raises:
-        SettingsError: It is not the one that earlier answers drew their lasting noise from.
-    """
+    """Open the device's secret, made on first use; refuse one that earlier answers did not use."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
     if not await budget.recognises(secrets.fingerprint):
         budget.close()

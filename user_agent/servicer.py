@@ -28,5 +28,5 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     async def GetReceipt(
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
-        """Tell what is known of an answer."""
+        """Return what is known of an answer."""
         return record_to_wire(await self._agent.record(*record_question_from_wire(request)))

@@ -8,7 +8,8 @@ from pydantic.dataclasses import dataclass
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
-from common.runtime.settings import FilePath, ServiceSettings, is_local
+from common.runtime.settings import FilePath, ServiceSettings
+from common.runtime.tls import is_local
 from common.runtime.validation import STRICT
 from common.task.task import MAX_LOCAL_EPSILON
 

@@ -23,15 +23,10 @@ class Shuffler(Protocol):
         """Fetch a published task."""
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """
-        Submit, with a token or an empty one; when it returns, it is durably stored.
-
-        Returns:
-            The shuffler's receipt.
-        """
+        """Submit with a token or an empty one; when the receipt returns, it is durably stored."""
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
+        """Fetch the signed commitment to a task's batch, and a bucket of it if one is named."""
 
 
 class DeviceClient:
@@ -41,19 +36,19 @@ class DeviceClient:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a published task."""
+        """See Shuffler."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _WHOM)
         return signed_task_from_wire(response.task)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit, with a token or an empty one; when it returns, it is durably stored."""
+        """See Shuffler."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
         response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _WHOM)
         return receipt_from_wire(response)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
+        """See Shuffler."""
         request = prefix_to_wire(digest, prefix)
         answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _WHOM)
         return proof_from_wire(answer)

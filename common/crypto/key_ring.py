@@ -34,19 +34,11 @@ class KeyState(Enum):
     DESTROYED = "destroyed"
 
 
-class KeyEvent(Enum):
-    """The events in a key's life."""
-
-    ACTIVATE = "activate"
-    EXPIRE = "expire"
-    DESTROY = "destroy"
-
-
-TRANSITIONS: Final[Mapping[tuple[KeyState, KeyEvent], KeyState]] = MappingProxyType(
+NEXT_STATE: Final[Mapping[KeyState, KeyState]] = MappingProxyType(
     {
-        (KeyState.PENDING, KeyEvent.ACTIVATE): KeyState.ACTIVE,
-        (KeyState.ACTIVE, KeyEvent.EXPIRE): KeyState.EXPIRED,
-        (KeyState.EXPIRED, KeyEvent.DESTROY): KeyState.DESTROYED,
+        KeyState.PENDING: KeyState.ACTIVE,
+        KeyState.ACTIVE: KeyState.EXPIRED,
+        KeyState.EXPIRED: KeyState.DESTROYED,
     }
 )
 
@@ -78,16 +70,9 @@ class KeyEntry:
         """SHA-256 of suite and public key."""
         return key_id(self.suite, self.public)
 
-    def after(self, event: KeyEvent, now: float) -> "KeyEntry":
-        """
-        Return the entry that an event leads to.
-
-        Raises:
-            ValueError: The event cannot happen in this state.
-        """
-        if (self.state, event) not in TRANSITIONS:
-            raise ValueError(f"a key that is {self.state.value} cannot {event.value}")
-        return replace(self, state=TRANSITIONS[self.state, event], since=now)
+    def moved(self, now: float) -> "KeyEntry":
+        """Return the entry in its next state; raise KeyError for a destroyed key."""
+        return replace(self, state=NEXT_STATE[self.state], since=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +105,7 @@ class KeyRing:
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
         """
-        Find a kept key.
-
-        Args:
-            suite: The suite that a task names.
-            public: The key that it names.
-            whose: What the task calls it, for the error: analyzer_key or shuffler_key.
+        Find a kept key that a task names as `whose`: analyzer_key or shuffler_key.
 
         Raises:
             UnknownKeyError: It is none of this ring's, or it has been destroyed.
@@ -156,19 +136,16 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Do what is due now.
+        Return the ring after what is due at `now`, in seconds since 1970 UTC; itself if nothing is.
 
         Args:
-            now: Seconds since 1970 UTC.
+            now: The time.
             schedule: How long keys live.
             suites: Those that are to have an active key.
             needed: Keys of unfinished tasks, which are not destroyed however old they are; None if
                 they are not known, and nothing is destroyed.
-            make: Makes a key of a suite. Its private half must be durable when this returns, for
-                the public half is published next.
-
-        Returns:
-            The ring afterwards; this very one if nothing was due.
+            make: Makes a key of a suite, whose private half is durable before the public one is
+                published.
         """
         ring = self
         for suite in suites:
@@ -176,10 +153,7 @@ class KeyRing:
         if needed is None:
             return ring
         old = ring.past_keeping(now, schedule)
-        return _replacing(
-            ring,
-            *(entry.after(KeyEvent.DESTROY, now) for entry in old if entry.key_id not in needed),
-        )
+        return _replacing(ring, *(key.moved(now) for key in old if key.key_id not in needed))
 
     def past_keeping(self, now: float, schedule: Schedule) -> list[KeyEntry]:
         """List expired keys that nothing but an unfinished task may keep."""
@@ -204,12 +178,7 @@ class KeyRing:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """
-        Read a ring.
-
-        Raises:
-            WireError: The text is not one.
-        """
+        """Read a ring; raise WireError if the text is not one."""
         try:
             fields = json.loads(text)
             if fields["version"] != _FORMAT:
@@ -236,7 +205,7 @@ def _renewed(
         # Nobody can have been told of another: the first key is active at once.
         if pending is None:
             return ring.with_key(make(suite), KeyState.ACTIVE, now)
-        return _replacing(ring, pending.after(KeyEvent.ACTIVATE, now))
+        return _replacing(ring, pending.moved(now))
     age = now - active.since
     if pending is None:
         if age < schedule.lifetime - schedule.overlap:
@@ -245,9 +214,7 @@ def _renewed(
     if age < schedule.lifetime or now - pending.since < schedule.overlap:
         return ring
     # Both at once, so that there is no moment with two active keys or none.
-    return _replacing(
-        ring, active.after(KeyEvent.EXPIRE, now), pending.after(KeyEvent.ACTIVATE, now)
-    )
+    return _replacing(ring, active.moved(now), pending.moved(now))
 
 
 def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:

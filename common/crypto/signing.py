@@ -55,12 +55,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """
-        Read one from hexadecimal text; `whose` names it in the error.
-
-        Raises:
-            WireError: It is not 64 hexadecimal digits.
-        """
+        """Read one from 64 hexadecimal digits; raise WireError, which calls it `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -69,12 +64,7 @@ class PublicIdentity:
             ) from error
 
     def verify(self, signed: SignedTask) -> None:
-        """
-        Check that this identity signed the task.
-
-        Raises:
-            ProofError: It did not.
-        """
+        """Check that this identity signed the task; raise ProofError if it did not."""
         try:
             self._key.verify(signed.signature, _TASK_LABEL + signed.task_bytes)
         except InvalidSignature as error:
@@ -123,11 +113,7 @@ class SigningIdentity:
         return SignedTask(task_bytes=task_bytes, signature=self._key.sign(_TASK_LABEL + task_bytes))
 
     def sign_message(self, label: bytes, message: bytes) -> bytes:
-        """
-        Sign another message than a task, under a label of its kind.
-
-        The message has a fixed length, or is a hash: label and message are told apart by that.
-        """
+        """Sign a message of fixed length, or a hash, under its kind's label; not for tasks."""
         return self._key.sign(label + message)
 
     def __repr__(self) -> str:

@@ -50,12 +50,7 @@ class SuiteSpec:
     """What sealing adds to a plaintext: the encapsulated key and the authentication tag."""
 
     def private_half(self, raw: bytes) -> PrivateHalf:
-        """
-        Read a private key of this suite.
-
-        Raises:
-            WireError: It has another length.
-        """
+        """Read a private key of this suite; raise WireError if it has another length."""
         if len(raw) != PRIVATE_KEY_BYTES:
             raise WireError(f"a private key has {len(raw)} bytes; it must have {PRIVATE_KEY_BYTES}")
         if not self.hybrid:
@@ -70,12 +65,7 @@ class SuiteSpec:
         return lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
 
     def public_half(self, raw: bytes) -> PublicHalf:
-        """
-        Read a public key of this suite.
-
-        Raises:
-            WireError: It has another length, or is no key.
-        """
+        """Read a public key of this suite; raise WireError if it is none, or of another length."""
         if len(raw) != self.public_key_bytes:
             raise WireError(
                 f"a public key has {len(raw)} bytes; in the suite {self.name} it must have "
@@ -94,12 +84,7 @@ class SuiteSpec:
 
 
 def suite_named(name: str) -> SuiteSpec:
-    """
-    Find a suite.
-
-    Raises:
-        WireError: There is none of this name.
-    """
+    """Find a suite; raise WireError if none has this name."""
     if name not in SUITES:
         raise WireError(f"the suite must be one of {', '.join(SUITES)}")
     return SUITES[name]

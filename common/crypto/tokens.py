@@ -18,12 +18,7 @@ class OperatorToken:
     __slots__ = ("_token",)
 
     def __init__(self, text: bytes) -> None:
-        """
-        Take the file's content.
-
-        Raises:
-            SettingsError: It is no token: an empty one would let everybody in.
-        """
+        """Read the file's content; raise SettingsError if it is no token, for example empty."""
         if _TEXT.fullmatch(text) is None:
             raise SettingsError(
                 f"operator.token must hold {2 * _BYTES} hexadecimal digits; remove the file, and "
@@ -41,12 +36,7 @@ class OperatorToken:
         return secrets.compare_digest(shown.encode(), self._token)
 
     def check(self, shown: str | None) -> None:
-        """
-        Check what a caller showed.
-
-        Raises:
-            CredentialError: Nothing, or another token.
-        """
+        """Check a caller's token; raise CredentialError if it is missing or another."""
         if shown is None:
             raise CredentialError("this call needs an operator's token")
         if not self.matches(shown):

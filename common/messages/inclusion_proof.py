@@ -57,12 +57,7 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """
-        Check that it is the pinned analyzer's, of this task, and a tree of the agreed shape.
-
-        Raises:
-            ProofError: It is not.
-        """
+        """Check signer, task and the agreed shape of the tree; raise ProofError."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment is of another task")
         if self.bits != bits_for(self.n_leaves):

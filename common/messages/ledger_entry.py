@@ -112,11 +112,9 @@ class ChainHead:
 
 def verify(entries: Iterable[LedgerEntry], head: ChainHead | None = None) -> ChainHead:
     """
-    Walk a chain, and give its new head. Run by the analyzer at start, and by an operator.
+    Check the entries that follow `head`, by default all, and return the new head.
 
-    Args:
-        entries: In their order, all that follow `head`.
-        head: Where the part that was verified before ends; without it, nothing was.
+    Run by the analyzer at start, and by an operator.
 
     Raises:
         LedgerError: Names the first entry that breaks the chain.

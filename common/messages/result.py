@@ -46,12 +46,7 @@ class Result:
 
     @property
     def histogram(self) -> Histogram:
-        """
-        The estimate of a task that collects items.
-
-        Raises:
-            WireError: It collected another kind of value.
-        """
+        """The estimate of a task that collects items; WireError for another kind."""
         if not isinstance(self.estimate, Histogram):
             raise WireError(f"the protocol {self.protocol} estimates no distribution of items")
         return self.estimate

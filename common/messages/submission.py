@@ -57,12 +57,7 @@ def pack(submission: Submission) -> bytes:
 
 
 def unpack(plaintext: bytes, task: Task) -> Submission:
-    """
-    Take an envelope's plaintext apart. Run by the shuffler.
-
-    Raises:
-        WireError: It does not hold an id and exactly the task's number of sealed reports.
-    """
+    """Take an envelope's plaintext apart, of exact length or WireError. Run by the shuffler."""
     room = len(plaintext) - SUBMISSION_ID_BYTES
     expected = task.reports_per_user * task.sealed_report_bytes
     if room != expected:

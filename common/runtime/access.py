@@ -15,37 +15,41 @@ from common.task.task import MAX_ENVELOPE_BYTES
 
 
 class Caller(Enum):
-    """Who may make a call."""
+    """Callers that may make a call."""
 
     ANYONE = "anyone"
     SHUFFLER = "shuffler"
-    """Whose certificate names it `shuffler`."""
+    """Named `shuffler` by its certificate."""
     OPERATOR = "operator"
-    """Whose certificate names it `operator`, and who shows the operator's token."""
+    """Named `operator` by its certificate, and shows the operator's token."""
     TOKEN_HOLDER = "token holder"  # noqa: S105  # no password
-    """Who shows the operator's token, at a server that devices call without a certificate."""
+    """Shows the operator's token, at a server that devices call without a certificate."""
+
+
+_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
+_WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What calls of one kind may take, all together and each."""
+    """Limits on the calls of one kind, together and each."""
 
     places: int
-    """Calls at once; one more is refused, for the moment."""
+    """Calls at once; one more is refused for the moment."""
     share: int
-    """Of them, those of one connection."""
+    """Calls at once of one connection."""
     read_seconds: float
-    """Until a request has come whole, since its turn; a call waits as long for its turn at most."""
+    """Longest wait for a turn, and from then until a request has arrived whole."""
     seconds: float
     """Until the answer, waiting and reading included."""
     turns: int = 0
     """Requests read at once; others wait in a queue, unread. 0: no queue."""
     turns_share: int = 0
-    """Of them, those of one connection."""
+    """Requests of one connection read at once."""
     long_answers: bool = False
-    """A turn lasts until the answer is made, and, of a long one, until it is gone."""
+    """A turn lasts until the answer is made, and until it is sent if it is long."""
     aside: bool = False
-    """No answer depends on such a call: no room for it is no overload."""
+    """No answer depends on such a call: refusing one is no overload."""
 
 
 @unique  # kinds of equal limits would be one kind
@@ -121,10 +125,11 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
 
 def asks_for_certificates(service: str) -> bool:
     """Return whether callers of a service need a certificate to connect."""
-    return any(
-        method.startswith(f"/{service}/") and call.caller in {Caller.SHUFFLER, Caller.OPERATOR}
-        for method, call in CALLS.items()
-    )
+    return any(call.caller in _CERTIFIED for call in _calls_of(service))
+
+
+def _calls_of(service: str) -> list[Call]:
+    return [call for name, call in CALLS.items() if name.startswith(f"/{service}/")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,21 +139,21 @@ class Connections:
     streams: int
     """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
     age_seconds: float
-    """Until the caller is told to open another: those that use gRPC do, and notice nothing."""
+    """Until the caller is told to open another; gRPC's clients do so unnoticed."""
     grace_seconds: float
-    """From then until it is cut off, with the answers that nobody has read."""
+    """From then until it is cut off, with its unread answers."""
 
 
 _AGE: Final = 300.0
 _CERTIFIED_AGE: Final = 3600.0
-"""Of who shows a certificate: so that an ended one is shown no longer."""
+"""Bounds how long an ended certificate is accepted."""
 _MARGIN: Final = 10.0
 """Seconds, beyond the longest call, for its answer to arrive."""
 
 
 def connections_of(service: str) -> Connections:
     """Return the limits of a service's connections: their age cuts off no allowed call."""
-    kinds = [call.kind.value for name, call in CALLS.items() if name.startswith(f"/{service}/")]
+    kinds = [call.kind.value for call in _calls_of(service)]
     return Connections(
         streams=max(kind.share for kind in kinds),
         age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else _AGE,
@@ -157,8 +162,6 @@ def connections_of(service: str) -> Connections:
 
 
 _BEARER: Final = "Bearer "
-_NAMED_BY_CERTIFICATE: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
-_WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 
 def check_caller(
@@ -170,17 +173,14 @@ def check_caller(
     """
     Check that a caller may make a call.
 
-    Args:
-        allowed: Who may.
-        names: What the caller's certificate names; None where there are no certificates.
-        shown: The token that came with the call.
-        token: The service's own; None if it has no operator.
+    `names` are the parties in the caller's certificate, None where there are no certificates. The
+    call came with the token `shown`; the service's own is None if it has no operator.
 
     Raises:
-        CallerError: The certificate names somebody else.
+        CallerError: The certificate names another party.
         CredentialError: The token is missing, or not the service's.
     """
-    if allowed in _NAMED_BY_CERTIFICATE and names is not None and allowed.value not in names:
+    if allowed in _CERTIFIED and names is not None and allowed.value not in names:
         raise CallerError(
             f"this call is for the {allowed.value}: the caller's certificate names "
             f"{', '.join(sorted(names)) or 'nobody'}"
@@ -192,11 +192,7 @@ def check_caller(
 
 
 def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """
-    Return the party that a verified certificate names, from gRPC's description of the connection.
-
-    The common name counts. Alternative names, which also hold hosts, count only without one.
-    """
+    """Return the common names in a verified certificate, or without one the alternative names."""
     found = [*certificate.get("x509_common_name", ())] or [
         *certificate.get("x509_subject_alternative_name", ())
     ]

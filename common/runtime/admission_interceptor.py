@@ -1,5 +1,5 @@
 """
-Admission of calls: bounded memory whatever clients do, and a share that no connection exceeds.
+Admission of calls: memory is bounded whatever clients do, and no connection exceeds its share.
 
 Connections are told apart by gRPC's name for the peer, kept only while it has a call under way. On
 a Unix socket all peers have one name, and none has a share.
@@ -20,8 +20,10 @@ from common.errors import (
     DeadlineError,
     OverloadError,
     ShareError,
+    ShuffleDpError,
     WireError,
 )
+from common.runtime import logs
 from common.runtime.access import (
     CALLS,
     LONG_MESSAGE,
@@ -131,46 +133,99 @@ _CAME: Final = "the request did not come whole"
 _OVER: Final = "the call was not over"
 
 
-class AdmissionInterceptor(grpc.aio.ServerInterceptor):
-    """Admits calls by the table of calls (`access.py`). Stands behind the ErrorInterceptor."""
+FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
+"""
+Sent with the status of each of the project's own errors but OverloadError. RESOURCE_EXHAUSTED
+without it is a limit that may pass, and the client's library retries; with it, it is a spent
+budget: a refusal, which the library must not retry.
+"""
 
-    def __init__(self, *, certificates: bool, token: OperatorToken | None) -> None:
+
+class AdmissionInterceptor(grpc.aio.ServerInterceptor):
+    """
+    Admits calls by the table of calls (`access.py`), and answers errors.
+
+    The project's errors become their status, anything else a bare INTERNAL.
+    """
+
+    def __init__(
+        self,
+        *,
+        certificates: bool,
+        token: OperatorToken | None,
+        note: Callable[[BaseException], None] = lambda _error: None,
+    ) -> None:
         """
-        Admit calls to one server.
+        Admit no call yet.
 
         Args:
-            certificates: Every caller has shown a certificate.
+            certificates: Every caller has shown one.
             token: The operator's, if the service has one.
+            note: Called with every error.
         """
         self._certificates = certificates
         self._token = token
+        self._note = note
         self._limits = ConcurrencyLimits()
         self._queues = {
             kind: Queue(kind.value.turns, kind.value.turns_share)
             for kind in CallKind
             if kind.value.turns
         }
+        self._handlers: dict[str, Any] = {}
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Wrap a method: bytes on this side, messages beyond.
+        Wrap a method, once: bytes on this side, messages beyond.
 
         A stream of answers is refused, since it would hold its place for as long as the caller
         likes; except for reflection, which ends in time.
         """
-        handler = await continuation(handler_call_details)
-        call = CALLS.get(handler_call_details.method)
-        if handler is not None and handler.response_streaming:
-            if call is None or call.kind is not CallKind.REFLECTION:
+        method = handler_call_details.method
+        if method not in self._handlers:
+            handler = await continuation(handler_call_details)
+            if handler is None:
                 return None
-            return grpc.stream_stream_rpc_method_handler(self._conversing(handler, call))
-        if handler is None:
+            self._handlers[method] = self._wrapped(handler, CALLS.get(method))
+        return self._handlers[method]
+
+    def _wrapped(self, handler: Any, call: Call | None) -> Any:  # noqa: ANN401
+        if not handler.response_streaming:
+            behaviour = _refused if call is None else self._admitted(handler, call)
+            return grpc.stream_unary_rpc_method_handler(self._guarded(behaviour))
+        if call is None or call.kind is not CallKind.REFLECTION:
             return None
-        return grpc.stream_unary_rpc_method_handler(
-            self._refused() if call is None else self._admitted(handler, call)
-        )
+        conversing = self._guarded(self._conversing(handler, call))
+        return grpc.stream_stream_rpc_method_handler(conversing)
+
+    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own
+        async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
+            try:
+                return await method(requests, context)
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the last line before the wire
+                refusal = self._refusal(error)
+            # Not while an error is handled: gRPC keeps what abort raises in a circle of references,
+            # and with it would keep that error's frames, and the request in them, until they are
+            # collected.
+            await context.abort(*refusal)
+            return None
+
+        return call
+
+    def _refusal(
+        self, error: Exception
+    ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+        """Return the answer to an error: status, sentence and metadata."""
+        self._note(error)
+        if isinstance(error, ShuffleDpError):
+            beside = () if isinstance(error, OverloadError) else FORESEEN
+            return grpc.StatusCode[error.status], str(error), beside
+        logs.event("internal error", logs.error_fields(error), level="ERROR")
+        return grpc.StatusCode.INTERNAL, "internal error", ()
 
     def _admitted(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
         parse, serialize = handler.request_deserializer, handler.response_serializer
@@ -256,11 +311,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             await turn.aclose()
         return raw
 
-    def _refused(self) -> Any:  # noqa: ANN401
-        async def behaviour(_requests: object, _context: object) -> None:
-            raise CallerError("no rule says who may make this call")
 
-        return behaviour
+async def _refused(_requests: object, _context: object) -> None:
+    raise CallerError("no rule says who may make this call")
 
 
 @asynccontextmanager

@@ -61,12 +61,7 @@ class Certificate:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """
-        Read the first certificate of a PEM file.
-
-        Raises:
-            SettingsError: There is none.
-        """
+        """Read the first certificate of a PEM file; raise SettingsError if there is none."""
         try:
             return cls(x509.load_pem_x509_certificate(path.read_bytes()))
         except OSError as error:
@@ -133,33 +128,23 @@ class Authority:
     @classmethod
     def make(cls, folder: Path, name: str, now: float) -> Self:
         """Make one, in authority.pem and authority.key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = (
-            _builder(subject, subject, key, (_moment(now), _moment(now) + _AUTHORITY_LIFETIME))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        atomic_write(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
-        atomic_write(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
-        return cls(Certificate(certificate), key)
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
+        times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
+        builder = _builder(subject, subject, key, times, authority=True)
+        certificate = builder.sign(key, hashes.SHA256())
+        return cls(_written(folder, AUTHORITY, certificate, key), key)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """
-        Read one that `make` made.
-
-        Raises:
-            SettingsError: There is none, or its key is not one made here.
-        """
+        """Read one that `make` made; raise SettingsError if there is none."""
         certificate = Certificate.read(folder / f"{AUTHORITY}.pem")
+        key = None
         try:
             key = load_pem_private_key((folder / f"{AUTHORITY}.key").read_bytes(), None)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except _NO_KEY as error:
-            raise SettingsError("the authority's key is not one made here") from error
+        except _NO_KEY:
+            pass
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SettingsError("the authority's key is not one made here")
         return cls(certificate, key)
@@ -168,13 +153,8 @@ class Authority:
         """
         Issue a certificate with a new key to a party, in PARTY.pem and PARTY.key.
 
-        It ends after a year, or with the authority. Earlier ones stay valid until they end.
-
-        Args:
-            folder: Where the files are put; they replace earlier ones.
-            party: Whom it names.
-            now: Seconds since 1970 UTC.
-            hosts: Names and addresses besides the party's own and loopback's.
+        It names the hosts besides the party's own name and loopback's. It ends a year after `now`,
+        in seconds since 1970 UTC, or with the authority. Earlier ones stay valid until they end.
 
         Raises:
             SettingsError: A host has a party's name, or is none; or the authority has ended.
@@ -182,7 +162,6 @@ class Authority:
         if set(hosts) & set(PARTIES):
             raise SettingsError(f"a host cannot be called {', '.join(PARTIES)}: these are parties")
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
         names = dict.fromkeys((party, *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
@@ -195,16 +174,12 @@ class Authority:
         except ValueError as error:
             raise SettingsError("a host must be a name in ASCII, or an address") from error
         certificate = (
-            _builder(subject, self.certificate.parsed.subject, key, times)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
+            _builder(_named(party), self.certificate.parsed.subject, key, times, authority=False)
             .add_extension(alternatives, critical=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        atomic_write(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
-        atomic_write(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
-        return Certificate(certificate)
+        return _written(folder, party, certificate, key)
 
     def __repr__(self) -> str:
         return f"Authority({self.certificate.fingerprint[:16]})"
@@ -227,18 +202,8 @@ def _moment(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _builder(
@@ -246,7 +211,17 @@ def _builder(
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     times: tuple[datetime.datetime, datetime.datetime],
+    *,
+    authority: bool,
 ) -> x509.CertificateBuilder:
+    """Begin a certificate; only an authority's signs others."""
+    usages = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    usage = x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        **dict.fromkeys((*usages, "crl_sign", "encipher_only", "decipher_only"), False),
+    )
+    constraints = x509.BasicConstraints(ca=authority, path_length=0 if authority else None)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -255,12 +230,15 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(times[0] - _LEEWAY)
         .not_valid_after(times[1])
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
     )
 
 
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(Encoding.PEM)
+def _written(
+    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> Certificate:
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    atomic_write(folder / f"{name}.key", private, _SECRET_FILE)
+    atomic_write(folder / f"{name}.pem", certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)
+    return Certificate(certificate)

@@ -37,8 +37,8 @@ def storage_failures() -> Generator[None]:
     Turn a disk's failures into one sentence; any other error passes as it is.
 
     Raises:
-        StorageError: It is full, read-only, or fails.
-        DamagedStorageError: It gave back what is no database.
+        StorageError: The disk is full, read-only, or fails.
+        DamagedStorageError: It returned bytes that are no database.
     """
     try:
         yield
@@ -53,11 +53,9 @@ def storage_failures() -> Generator[None]:
     except UnicodeDecodeError as error:  # SQLite's complaint, which quotes what is damaged
         raise DamagedStorageError(_DAMAGE) from error
     except OSError as error:
-        if error.errno in FULL:
-            raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL]) from error
-        if error.errno in _READ_ONLY:
-            raise StorageError(_SENTENCES[sqlite3.SQLITE_READONLY]) from error
-        raise StorageError(_SENTENCES[sqlite3.SQLITE_IOERR]) from error
+        full, read_only = error.errno in FULL, error.errno in _READ_ONLY
+        code = sqlite3.SQLITE_READONLY if read_only else sqlite3.SQLITE_IOERR
+        raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL if full else code]) from error
 
 
 P = ParamSpec("P")
@@ -72,12 +70,7 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """
-        Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS.
-
-        Raises:
-            StorageError: The disk is full or read-only, or the file is no database.
-        """
+        """Open or make the file with a script of CREATE ... IF NOT EXISTS; raise StorageError."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -91,12 +84,7 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """
-        Run `work(connection, ...)` as one transaction: all of it, or none if it raises.
-
-        Raises:
-            StorageError: The disk is full, read-only or damaged; the next call may fare better.
-        """
+        """Run `work(connection, ...)` as one transaction; raise StorageError, which may pass."""
 
         def transaction() -> T:
             with storage_failures(), self._connection:
@@ -106,21 +94,16 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """
-        Write the log into the file and empty it: what was deleted is then in neither.
+        """Write the log into the file and empty it, to leave no deleted row; raise StorageError."""
 
-        Raises:
-            StorageError: The disk is full, read-only or damaged.
-        """
-
+        @storage_failures()
         def checkpoint() -> None:
-            with storage_failures():
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         await asyncio.get_running_loop().run_in_executor(self._thread, checkpoint)
 
     def close(self) -> None:
-        """Finish what was begun, and close the file."""
+        """Finish the current transaction, and close the file."""
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 

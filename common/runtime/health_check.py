@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from common.errors import PeerError, SettingsError, ShuffleDpError
 from common.runtime.rpc import open_channel, reply
 from common.runtime.settings import ServiceSettings, load
-from common.runtime.tls import TlsFiles, TlsIdentity, files_in
+from common.runtime.tls import TlsFiles
 
 _SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 _SECONDS: Final = 5.0
@@ -28,17 +28,18 @@ async def check(settings: ServiceSettings, party: str) -> None:
     """
     Ask a service for its health, over its own transport and with its own certificate.
 
-    Args:
-        settings: The service's.
-        party: Whose service it is: the name in its certificate.
-
     Raises:
         SettingsError: It has not written its address, or its certificate cannot be read.
         PeerError: It does not answer, or says that it does not serve.
         PeerRefusalError: It refused to say.
     """
-    address = _address(settings.state_directory / "address")
-    own = None if address.startswith("unix:") else _own_identity(settings, party)
+    file = settings.state_directory / "address"
+    try:
+        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] are this machine too
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} does not say where the service listens") from error
+    files = None if address.startswith("unix:") else TlsFiles.of(settings, party)
+    own = files.read() if files else None
     authority = own.authority if own else None
     async with open_channel(address, party, authority, own=own) as channel:
         call = health_pb2_grpc.HealthStub(channel).Check(
@@ -49,29 +50,8 @@ async def check(settings: ServiceSettings, party: str) -> None:
         raise PeerError(f"the service at {address} does not serve")
 
 
-def _address(file: Path) -> str:
-    """Return the address to call."""
-    try:
-        return file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine too
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} does not say where the service listens") from error
-
-
-def _own_identity(settings: ServiceSettings, party: str) -> TlsIdentity | None:
-    """Read the service's own certificate; None for plaintext."""
-    if settings.tls_directory is not None:
-        return files_in(settings.tls_directory, party).read()
-    if settings.tls_authority is None:
-        return None
-    return TlsFiles(
-        certificate=settings.tls_certificate,
-        key=settings.tls_key,
-        authority=settings.tls_authority,
-    ).read()
-
-
 def main() -> None:
-    """Check once; the exit status is 0 if the service serves, else 1 with one sentence."""
+    """Check once; exit with 0 if the service serves, else with 1 and one sentence."""
     parser = argparse.ArgumentParser(
         prog="python -m common.runtime.health_check",
         description="Ask this machine's own service whether it serves.",

@@ -9,10 +9,11 @@ expired key, which opens but never seals.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
-from common.crypto.key_ring import KeyEntry, KeyRing, KeyState, Schedule
+from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, WireError
@@ -23,6 +24,8 @@ from common.runtime.state_directory import StateDirectory
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
+_FORMER_FILES: Final = ("reports.key", "envelope.key")
+"""The one key that an early version had, not encrypted."""
 
 
 class KeyStore:
@@ -33,43 +36,33 @@ class KeyStore:
         state: StateDirectory,
         schedule: Schedule,
         *,
-        former: str,
         suites: Sequence[str] = tuple(SUITES),
     ) -> None:
         """
-        Read the ring; `rotate` has to be called before its keys are used.
-
-        Args:
-            state: Where it lies.
-            schedule: How long keys live.
-            former: File of the one key that an earlier version had; it is taken over as the
-                active one.
-            suites: Those that are to have an active key.
+        Read the ring; call `rotate` before its keys are used: it makes a key for each suite.
 
         Raises:
-            SettingsError: The ring or one of its keys is damaged or missing.
+            SettingsError: The ring or one of its keys is damaged, missing, or of an early version.
         """
         self._state = state
         self._schedule = schedule
-        self._former = former
         self._suites = suites
         self._ring = self._read()
         self._keys: dict[KeyId, HpkePrivateKey] = {
             entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
             for entry in self._ring.kept()
         }
-        self._taken_over = not state.names(former)
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
         """
-        Do what is due: make, activate, expire and destroy keys. Doing it again does nothing.
+        Make, activate, expire and destroy keys as due. Doing it again does nothing.
 
         Args:
             now: Seconds since 1970 UTC.
             needed: Keys of unfinished tasks; None if they are not known, and none is destroyed.
 
         Returns:
-            Whether a key was destroyed: what else holds it should forget it.
+            Whether a key was destroyed: other holders should forget it.
         """
         ring = self._with_strays(self._ring, now)
         ring = ring.rotated(
@@ -81,11 +74,10 @@ class KeyStore:
         )
         if ring != self._ring:
             self._state.publish(RING_FILE, ring.to_json())
-            _log_changes(self._ring, ring)
+            for entry in ring.entries:
+                if entry not in self._ring.entries:
+                    logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
             self._ring = ring
-        if not self._taken_over:
-            self._state.destroy(self._former)
-            self._taken_over = True
         return self._destroy_files()
 
     def may_destroy(self, now: float) -> bool:
@@ -105,17 +97,7 @@ class KeyStore:
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """
-        Return the private half of a kept key.
-
-        Args:
-            suite: The suite that a task names.
-            public: The key that it names.
-            whose: What the task calls it: analyzer_key or shuffler_key.
-
-        Raises:
-            UnknownKeyError: It is none of this party's, or it has been destroyed.
-        """
+        """Return the private half of a kept key that a task names, or raise UnknownKeyError."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -124,26 +106,25 @@ class KeyStore:
         return self._ring
 
     def _read(self) -> KeyRing:
+        for name in _FORMER_FILES:
+            if self._state.names(name):
+                raise SettingsError(
+                    f"{name} in the state directory is a key of an early version: finish its tasks "
+                    "with that version, or move it away to begin with new keys"
+                )
         path = self._state.path / RING_FILE
         try:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
-            ring = None if content is None else KeyRing.from_json(content.decode("ascii"))
+            return KeyRing() if content is None else KeyRing.from_json(content.decode("ascii"))
         except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
                 "or remove it: every key whose file is there then still opens, and none is used"
             ) from error
-        return ring or KeyRing()
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add keys that the ring does not name: an earlier version's, and a crash's."""
-        if not self._taken_over:
-            raw = self._state.secret(self._former, lambda: b"")  # its file is there
-            public = self._keep(HpkePrivateKey(DEFAULT_SUITE, raw))
-            if all(entry.key_id != public.key_id for entry in ring.entries):
-                used = ring.in_state(DEFAULT_SUITE, KeyState.ACTIVE) is None
-                ring = ring.with_key(public, KeyState.ACTIVE if used else KeyState.EXPIRED, now)
+        """Add keys whose files the ring does not name, as after a crash."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -179,79 +160,50 @@ class KeyStore:
         raise SettingsError(f"{name} in the state directory does not hold the key of its name")
 
     def _destroy_files(self) -> bool:
-        found = set(self._state.names(_KEY_FILES))
         gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
         for key in gone:
             self._keys.pop(key, None)
-            if _key_file(key) in found:
-                self._state.destroy(_key_file(key))
-        return any(_key_file(key) in found for key in gone)
+        files = set(self._state.names(_KEY_FILES)).intersection(map(_key_file, gone))
+        for name in files:
+            self._state.destroy(name)
+        return bool(files)
 
     def __repr__(self) -> str:
         return f"KeyStore({len(self._ring.kept())} keys)"
-
-
-def _log_changes(before: KeyRing, after: KeyRing) -> None:
-    former: dict[KeyId, KeyEntry] = {entry.key_id: entry for entry in before.entries}
-    for entry in after.entries:
-        if former.get(entry.key_id) != entry:
-            logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
 
 
 def _key_file(key: KeyId) -> str:
     return _KEY_FILES.replace("*", key.hex())
 
 
-TICK: Final = 600.0
+_TICK: Final = 600.0
 """Seconds between looks at the clock: keys live for days."""
 
 
-class KeyMemory(Protocol):
-    """Holds keys elsewhere: an HpkePool."""
-
-    def forget_keys(self) -> None:
-        """Drop every key that it holds."""
-
-
+@dataclass(frozen=True, kw_only=True)
 class Rotation:
-    """Does what is due with a party's keys."""
+    """Rotates a party's keys as due."""
 
-    def __init__(
-        self,
-        *,
-        keys: KeyStore,
-        clock: Clock,
-        needed: Callable[[], Awaitable[Collection[KeyId] | None]],
-        memory: KeyMemory,
-        publish: Callable[[], None] = lambda: None,
-    ) -> None:
-        """
-        Rotate nothing yet.
-
-        Args:
-            keys: The keys.
-            clock: Tells when something is due.
-            needed: Gives the keys of unfinished tasks, which are not destroyed; None if they are
-                not known, and none is destroyed.
-            memory: Forgets what is destroyed.
-            publish: Writes the public keys that others read, each time.
-        """
-        self._keys = keys
-        self._clock = clock
-        self._needed = needed
-        self._memory = memory
-        self._publish = publish
+    keys: KeyStore
+    clock: Clock
+    needed: Callable[[], Awaitable[Collection[KeyId] | None]]
+    """Returns the keys of unfinished tasks, which are not destroyed; None if they are not known,
+    and none is destroyed."""
+    forget: Callable[[], None]
+    """Makes worker processes forget destroyed keys."""
+    publish: Callable[[], None] = lambda: None
+    """Writes the public keys that others read, at each look at the clock."""
 
     async def do_what_is_due(self) -> None:
         """Look at the clock once."""
-        now = self._clock.now()
-        needed = await self._needed() if self._keys.may_destroy(now) else None
-        if self._keys.rotate(now, needed):
-            self._memory.forget_keys()
-        self._publish()
+        now = self.clock.now()
+        needed = await self.needed() if self.keys.may_destroy(now) else None
+        if self.keys.rotate(now, needed):
+            self.forget()
+        self.publish()
 
-    async def run(self, tick: float = TICK) -> None:
-        """Look at the clock for as long as the service runs."""
+    async def run(self, tick: float = _TICK) -> None:
+        """Look at the clock every `tick` seconds for as long as the service runs."""
         while True:
             await asyncio.sleep(tick)
             try:
@@ -266,7 +218,7 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Read a party's identity, make it if there is none, and publish what others pin.
+    Read a party's identity, or make it, and publish the half that others pin.
 
     Raises:
         SettingsError: Its file is open to others, damaged, or sealed under another state key.
@@ -280,12 +232,9 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Destroy a party's identity and make another. Run by an operator, while no service holds `state`.
+    Destroy a party's identity and make another, which parties that pin the old one refuse.
 
-    A party that pins the old one takes nothing that the new one signs.
-
-    Raises:
-        SettingsError, StorageError: As `load_identity`.
+    Run by an operator, while no service holds `state`; raises as `load_identity`.
     """
     state.destroy(_IDENTITY_FILE)
     return load_identity(state)

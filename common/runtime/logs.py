@@ -41,36 +41,40 @@ def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO"
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
 
 
+def error_fields(error: BaseException) -> dict[Field, str]:
+    """Return the kind of an error and its place. Its text may hold what a user sent."""
+    fields: dict[Field, str] = {"error": type(error).__name__}
+    if error.__traceback__ is not None:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        fields["where"] = f"{Path(last.filename).name}:{last.lineno}"
+    return fields
+
+
 class _JsonLines(logging.Formatter):
-    """One JSON object a line: level, event, fields. No time: the collector adds its own."""
+    """
+    One JSON object a line: level, event, fields. No time: the collector adds its own.
+
+    Of a library's record, whose text may hold what a user sent, the kind of error and its place.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = getattr(record, "fields", {})
-        return json.dumps({"level": record.levelname, "event": record.getMessage(), **fields})
-
-
-class _Library(logging.Formatter):
-    """A library's record: the kind of error and its place. Its text may hold what a user sent."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {"where": f"{record.filename}:{record.lineno}"}
-        kind, _, trace = record.exc_info or (None, None, None)
-        if kind is not None:
-            fields["error"] = kind.__name__
-        if trace is not None:
-            last = traceback.extract_tb(trace)[-1]
-            fields["where"] = f"{Path(last.filename).name}:{last.lineno}"
-        return json.dumps({"level": record.levelname, "event": f"logged by {record.name}"} | fields)
+        if record.name == _LOGGER.name:
+            event, fields = record.getMessage(), getattr(record, "fields", {})
+        else:
+            event, fields = f"logged by {record.name}", {}
+            fields["where"] = f"{record.filename}:{record.lineno}"
+            if record.exc_info and record.exc_info[1] is not None:
+                fields |= error_fields(record.exc_info[1])
+        return json.dumps({"level": record.levelname, "event": event, **fields})
 
 
 def configure(level: Level) -> None:
     """Send events of at least this level, and libraries' warnings, to standard error."""
-    libraries = logging.StreamHandler()
-    libraries.setFormatter(_Library())
+    libraries, handler = logging.StreamHandler(), logging.StreamHandler()
+    for each in (libraries, handler):
+        each.setFormatter(_JsonLines())
     libraries.setLevel(logging.WARNING)
     logging.getLogger().handlers[:] = [libraries]
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines())
     _LOGGER.handlers[:] = [handler]
     _LOGGER.setLevel(level)
     _LOGGER.propagate = False

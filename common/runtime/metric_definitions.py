@@ -4,9 +4,9 @@ Every metric of every party, with all values that its labels can take: an allow-
 Adding one is a review of what it reveals. No label names a user, a peer, a connection or a
 submission, which the shuffler forgets; nor a task, a batch or a population, which have no bound and
 stand in the log. Nothing moves while a batch collects, however many submit: counters advance when a
-batch changes its state, failures show by whole five minutes (`failure_counters.py`). The exception
-are metrics with `of_process`: CPU seconds and memory move with single calls, as in the machine's
-list of processes. So /metrics belongs on a private network, for the process's own operator.
+batch changes its state, failures show by whole five minutes (`process_metrics.py`). The exceptions
+are processor time, memory and disk space: they move with single calls, as in the machine's list of
+processes. So /metrics belongs on a private network, for the process's own operator.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,8 +39,6 @@ class MetricDefinition:
     """Each label with every value that it can take."""
     absent: bool = False
     """Not shown before it is known; others start at 0, so that no series appears later."""
-    of_process: bool = False
-    """Moves with what the process or its machine does, not with batches."""
 
     @property
     def is_counter(self) -> bool:
@@ -52,11 +50,7 @@ class MetricDefinition:
         return product(*self.labels.values())
 
 
-def _states(*names: str) -> dict[str, tuple[str, ...]]:
-    return {"state": names}
-
-
-_SHUFFLER_STATES: Final = _states(*(state.value for state in COUNTED_STATES))
+_SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
 _REPORT_CAUSES: Final = {"cause": get_args(RefusalCause)}
 _METRIC = MetricDefinition
 
@@ -76,18 +70,15 @@ _OF_ALL: Final = (
     _METRIC(
         "shuffledp_process_cpu_seconds_total",
         "Seconds of processor time of the process and all its workers, ended ones too.",
-        of_process=True,
     ),
     _METRIC(
         "shuffledp_process_resident_memory_bytes",
         "Resident memory of the process and its workers; what they share counts for each.",
-        of_process=True,
     ),
     _METRIC(
         "shuffledp_memory_limit_bytes",
         "Memory of the machine, or of the container if that has less.",
         absent=True,
-        of_process=True,
     ),
 )
 _OF_KEY_HOLDERS: Final = (
@@ -95,13 +86,11 @@ _OF_KEY_HOLDERS: Final = (
         "shuffledp_state_free_bytes",
         "Free space of the state directory's disk, in hundredths of its size.",
         absent=True,
-        of_process=True,
     ),
     _METRIC(
         "shuffledp_state_size_bytes",
         "Size of the state directory's disk.",
         absent=True,
-        of_process=True,
     ),
     _METRIC(
         "shuffledp_overloaded",
@@ -114,7 +103,7 @@ _OF_KEY_HOLDERS: Final = (
     _METRIC(
         "shuffledp_keys",
         "Encryption keys by state.",
-        _states(*(state.value for state in KeyState)),
+        {"state": tuple(state.value for state in KeyState)},
     ),
 )
 _OF_SHUFFLER: Final = (
@@ -150,12 +139,12 @@ _OF_ANALYZER: Final = (
     _METRIC(
         "shuffledp_batches",
         "Batches by state, of all time; quarantined ones are among the unusable.",
-        _states("staged", "released", "unusable"),
+        {"state": ("staged", "released", "unusable")},
     ),
     _METRIC(
         "shuffledp_batches_moved_total",
         "Batches that came to a state.",
-        _states("staged", "released", "unusable", "quarantined"),
+        {"state": ("staged", "released", "unusable", "quarantined")},
     ),
     _METRIC("shuffledp_tasks_open", "Tasks before their deadline of which no batch has come."),
     _METRIC("shuffledp_releases_total", "Results released."),

@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest, start_wsgi_server
+from prometheus_client import CollectorRegistry, Metric, start_wsgi_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from common.errors import SettingsError
-from common.runtime.metric_definitions import DEFINITIONS, MetricDefinition, Party
+from common.runtime.metric_definitions import DEFINITIONS, Party
 
 
 class Metrics(Collector):
@@ -34,44 +34,26 @@ class Metrics(Collector):
         return name in self._definitions
 
     def set(self, name: str, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """
-        Set a gauge.
-
-        Raises:
-            ValueError: The party has no such series, or it is a counter's.
-        """
+        """Set a gauge; raise ValueError if the party has no such series, or it is a counter's."""
         values, series = self._find(name, labels or {}, counter=False)
         values[series] = value
 
     def add(self, name: str, by: float = 1.0, labels: Mapping[str, str] | None = None) -> None:
-        """
-        Advance a counter.
-
-        Raises:
-            ValueError: The party has no such series, it is a gauge's, or the counter would fall.
-        """
+        """Advance a counter; raise ValueError if there is no such series, or it would fall."""
         values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
             raise ValueError(f"{name} only grows, and was to grow by {by}")
         values[series] += by
 
     def advance_to(self, name: str, total: float) -> None:
-        """
-        Advance a counter that something else counts; it never falls.
-
-        Raises:
-            ValueError: The party has no such counter.
-        """
+        """Advance a counter to a total that is measured elsewhere; it never falls."""
         values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 
-    def ask(self, source: Callable[[], None]) -> None:
+    def ask(self, source: Callable[[], None]) -> Callable[[], None]:
         """Call `source` before each reading, in the reader's thread, to set what has changed."""
         self._sources.append(source)
-
-    def page(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
+        return source
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, for the registry."""
@@ -79,7 +61,11 @@ class Metrics(Collector):
             for source in self._sources:
                 source()
             for name, metric in self._definitions.items():
-                yield _family(metric, dict(self._values[name]))
+                kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+                family = kind(name, metric.help, labels=list(metric.labels))
+                for series, value in dict(self._values[name]).items():
+                    family.add_metric(series, value)
+                yield family
 
     def _find(
         self, name: str, labels: Mapping[str, str], *, counter: bool
@@ -96,14 +82,6 @@ class Metrics(Collector):
         return self._values[name], series
 
 
-def _family(metric: MetricDefinition, values: Mapping[tuple[str, ...], float]) -> Metric:
-    kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=list(metric.labels))
-    for series, value in values.items():
-        family.add_metric(series, value)
-    return family
-
-
 class MetricsServer:
     """
     prometheus_client's HTTP server, in threads of its own.
@@ -112,12 +90,7 @@ class MetricsServer:
     """
 
     def __init__(self, listen: str, metrics: Metrics) -> None:
-        """
-        Listen on host:port; port 0 takes a free one, which `address` then names.
-
-        Raises:
-            SettingsError: The address is taken or not one.
-        """
+        """Listen on host:port, or raise SettingsError; `address` names the port taken for 0."""
         host, _, port = listen.rpartition(":")
         try:
             self._server, self._thread = start_wsgi_server(

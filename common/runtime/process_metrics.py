@@ -1,4 +1,4 @@
-"""Processor time and memory of a process and the worker processes that it started."""
+"""Metrics of a process and its workers: processor time, memory, certificates, disk, failures."""
 
 import asyncio
 import shutil
@@ -12,10 +12,9 @@ from typing import Final
 import psutil
 
 from common.crypto.key_ring import KeyRing, KeyState
-from common.errors import SettingsError
+from common.errors import OverloadError, SettingsError, ShareError, StorageError
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
-from common.runtime.failure_counters import FailureCounters
 from common.runtime.metric_definitions import Party
 from common.runtime.metrics import Metrics
 from common.runtime.tls import TlsFiles
@@ -36,10 +35,7 @@ class Usage:
 
 def measure(pid: int | None = None) -> Usage:
     """
-    Measure a process of this machine and its workers.
-
-    Args:
-        pid: Its number; None for this very process.
+    Measure a process of this machine, by default this one, and its workers.
 
     Raises:
         psutil.Error: It has ended.
@@ -73,6 +69,41 @@ def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
     return min(machine, int(container)) if container.isdecimal() else machine
 
 
+WINDOW: Final = 300.0
+"""Seconds: failures in one window show for the whole of the next, so that no single call shows."""
+_WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
+    ("shuffledp_overloaded", OverloadError),
+    ("shuffledp_storage_failing", StorageError),
+)
+
+
+class FailureCounters:
+    """Remembers the windows in which there was no room, or the disk failed."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._windows: dict[str, set[int]] = {
+            name: set() for name, _ in _WATCHED if metrics.has(name)
+        }
+        metrics.ask(self._read)
+
+    def note(self, error: BaseException) -> None:
+        """Count an error of one of the watched kinds; a connection's own share is none."""
+        for name, kind in _WATCHED:
+            if isinstance(error, kind) and not isinstance(error, ShareError):
+                self._windows.get(name, set()).add(self._window())
+
+    def _read(self) -> None:
+        now = self._window()
+        for name, windows in self._windows.items():
+            windows -= {window for window in set(windows) if window < now - 1}
+            self._metrics.set(name, now - 1 in windows)
+
+    def _window(self) -> int:
+        return int(self._clock.elapsed() // WINDOW)
+
+
 _DISK_STEPS: Final = 100
 """Free space is rounded to such a share of the disk: a submission would move it otherwise."""
 
@@ -95,27 +126,26 @@ class ProcessMetrics:
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Fail each reading while the event loop hangs: alerts watch for failed scrapes."""
 
+        @self.metrics.ask
         def turn() -> None:
             turned = threading.Event()
             loop.call_soon_threadsafe(turned.set)
             if not turned.wait(patience):
                 raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
 
-        self.metrics.ask(turn)
-
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""
 
+        @self.metrics.ask
         def count() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
 
-        self.metrics.ask(count)
-
     def watch_certificates(self, files: TlsFiles) -> None:
         """Read at each reading how long the certificates last: they may be renewed."""
 
+        @self.metrics.ask
         def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
                 # An unreadable file leaves the last figure; the log tells of it when it is used.
@@ -126,21 +156,18 @@ class ProcessMetrics:
                             "shuffledp_certificate_days_left", days, {"certificate": name}
                         )
 
-        self.metrics.ask(look)
-
     def watch_disk(self, directory: Path) -> None:
         """Measure the disk's room at each reading."""
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
+        @self.metrics.ask
         def look() -> None:
             with suppress(OSError):
                 found = shutil.disk_usage(directory)
                 step = max(1, found.total // _DISK_STEPS)
                 self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
                 self.metrics.set("shuffledp_state_size_bytes", found.total)
-
-        self.metrics.ask(look)
 
     def _measure_processes(self) -> None:
         usage = measure()

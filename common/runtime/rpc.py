@@ -3,8 +3,7 @@
 import asyncio
 import json
 import socket
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,24 +11,19 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from common.errors import (
-    OverloadError,
     PeerBusyError,
     PeerError,
     PeerRefusalError,
     PeerUnableError,
     SettingsError,
-    ShuffleDpError,
 )
-from common.runtime import logs
 from common.runtime.access import CallKind, Connections
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.settings import is_local
-from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
+from common.runtime.admission_interceptor import FORESEEN, AdmissionInterceptor
+from common.runtime.tls import Renewal, Tls, TlsIdentity, is_local, server_credentials
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
 T = TypeVar("T")
-Metadata = tuple[tuple[str, str], ...]
 
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
@@ -50,18 +44,12 @@ _PASSING: Final = frozenset(
     }
 )
 """Statuses after which the same call may succeed later. All others are refusals."""
-_FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
-"""
-Stands beside a status that one of the project's own errors named, other than that there is no room.
-RESOURCE_EXHAUSTED without it is a limit that may pass, and the client's library tries again; with
-it it is a spent budget, which is a refusal, and the library is told to leave it.
-"""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 15_000),
 )
-"""So that a peer that vanished in the middle of a stream is noticed."""
+"""Detects a peer that vanished in the middle of a stream."""
 _MAX_CONCURRENT_CALLS: Final = 4096
 _CONNECTIONS: Final = (
     # A connection that is half open, or that nobody uses, is closed. One takes some 70 KiB.
@@ -97,75 +85,10 @@ _RETRIES: Final = json.dumps(
 )
 
 
-class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """
-    Turns the project's errors into their status, and anything else into a bare INTERNAL.
-
-    It stands before the admission interceptor, which turns every method into one of many requests
-    and one answer, all of them bytes, and a conversation into one that writes its answers itself.
-    """
-
-    def __init__(self, note: Callable[[BaseException], None]) -> None:
-        """Call `note` with every error."""
-        self._note = note
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:  # noqa: ANN401
-        """Wrap a method, its reading too."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._guarded(handler.stream_stream))
-        return grpc.stream_unary_rpc_method_handler(self._guarded(handler.stream_unary))
-
-    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own
-        async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
-            try:
-                return await method(requests, context)
-            except grpc.aio.AbortError:
-                raise
-            except Exception as error:  # noqa: BLE001  # the last line before the wire
-                refusal = self._refusal(error)
-            # Not while an error is handled: gRPC keeps what abort raises in a circle of references,
-            # and with it would keep that error's frames, and the request in them, until they are
-            # collected.
-            await context.abort(*refusal)
-            return None
-
-        return call
-
-    def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Metadata]:
-        """Return a caller's answer to an error: status, sentence and metadata."""
-        self._note(error)
-        if isinstance(error, ShuffleDpError):
-            beside = () if isinstance(error, OverloadError) else _FORESEEN
-            return grpc.StatusCode[error.status], str(error), beside
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        # The message is left out: it might repeat what a user sent.
-        logs.event("internal error", {"error": type(error).__name__, "where": where}, level="ERROR")
-        return grpc.StatusCode.INTERNAL, "internal error", ()
-
-
-def make_server(
-    admission: AdmissionInterceptor,
-    connections: Connections,
-    note: Callable[[BaseException], None] = lambda _error: None,
-) -> grpc.aio.Server:
-    """
-    Make a server with limits and mapped errors; the caller adds services.
-
-    Args:
-        admission: Lets calls in.
-        connections: The limits of each connection.
-        note: Called with every error.
-    """
+def make_server(admission: AdmissionInterceptor, connections: Connections) -> grpc.aio.Server:
+    """Make a server with limits, and without services."""
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor(note), admission],
+        interceptors=[admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -174,8 +97,8 @@ def make_server(
             *_KEEPALIVE,
             *_CONNECTIONS,
             ("grpc.max_concurrent_streams", connections.streams),
-            # Ended ones that are not yet cleared away: beyond them, gRPC would refuse an honest
-            # client that has as many calls under way as it may; with no bound, resets are free.
+            # Ended streams not yet cleared away: a lower bound would refuse honest clients that
+            # have all their calls under way; with no bound, resets are free.
             ("grpc.http2.max_deallocating_streams", 4 * connections.streams),
             ("grpc.max_connection_age_ms", round(1000 * connections.age_seconds)),
             ("grpc.max_connection_age_grace_ms", round(1000 * connections.grace_seconds)),
@@ -187,27 +110,19 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server and return its address.
+    Bind a server to host:port or unix:PATH, and return its address; raise SettingsError.
 
-    A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
-    plaintext, which the settings allow on loopback only.
-
-    Args:
-        server: The server.
-        listen: host:port or unix:PATH.
-        tls: Its identity; files that are renewed are read again.
-        ask_for_certificates: Over TLS, let nobody connect without a certificate by the authority.
-
-    Raises:
-        SettingsError: The address is taken or not one.
+    A Unix socket needs no TLS: the kernel decides who may connect. Without an identity, TCP is
+    plaintext, which the settings allow on loopback only. Over TLS, renewed files are read again;
+    with `ask_for_certificates`, nobody connects without a certificate by the authority.
     """
+    on_socket = listen.startswith("unix:")
     try:
-        if listen.startswith("unix:"):
+        if on_socket:
             _check_socket(Path(listen.removeprefix("unix:")))
             credentials = grpc.local_server_credentials(grpc.LocalConnectionType.UDS)
-            server.add_secure_port(listen, credentials)
-            return listen
-        if tls is None:
+            port = server.add_secure_port(listen, credentials)
+        elif tls is None:
             port = server.add_insecure_port(listen)
         else:
             credentials = server_credentials(tls.files, ask_for_certificates=ask_for_certificates)
@@ -217,7 +132,7 @@ def bind(
             f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "
             "folder that is not there"
         ) from error
-    return f"{listen.rpartition(':')[0]}:{port}"
+    return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _check_socket(path: Path) -> None:
@@ -240,14 +155,10 @@ def open_channel(
     receive_limit: int = MAX_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """
-    Open a channel to a party.
+    Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
-    Args:
-        address: host:port or unix:PATH.
-        party: Who must answer: the name in its certificate.
-        authority: PEM of the authority to trust; None for plaintext or a Unix socket.
-        own: Whose certificate to show, if the other end asks for one.
-        receive_limit: Longest message that is taken, in bytes.
+    It trusts the PEM of an authority, None for plaintext or a Unix socket; shows its `own`
+    certificate if the other end asks for one; and accepts messages of up to `receive_limit` bytes.
 
     Raises:
         SettingsError: The address is neither, or plaintext to one that is not local.
@@ -280,42 +191,31 @@ def open_channel(
 
 async def reply(call: Awaitable[T], whom: str) -> T:
     """
-    Wait for another party's reply.
-
-    Args:
-        call: To it.
-        whom: What errors call it, such as "the shuffler".
+    Wait for the reply of another party, which errors call `whom`, such as "the shuffler".
 
     Raises:
-        PeerError: It could not be reached in time, or could not serve at that moment, or answered
+        PeerError: It could not be reached in time, could not serve at that moment, or answered
             with bytes that are no message of this call; the call may be made again. PeerBusyError
-            if it said that it has no room, PeerUnableError if it said why it cannot serve.
+            if it has no room, PeerUnableError if it told why it cannot serve.
         PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        if code in _PASSING and not _is_budget_refusal(error):
-            if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                raise PeerBusyError(f"{whom} has no room at the moment") from error
-            if _FORESEEN[0] in _trailing(error):
-                raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
-            hint = ": authority or certificates do not fit" if "andshake" in details else ""
-            raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
-        raise PeerRefusalError(code.name, details) from error
-    if answer is None:  # what gRPC makes of an answer that it cannot read
+        foreseen = FORESEEN[0] in list(error.trailing_metadata() or ())
+        exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        if code not in _PASSING or (exhausted and foreseen):
+            raise PeerRefusalError(code.name, details) from error
+        if exhausted:
+            raise PeerBusyError(f"{whom} has no room at the moment") from error
+        if foreseen:
+            raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
+        hint = ": authority or certificates do not fit" if "andshake" in details else ""
+        raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
+    if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")
     return answer
-
-
-def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
-    exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    return exhausted and _FORESEEN[0] in _trailing(error)
-
-
-def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
-    return {(key, value) for key, value in error.trailing_metadata() or ()}
 
 
 class FreshChannel:
@@ -324,13 +224,7 @@ class FreshChannel:
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
     ) -> None:
-        """
-        Open a channel.
-
-        Args:
-            open_with: Opens a channel that shows an identity.
-            tls: Whose; None for plaintext, which is never renewed.
-        """
+        """Open a channel that shows the identity of `tls`; plaintext is never renewed."""
         self._open = open_with
         self._renewal = Renewal(tls.files) if tls else None
         self._channel = open_with(tls.identity if tls else None)

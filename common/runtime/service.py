@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -30,12 +31,11 @@ from common.runtime.tls import Tls
 
 S = TypeVar("S", bound=ServiceSettings)
 
-GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
-"""What makes gRPC write a log of its own."""
+_GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
-"""What keeps it silent: without it, failed handshakes are logged."""
-GRACE: Final = 10.0
-"""Seconds that calls in flight are given at a stop."""
+"""Keeps gRPC from logging failed handshakes, for example."""
+_GRACE: Final = 10.0
+"""Seconds for calls in flight at a stop."""
 
 
 class Service(Protocol):
@@ -43,26 +43,20 @@ class Service(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address that it listens on."""
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """A gRPC server with health checks, bound and serving, and its metrics if they are wanted."""
 
-    def __init__(
-        self,
-        server: grpc.aio.Server,
-        address: str,
-        checks: health.HealthServicer,
-        metrics: MetricsServer | None,
-    ) -> None:
-        self._server = server
-        self._checks = checks
-        self._metrics = metrics
-        self.address: Final = address
+    server: grpc.aio.Server
+    address: str
+    checks: health.HealthServicer
+    metrics: MetricsServer | None
 
     @classmethod
     async def start(
@@ -75,24 +69,15 @@ class Listener:
         *,
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
-        """
-        Bind, serve, write the address to the state directory, and report healthy.
-
-        Args:
-            settings: Where, and how calls are protected.
-            tls: The process's certificates.
-            name: The service's full name.
-            add_services: Adds it to the server.
-            process_metrics: The process's metrics, and where its failures are counted.
-            operator_token: What an operator shows, if there is one.
-
-        Raises:
-            SettingsError: An address is taken or not one.
-        """
+        """Bind, serve, publish the address, and report healthy; or raise SettingsError."""
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
-        admission = AdmissionInterceptor(certificates=ask and over_tls, token=operator_token)
-        server = make_server(admission, connections_of(name), process_metrics.failures.note)
+        admission = AdmissionInterceptor(
+            certificates=ask and over_tls,
+            token=operator_token,
+            note=process_metrics.failures.note,
+        )
+        server = make_server(admission, connections_of(name))
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
@@ -111,14 +96,14 @@ class Listener:
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
-        return cls(server, address, checks, metrics)
+        return cls(server=server, address=address, checks=checks, metrics=metrics)
 
     async def stop(self) -> None:
         """Report unhealthy, take no new calls, and let those in flight finish."""
-        await self._checks.enter_graceful_shutdown()
-        await self._server.stop(GRACE)
-        if self._metrics is not None:
-            await asyncio.to_thread(self._metrics.stop)
+        await self.checks.enter_graceful_shutdown()
+        await self.server.stop(_GRACE)
+        if self.metrics is not None:
+            await asyncio.to_thread(self.metrics.stop)
 
 
 def _serve_metrics(
@@ -150,7 +135,8 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(settings.log_level)
-        _allow_connections()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file for each connection
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
@@ -160,25 +146,18 @@ def _silence_grpc(party: str) -> None:
     """
     Keep gRPC from writing a log of its own: start this program again if it might.
 
-    Its log names peers and, traced, holds their headers and every decrypted byte: what no log of
-    this project may hold, of the shuffler least of all. gRPC reads its variables when it is loaded,
-    which is before this line; a second start in the same process is what still changes them.
+    Its log names peers and, traced, holds their headers and every decrypted byte. gRPC has read its
+    variables when it was loaded, before this line; only a second start changes them.
     """
-    silent = {name: text for name, text in os.environ.items() if name not in GRPC_LOG_VARIABLES}
+    silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE
     if silent == dict(os.environ):
         return
-    given = sorted(GRPC_LOG_VARIABLES & set(os.environ))
+    given = sorted(_GRPC_LOG_VARIABLES & set(os.environ))
     if given:
         sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
         sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
-
-
-def _allow_connections() -> None:
-    """Take as many open files, and so connections, as the system lets this process have."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:

@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from common.crypto.key_ring import DAY, MOST_DAYS, Schedule
 from common.errors import SettingsError
 from common.runtime.logs import Level
+from common.runtime.tls import is_local
 from common.runtime.validation import STRICT, from_text, read_toml, validated
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -70,13 +71,14 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         files = (self.tls_certificate, self.tls_key, self.tls_authority)
+        on_socket = self.listen.startswith("unix:")
         ways = [self.tls_directory is not None, any(files), self.plaintext]
-        if sum(ways) != 1 and not (self.listen.startswith("unix:") and sum(ways) == 0):
+        if sum(ways) != 1 and not (on_socket and sum(ways) == 0):
             raise SettingsError(
                 "say how calls are protected, in one way: tls_directory, or tls_certificate with "
                 "tls_key and tls_authority, or plaintext = true"
             )
-        only_calls = self.listen.startswith("unix:") and files[:2] == (None, None)
+        only_calls = on_socket and files[:2] == (None, None)
         if any(files) and not all(files) and not only_calls:
             raise SettingsError(
                 "tls_certificate, tls_key and tls_authority go together, unless listen is a Unix "
@@ -123,12 +125,6 @@ class KeyHolderSettings(ServiceSettings):
         )
 
 
-def is_local(address: str) -> bool:
-    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
-    host = address.rpartition(":")[0]
-    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
-
-
 def load(
     settings: type[S],
     path: Path | None,
@@ -138,18 +134,14 @@ def load(
     leave_out_unknown: bool = False,
 ) -> S:
     """
-    Read settings of one party.
+    Read settings of one party from a flat TOML file, or None, and from the environment.
 
-    Args:
-        settings: The class to make; its fields are the keys.
-        path: A flat TOML file, or None.
-        environment: Variables; PREFIX_KEY in capitals overrides the file.
-        prefix: Such as SHUFFLEDP_SHUFFLER.
-        leave_out_unknown: Ignore other keys, for a reader of what all parties have.
+    PREFIX_KEY in capitals overrides the file, with a prefix such as SHUFFLEDP_SHUFFLER. With
+    `leave_out_unknown`, keys of single parties are ignored.
 
     Raises:
-        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. Keys are
-            named, values of the wrong type never are: one may be a secret.
+        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message
+            names the key, never a value of the wrong type: it may be a secret.
     """
     kinds = get_type_hints(settings, include_extras=True)
     found = {} if path is None else read_toml(path, SettingsError, most_bytes=MAX_SETTINGS_BYTES)

@@ -54,13 +54,8 @@ class StateKey:
         return _MARK + nonce + self._aead.encrypt(nonce, secret, _MARK + name.encode())
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """
-        Decrypt what `seal` made for a file of this very name.
-
-        Raises:
-            SettingsError: It does not open, or is not encrypted.
-        """
-        if not is_sealed(sealed):
+        """Decrypt what `seal` made for a file of this very name; raise SettingsError otherwise."""
+        if not sealed.startswith(_MARK):
             raise SettingsError(
                 f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
                 "put it back from a backup, or move it away to begin with a new one"
@@ -80,11 +75,6 @@ class StateKey:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a state key is not pickled")
-
-
-def is_sealed(content: bytes) -> bool:
-    """Return whether a file's content is a sealed secret."""
-    return content.startswith(_MARK)
 
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
@@ -108,10 +98,8 @@ class StateDirectory:
         """
         Make the directory if it is not there, with mode 0700.
 
-        Args:
-            path: The directory.
-            state_key: The file of the key that its secrets are encrypted under, made with the
-                first of them; without it PATH.key, beside the directory.
+        Its secrets are encrypted under the key in the file `state_key`, made with the first of
+        them; by default PATH.key, beside the directory.
         """
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
@@ -121,7 +109,7 @@ class StateDirectory:
 
     @storage_failures()
     def is_open_to_others(self) -> bool:
-        """Return whether others than the owner may put files here, and so keys of their own."""
+        """Return whether others than the owner may put files, and so their own keys, here."""
         return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
@@ -136,13 +124,23 @@ class StateDirectory:
             SettingsError: Another process holds it.
             StorageError: The disk does not let it be held.
         """
-        with self._lock_file() as file:
-            _lock(file)
+        with self._locked_file():
             yield
 
     @storage_failures()
-    def _lock_file(self) -> BinaryIO:
-        return (self.path / "lock").open("ab")
+    def _locked_file(self) -> BinaryIO:
+        file = (self.path / "lock").open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise SettingsError(
+                "the state directory is in use by another process: stop it, or give each service "
+                "a state_directory of its own"
+            ) from None
+        return file
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -161,11 +159,10 @@ class StateDirectory:
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """
-        Read, or make, a secret that its owner is to read as well: closed to others, not encrypted.
+        Read, or make, a secret for its owner to read: closed to others, not encrypted.
 
         Raises:
             SettingsError: Others may read the file, or it is a link.
-            StorageError: It cannot be kept or read.
         """
         path = self.path / name
         if not path.exists():
@@ -192,7 +189,7 @@ class StateDirectory:
 
     def _check_nothing_is_sealed(self) -> None:
         for path in self.path.glob("*.key"):
-            if is_sealed(path.read_bytes()):
+            if path.read_bytes().startswith(_MARK):
                 raise SettingsError(
                     f"the file that state_key names, {self._key_file}, is missing, and {path.name} "
                     "in the state directory is sealed under it: put it back"
@@ -222,7 +219,9 @@ class StateDirectory:
         if not path.exists():
             return
         with open(path, "r+b", opener=_no_link) as file:
-            _overwrite(file)
+            file.write(bytes(os.fstat(file.fileno()).st_size))
+            file.flush()
+            os.fsync(file.fileno())
         path.unlink()
         flush_directory(self.path)
 
@@ -246,12 +245,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: int) -> Path:
-    """
-    Write a file beside `path`, and flush it.
-
-    The name is random, and nothing may be there, not even a link: another writer to the directory
-    could have another file written over.
-    """
+    """Write and flush a new file of a random name beside `path`, through no link put there."""
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(scratch, flags, mode)
@@ -277,7 +271,7 @@ def _read_secret(path: Path, *, follow_link: bool = False) -> bytes:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Open a secret, and nothing that a link of its name leads to. Raises SettingsError."""
+    """Open a secret's own file; refuse a link."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW)
     except OSError as error:
@@ -287,24 +281,6 @@ def _no_link(path: str, flags: int) -> int:
             f"{Path(path).name} in the state directory is a link; a secret is a file of its own: "
             "remove the link"
         ) from error
-
-
-@storage_failures()
-def _lock(file: BinaryIO) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise SettingsError(
-            "the state directory is in use by another process: stop it, or give each service a "
-            "state_directory of its own"
-        ) from None
-
-
-def _overwrite(file: BinaryIO) -> None:
-    file.seek(0)
-    file.write(bytes(os.fstat(file.fileno()).st_size))
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def flush_directory(path: Path) -> None:

@@ -2,11 +2,9 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
@@ -14,7 +12,9 @@ from common.errors import SettingsError
 from common.runtime import logs
 from common.runtime.certificates import AUTHORITY, WARN_DAYS, Authority, Certificate
 from common.runtime.clock import Clock
-from common.runtime.settings import ServiceSettings
+
+if TYPE_CHECKING:  # clients need no settings
+    from common.runtime.settings import ServiceSettings
 
 _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
@@ -36,13 +36,30 @@ class TlsFiles:
     key: Path | None
     authority: Path
 
-    def read(self) -> TlsIdentity:
-        """
-        Read the files.
+    @classmethod
+    def of(cls, settings: "ServiceSettings", party: str) -> Self | None:
+        """Return the files of a party that the settings name; None for plaintext."""
+        if settings.tls_directory is not None:
+            return cls.within(settings.tls_directory, party)
+        if settings.tls_authority is None:
+            return None
+        return cls(
+            certificate=settings.tls_certificate,
+            key=settings.tls_key,
+            authority=settings.tls_authority,
+        )
 
-        Raises:
-            SettingsError: One cannot be read or holds none, or the key is not the certificate's.
-        """
+    @classmethod
+    def within(cls, directory: Path, party: str) -> Self:
+        """Return a party's files in a development folder."""
+        return cls(
+            certificate=directory / f"{party}.pem",
+            key=directory / f"{party}.key",
+            authority=directory / f"{AUTHORITY}.pem",
+        )
+
+    def read(self) -> TlsIdentity:
+        """Read the files; raise SettingsError if one is damaged or the key is another's."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -57,12 +74,7 @@ class TlsFiles:
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """
-        Check that others will take the certificate; log if it ends soon, or is not the authority's.
-
-        Raises:
-            SettingsError: It has ended, or names another party.
-        """
+        """Refuse an ended certificate or one that names another party; log one that ends soon."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
@@ -84,12 +96,9 @@ class TlsFiles:
 
     def version(self) -> tuple[tuple[int, int], ...]:
         """Return a value that changes when a file is replaced."""
-        found = []
-        for path in (self.certificate, self.key, self.authority):
-            if path is not None:
-                now = os.stat(path)  # noqa: PTH116  # the quick one: asked at every handshake
-                found.append((now.st_mtime_ns, now.st_ino))
-        return tuple(found)
+        paths = [path for path in (self.certificate, self.key, self.authority) if path]
+        now = map(os.stat, paths)  # the quick one: called at every handshake
+        return tuple((file.st_mtime_ns, file.st_ino) for file in now)
 
 
 class Renewal:
@@ -100,7 +109,7 @@ class Renewal:
         self._version = files.version()
 
     def take(self) -> TlsIdentity | None:
-        """Return the new identity since the last call; None if none is, or only half of it yet."""
+        """Return an identity that was renewed since the last call; None without a whole one."""
         try:
             version = self._files.version()
             if version == self._version:
@@ -113,7 +122,7 @@ class Renewal:
 
 
 def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
-    """Make a server's credentials, which are the newest at every handshake."""
+    """Make a server's credentials that use the newest files at every handshake."""
     renewal = Renewal(files)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
@@ -141,12 +150,7 @@ class Tls:
 
     @classmethod
     def open(cls, files: TlsFiles, party: str, clock: Clock) -> Self:
-        """
-        Read and check a party's files.
-
-        Raises:
-            SettingsError: A file cannot be read, or others would not take the certificate.
-        """
+        """Read and check a party's files; raise as `TlsFiles.read` and `TlsFiles.check`."""
         files.check(party, clock.now())
         return cls(files=files, identity=files.read())
 
@@ -156,38 +160,28 @@ class Tls:
         return self.identity.authority
 
 
-def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> Tls | None:
-    """
-    Find or make the TLS identity that the settings ask for; None for plaintext.
-
-    Raises:
-        SettingsError: A file cannot be read, or others would not take the certificate.
-    """
+def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
+    """Find or make the TLS identity in the settings, None for plaintext; raise as `Tls.open`."""
     if settings.tls_directory is not None:
         if party == "analyzer":  # its operators are asked for a certificate
             development_files(settings.tls_directory, "operator", clock)
-        return Tls.open(development_files(settings.tls_directory, party, clock), party, clock)
-    if settings.tls_authority is not None:
-        files = TlsFiles(
-            certificate=settings.tls_certificate,
-            key=settings.tls_key,
-            authority=settings.tls_authority,
-        )
-        return Tls.open(files, party, clock)
-    return None
+        development_files(settings.tls_directory, party, clock)
+    files = TlsFiles.of(settings, party)
+    return Tls.open(files, party, clock) if files else None
 
 
 def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Find a certificate for `party` under the directory's authority; make what is not there.
+    Find a certificate for `party` under the directory's authority; make what is missing.
 
     Several processes may start at once: a lock file lets one make the authority. A certificate
-    that ends within a month is made anew.
+    that ends within a month is replaced.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = files_in(directory, party)
+    files = TlsFiles.within(directory, party)
     now = clock.now()
-    with _locked(directory / ".lock"):
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
             Authority.make(directory, _DEVELOPMENT_NAME, now)
         if not _lasts(files, now):
@@ -195,37 +189,20 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     return files
 
 
-def files_in(directory: Path, party: str) -> TlsFiles:
-    """Return a party's files in a development folder."""
-    return TlsFiles(
-        certificate=directory / f"{party}.pem",
-        key=directory / f"{party}.key",
-        authority=directory / f"{AUTHORITY}.pem",
-    )
-
-
 def client_identity(
     authority: Path, certificate: Path | None, key: Path | None, now: float
 ) -> TlsIdentity:
     """
-    Read what an operator's program shows and trusts.
-
-    Args:
-        authority: The authority to trust.
-        certificate: The operator's; None for operator.pem beside the authority, if it is there.
-        key: Its key; None for operator.key beside the authority.
-        now: Seconds since 1970 UTC.
+    Read an operator's TLS files; by default operator.pem, if it is there, beside the authority.
 
     Raises:
-        SettingsError: A file cannot be read, or the key is not the certificate's, or that has
-            ended, or names somebody else.
+        SettingsError: A file cannot be read, the key is not the certificate's, or the certificate
+            ended before `now`, in seconds since 1970 UTC, or names another party.
     """
-    usual = files_in(authority.parent, "operator")
-    files = TlsFiles(
-        certificate=certificate or usual.certificate, key=key or usual.key, authority=authority
-    )
-    if certificate is None and not (usual.certificate and usual.certificate.exists()):
-        files = TlsFiles(certificate=None, key=None, authority=authority)
+    beside = authority.parent / "operator.pem"
+    shown = certificate or (beside if beside.exists() else None)
+    own = key or beside.with_suffix(".key")
+    files = TlsFiles(certificate=shown, key=own if shown else None, authority=authority)
     files.check("operator", now)
     return files.read()
 
@@ -236,8 +213,7 @@ def _lasts(files: TlsFiles, now: float) -> bool:
     return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def is_local(address: str) -> bool:
+    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
+    host = address.rpartition(":")[0]
+    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}

@@ -31,17 +31,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
-    """
-    Read a TOML file's keys.
-
-    Args:
-        path: The file.
-        refusal: The class of errors.
-        most_bytes: Longer files are refused unread.
-
-    Raises:
-        refusal: The file cannot be read, is too long, or is not TOML.
-    """
+    """Read a TOML file's keys; raise `refusal` if it is no TOML, too long or unreadable."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
@@ -63,19 +53,14 @@ def validated(
     kind: type[T], fields: Mapping[str, Any], refusal: type[ShuffleDpError], noun: str
 ) -> T:
     """
-    Make a value of a class from the keys of a file.
+    Make a dataclass with the configuration STRICT from the keys of a file.
 
-    The keys are read by JSON's rules, where a list is a tuple, and a table is a dataclass.
-
-    Args:
-        kind: A dataclass with the configuration STRICT; tables are dataclasses.
-        fields: The keys.
-        refusal: The class of errors.
-        noun: The word for a key in errors, such as "setting".
+    The keys are read by JSON's rules, where a list is a tuple, and a table is a dataclass. Errors
+    call a key by `noun`, such as "setting".
 
     Raises:
-        refusal: A key is unknown, missing, of the wrong type, or breaks a rule. Names the key and
-            the rule, never the value: it may be a secret.
+        refusal: A key is unknown, missing, of the wrong type, or breaks a rule. The message names
+            the key and the rule, never the value: it may be a secret.
     """
     try:
         for name, value in fields.items():
@@ -89,12 +74,7 @@ def validated(
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # any type of a field
-    """
-    Read a field's value from text, as the environment holds it.
-
-    Raises:
-        refusal: It is not of the field's type.
-    """
+    """Read a field's value from a variable's text; raise `refusal` if it is of another type."""
     try:
         return TypeAdapter(kind).validate_strings(text)
     except ValidationError as error:

@@ -37,22 +37,12 @@ _SIZES: Final[dict[Kind, tuple[int, int]]] = {
 
 
 def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
-    """
-    Check how many items, numbers or keys a task may ask about.
-
-    Raises:
-        TaskError: They are not as many as its kind of value may have.
-    """
+    """Check the number of items, numbers or keys of a kind of task, or raise TaskError."""
     within("domain_size", domain_size, *_SIZES[kind])
 
 
 def check_composition(task: "Task") -> None:
-    """
-    Check that a task is one that its protocol may have.
-
-    Raises:
-        TaskError: It is not; says which rule is broken.
-    """
+    """Check a task against the rules of its protocol; raise TaskError with the broken rule."""
     protocol, spec = protocol_named(task.protocol), task.mechanism
     if spec.name not in protocol.mechanisms:
         stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""

@@ -133,12 +133,7 @@ class ShufflerSpec:
         return max(0, math.floor(middle - reach)), most
 
     def probabilities(self) -> NDArray[np.float64]:
-        """
-        Return P(z) for z = 0 .. most, for a geometric law.
-
-        Raises:
-            ValueError: The law is another one.
-        """
+        """Return P(z) for z = 0 .. most, for a geometric law; raise ValueError for another."""
         if self.law != "geometric":
             raise ValueError(f"the law is {self.law}")
         z = np.arange(self.most + 1, dtype=np.float64)

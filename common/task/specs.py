@@ -293,12 +293,7 @@ S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:
-    """
-    Return a mechanism's integers as the spec of one kind of value.
-
-    Raises:
-        TaskError: They are of another kind.
-    """
+    """Return a mechanism's integers as the spec of one kind of value, or raise TaskError."""
     if not isinstance(spec, form):
         raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
     return spec

@@ -185,10 +185,9 @@ class Task:
     @property
     def amplified(self) -> bool:
         """
-        Whether a shuffler is relied on; if not, what is claimed is the local ε.
+        Whether a shuffler is relied on; if not, the local ε is claimed.
 
-        RAPPOR's permanent response to a question that may be asked again is the same in every task:
-        their reports depend on each other, and what shuffling each of them leaves does not add up.
+        Reports of a lasting question depend on each other: their amplified costs do not add up.
         """
         return self.composition.amplified and not self.lasting
 
@@ -199,12 +198,7 @@ class Task:
 
     @property
     def refinement(self) -> Refinement:
-        """
-        How the estimate is refined.
-
-        Raises:
-            TaskError: The task does not collect items, and nothing is.
-        """
+        """The refinement of the estimate; TaskError if the task does not collect items."""
         refinement = self.composition.refinement_for(self.mechanism.name)
         if refinement is None:
             raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
@@ -212,12 +206,7 @@ class Task:
 
     @property
     def item_mechanism(self) -> MechanismSpec:
-        """
-        The mechanism of a task that collects items.
-
-        Raises:
-            TaskError: It collects another kind of value.
-        """
+        """The mechanism of a task that collects items; TaskError for another kind."""
         return spec_as(self.mechanism, MechanismSpec)
 
     @property
@@ -249,12 +238,7 @@ class Task:
         return honest_share(n_users, self.assumed_honest_fraction)
 
     def to_bytes(self) -> bytes:
-        """
-        Return the canonical bytes, to be signed and published.
-
-        Raises:
-            TaskError: There are more than MAX_TASK_BYTES of them.
-        """
+        """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
@@ -269,12 +253,7 @@ class Task:
 
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:
-        """
-        Read a task from the bytes that were published.
-
-        Raises:
-            TaskError: The bytes are not the canonical form of a valid task.
-        """
+        """Read a published task; raise TaskError if the bytes are not the canonical form of one."""
         if len(task_bytes) > MAX_TASK_BYTES:
             raise TaskError(
                 f"the task has {len(task_bytes)} bytes; at most {MAX_TASK_BYTES} are read"
@@ -321,12 +300,7 @@ def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAUL
 
 
 def check_local_epsilon(local_epsilon: float) -> None:
-    """
-    Check the range that a task's local ε may have.
-
-    Raises:
-        TaskError: It is neither a number above 0 and at most MAX_LOCAL_EPSILON nor infinite.
-    """
+    """Check that a local ε is in (0, MAX_LOCAL_EPSILON] or infinite; raise TaskError otherwise."""
     if real("local_epsilon", local_epsilon) == math.inf:
         return
     if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
@@ -337,12 +311,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
 
 
 def honest_share(n_users: int, fraction: float) -> int:
-    """
-    Return ⌊n_users · fraction⌋.
-
-    The fraction is the shortest decimal that prints as it, which is what a task's bytes show, so
-    that .9 of 10 is 9.
-    """
+    """Return ⌊n_users · fraction⌋ for the decimal that a task's bytes show: .9 of 10 is 9."""
     numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
     return n_users * numerator // denominator
 

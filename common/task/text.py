@@ -25,20 +25,15 @@ _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 def normalised(text: str) -> str:
     """
-    Write a text as Unicode's normal form C. Run by devices, by the analyzer and by operators.
+    Write a text as Unicode's normal form C, which devices, analyzer and operators compare.
 
-    A text longer than any task takes comes back as it is: a run of accents costs its square.
+    A text longer than any task takes is returned as it is: a run of accents costs its square.
     """
     return unicodedata.normalize("NFC", text) if len(text) <= MOST_CHARACTERS else text
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """
-    Check the labels of a task; there may be none.
-
-    Raises:
-        TaskError: They are not as many as items, two are the same, or one is too long or no text.
-    """
+    """Check a task's labels: none, or a different, short text for each item; raise TaskError."""
     if not labels:
         return
     if len(labels) != domain_size:

@@ -55,15 +55,7 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
 
 
 def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
-    """
-    Read a commitment that was kept.
-
-    Returns:
-        None for one without a salt, which a version before this one kept and nobody reads now.
-
-    Raises:
-        WireError: The bytes are none: the file was damaged.
-    """
+    """Read a kept commitment, None for an earlier version's without salt; WireError if damaged."""
     try:
         message = inclusion_pb2.BatchCommitment.FromString(kept)
     except DecodeError as error:
@@ -107,13 +99,7 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
 def proof_to_wire(
     relayed: BatchCommitment | InclusionProof, room: int
 ) -> shuffler_pb2.GetInclusionResponse:
-    """
-    Write what is relayed.
-
-    Args:
-        relayed: A commitment alone, or a proof.
-        room: Leaves in the fullest bucket: every answer of a batch has its length.
-    """
+    """Write a commitment alone, or a proof padded to `room` leaves, as in the fullest bucket."""
     if isinstance(relayed, BatchCommitment):
         return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
     number = len(relayed.bucket) // HASH_BYTES
@@ -142,13 +128,7 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """
-    Split an operator's sentinels, in their order, into what one call takes of them.
-
-    Args:
-        sentinels: Of each its leaves, one after the other. Those of one fit into a call: they are
-            shorter than its envelope.
-    """
+    """Split an operator's sentinels, each its leaves in order, into parts for one call."""
     start, size = 0, 0
     for place, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES

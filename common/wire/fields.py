@@ -136,12 +136,8 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        Args:
-            value: The dataclass.
-            message: The message.
-            readers: Checks of single fields.
-            writers: Conversions of single fields, None excepted.
-            apart: Fields of the dataclass that the message does not have; given to `from_wire`.
+        Readers check single fields; writers convert single fields but None. Fields of the dataclass
+        that the message does not have stand `apart`, and are given to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message
@@ -162,12 +158,7 @@ class Codec(Generic[V, M]):
         return self._message(**found)
 
     def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # as declared
-        """
-        Read a value.
-
-        Raises:
-            WireError: A field breaks its rule.
-        """
+        """Read a value; raise WireError if a field breaks its rule."""
         found = dict(apart)
         for name, known, has_default in self._fields:
             if known.has_presence and not message.HasField(name):

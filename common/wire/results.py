@@ -205,12 +205,7 @@ def result_to_bytes(result: Result) -> bytes:
 
 
 def result_from_bytes(kept: bytes) -> Result:
-    """
-    Read a result that the analyzer kept.
-
-    Raises:
-        WireError: The bytes are no result: the file was damaged.
-    """
+    """Read a result that the analyzer kept; raise WireError if the file was damaged."""
     try:
         message = analyzer_pb2.GetResultResponse.FromString(kept)
     except DecodeError as error:
@@ -239,12 +234,7 @@ def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResp
 
 
 def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[LedgerEntry]:
-    """
-    Read entries; `verify` checks that they make a chain.
-
-    Raises:
-        WireError: There are more than were asked for, or one is malformed.
-    """
+    """Read entries, or raise WireError; `verify` checks that they make a chain."""
     if len(message.entries) > MAX_LEDGER_ENTRIES:
         raise WireError(
             f"{len(message.entries)} ledger entries in one answer; "

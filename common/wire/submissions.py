@@ -82,12 +82,7 @@ def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
 def contribution_to_wire(
     digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeRequest:
-    """
-    Write a person's answer.
-
-    Raises:
-        ValueRangeError: An item is negative or larger than any task's, or a key is.
-    """
+    """Write a person's answer; raise ValueRangeError for an item or key that does not fit."""
     request = user_agent_pb2.ContributeRequest(task_digest=digest, person=person)
     try:
         if isinstance(value, int):
@@ -109,11 +104,7 @@ def contribution_to_wire(
 def contribution_from_wire(
     message: user_agent_pb2.ContributeRequest,
 ) -> tuple[TaskDigest, Value, str]:
-    """
-    Read a person's answer: task, value, person. Run by the user agent.
-
-    A value that was forgotten is not item 0. How long it is, is not repeated.
-    """
+    """Read a person's answer: task, value, person. Run by the user agent."""
     return (
         digest_from_wire(message.task_digest),
         _value(message),

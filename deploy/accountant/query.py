@@ -1,8 +1,8 @@
-"""A query to the accountant: a mechanism, a population, and the figure that is asked for."""
+"""A query to the accountant: a mechanism, a population, and the wanted figure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field
@@ -40,7 +40,7 @@ from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
 
 Subject = MatchCountReduction | BlanketPair
-"""What accounting knows of a randomizer."""
+"""A randomizer as accounting models it."""
 
 BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
 
@@ -55,16 +55,13 @@ _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
 }
 _RAPPOR: Final = "rappor"
 MECHANISMS: Final = (*WITH_ALPHABET, *_OF_EPSILON, _RAPPOR)
-
-
-KINDS: Final[Mapping[str, str]] = {"olh": "local-hashing", **{name: name for name in MECHANISMS}}
 LAWS: Final = {
     "M_binom": "binomial",
     "M_negbin": "negative-binomial",
     "M_poisson": "poisson",
     "M_groups": "groups",
 }
-"""Keys of random numbers of dummies, and the names that the command line has for them."""
+"""Keys of random numbers of dummies, and their names on the command line."""
 _LAWS_IN_WORDS: Final = (
     "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
     "or groups:SIZE,TRIALS,CHANCE"
@@ -86,7 +83,7 @@ def numbers_in(text: str) -> tuple[float, ...]:
 
 def parse_law(text: str) -> dict[str, Any]:
     """
-    Parse a distribution of a random number of dummies: its key in a file, and its numbers.
+    Parse a distribution of a random number of dummies; return its key in a file, and its numbers.
 
     Raises:
         AccountingError: It is not one of the known distributions, such as `poisson:MEAN`.
@@ -142,8 +139,12 @@ _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
-class QuestionFields:
-    """One query, with the keys of the file: docs/theory/accounting.md, Questions in a file."""
+class Question:
+    """
+    One query, for ε at a δ or δ at an ε.
+
+    Its fields are the keys in a file: docs/theory/accounting.md, Questions in a file.
+    """
 
     kind: str
     n: _Whole
@@ -175,24 +176,12 @@ class QuestionFields:
         """
         return validated(cls, fields, AccountingError, "key")
 
-    def question(self) -> "Question":
-        """
-        Make the query.
-
-        Raises:
-            AccountingError: A number breaks a rule, or the numbers do not fit together.
-        """
-        return Question(
-            subject=self._subject(),
-            crowd=self._crowd(),
-            delta=self.delta,
-            central_epsilon=self.eps,
-        )
-
-    def _subject(self) -> Subject:
-        if self.kind not in KINDS:
-            raise AccountingError(f"the mechanism must be one of {', '.join(KINDS)}")
-        mechanism = KINDS[self.kind]
+    @cached_property
+    def subject(self) -> Subject:
+        """The randomizer."""
+        mechanism = "local-hashing" if self.kind == "olh" else self.kind
+        if mechanism not in MECHANISMS:
+            raise AccountingError(f"the mechanism must be one of olh, {', '.join(MECHANISMS)}")
         if mechanism not in WITH_ALPHABET and (self.k is not None or self.coll is not None):
             raise AccountingError(
                 f"{mechanism} has neither an alphabet nor a collision probability"
@@ -227,7 +216,9 @@ class QuestionFields:
                 return rappor_pair(f, p, q, hashes=int(hashes))
         raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
 
-    def _crowd(self) -> AnonymitySet:
+    @cached_property
+    def crowd(self) -> AnonymitySet:
+        """The users and dummies of the batch."""
         for name, value in (("skippers", self.skippers), ("shuffler dummies", self.M_shuffler)):
             if value < 0:
                 raise AccountingError(f"{name} is {value}; it must be at least 0")
@@ -268,29 +259,21 @@ class QuestionFields:
                 raise AccountingError(f"{key}: {error}") from error
         return None
 
+    def answer(self) -> Guarantee:
+        """
+        Return the bound with its assumptions.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked: ε at a δ, or δ at an ε."""
-
-    subject: Subject
-    crowd: AnonymitySet
-    delta: float | None = None
-    central_epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.delta is None) == (self.central_epsilon is None):
+        Raises:
+            AccountingError: A number breaks a rule, or the numbers do not fit together.
+        """
+        general, crowd = isinstance(self.subject, BlanketPair), self.crowd
+        if (self.delta is None) == (self.eps is None):
             raise AccountingError(
                 "give a delta to get epsilon, or a central epsilon to get delta, one of the two: "
                 "--delta or --central-epsilon, delta or eps in a file"
             )
-
-    def answer(self) -> Guarantee:
-        """State the bound with everything that it rests on."""
         epsilon, delta = self._bound()
-        crowd = self.crowd
         honest = crowd.users - crowd.colluders
-        general = isinstance(self.subject, BlanketPair)
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest} users are honest, {crowd.colluders} others collude",
@@ -312,22 +295,22 @@ class Question:
         )
 
     def _bound(self) -> tuple[float, float]:
-        subject, crowd = self.subject, self.crowd
-        if self.delta is not None:
-            if isinstance(subject, BlanketPair):
-                return blanket_epsilon(subject, crowd, self.delta), self.delta
-            return epsilon_upper(subject, crowd, self.delta), self.delta
-        epsilon = self.central_epsilon or 0.0
+        subject, crowd, delta = self.subject, self.crowd, self.delta
+        epsilon = self.eps or 0.0
         if isinstance(subject, BlanketPair):
+            if delta is not None:
+                return blanket_epsilon(subject, crowd, delta), delta
             return epsilon, blanket_delta(subject, crowd, epsilon)
+        if delta is not None:
+            return epsilon_upper(subject, crowd, delta), delta
         return epsilon, delta_upper(subject, crowd, epsilon)
 
     def comparison(self) -> tuple[float, list[tuple[str, float | str]]]:
         """
-        Give the ε that an attack proves, and what every other bound claims or why it does not.
+        Return the ε that an attack proves, and the ε of every other bound, or why it has none.
 
         Raises:
-            AccountingError: It is not ε that is asked for, or the mechanism is not match-count.
+            AccountingError: δ is asked for, or the mechanism is not match-count.
         """
         if self.delta is None:
             raise AccountingError("bounds are compared at a delta; here epsilon is given")

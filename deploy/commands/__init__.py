@@ -1,1 +1,1 @@
-"""What can be typed: one file for each subject, a command for each verb."""
+"""Commands: one file for each subject."""

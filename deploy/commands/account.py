@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
+from deploy.accountant import answers
 from deploy.accountant import query as questions
-from deploy.accountant import query_file as question_file
-from deploy.accountant import query_table as account_table
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps, guarantee_as_json
+from deploy.terminal.json_output import guarantee_as_json, print_json
 
 app = typer.Typer()
 
@@ -25,6 +24,8 @@ app = typer.Typer()
     ),
 )
 def account(
+    context: typer.Context,
+    *,
     mechanism: Annotated[
         str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
     ] = "local-hashing",
@@ -98,17 +99,16 @@ def account(
     What a task claims, of any protocol, is printed by `shuffledp task create --dry-run`.
     """
     if batch is not None:
-        numbers = (users, alphabet, delta, central_epsilon, collision)
-        words = (local_epsilon, random_dummies, rappor)
-        counts = (dummies, dummies_per_user, shuffler_dummies, known_dummies, colluders, skippers)
-        if any(option is not None for option in (*numbers, *words)) or any(counts):
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+        if given - {"batch", "compare", "json"}:
             raise SettingsError("--batch takes its questions from the file alone")
-        answers = question_file.answer_file(batch, comparing=compare)
-        refused = sum("error" in answer for answer in answers)
-        sys.stdout.write(dumps(answers) + "\n")
+        found = answers.answer_file(batch, comparing=compare)
+        refused = sum("error" in answer for answer in found)
+        print_json(found)
         if refused:
             sys.stderr.write(
-                f"{refused} of {len(answers)} questions could not be answered; each says why\n"
+                f"{refused} of {len(found)} questions could not be answered; each says why\n"
             )
         return
     if users is None:
@@ -130,10 +130,10 @@ def account(
         "delta": delta,
     }
     random = {} if random_dummies is None else questions.parse_law(random_dummies)
-    question = questions.QuestionFields.read(fields | random).question()
+    question = questions.Question.read(fields | random)
     guarantee = question.answer()
-    answer = question_file.answer_fields(question, guarantee, comparing=compare)
+    answer = answers.answer_fields(question, guarantee, comparing=compare)
     if json:
-        sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
+        print_json(answer | {"guarantee": guarantee_as_json(guarantee)})
         return
-    account_table.show(guarantee, answer, question.subject.local_epsilon, terminal())
+    answers.show(guarantee, answer, question.subject.local_epsilon, terminal())

@@ -2,6 +2,15 @@
 
 from typing import Final
 
+AT_ANALYZER: Final = (
+    "--analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+    "--authority state/tls/authority.pem"
+)
+AT_SHUFFLER: Final = (
+    "--shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
+    "--authority state/tls/authority.pem"
+)
+"""Options of an operator's commands to a service."""
 _WIDTH: Final = 78
 _INDENT: Final = 4
 

@@ -1,6 +1,5 @@
 """`shuffledp keys`: certificates for services and operators, and services' identities."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from deploy.clients.key_folder import KeyFolder, Shown
 from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 keys_app = typer.Typer(
@@ -34,9 +33,7 @@ Directory = Annotated[Path, typer.Argument(help="The folder of the authority.")]
 @keys_app.command(
     "make",
     short_help="Make an authority and certificates.",
-    epilog=example(
-        "shuffledp keys make keys --party analyzer --host analyzer.example.org",
-    ),
+    epilog=example("shuffledp keys make keys --party analyzer --host analyzer.example.org"),
 )
 def make(
     directory: Directory,
@@ -64,21 +61,19 @@ def make(
 
 @keys_app.command(
     "renew",
-    short_help="Give new certificates under the same authority.",
-    epilog=example(
-        "shuffledp keys renew keys shuffler",
-    ),
+    short_help="Make new certificates under the same authority.",
+    epilog=example("shuffledp keys renew keys shuffler"),
 )
 def renew(
     directory: Directory,
-    party: Annotated[str | None, typer.Argument(help="Whose; without it: everybody's.")] = None,
+    party: Annotated[str | None, typer.Argument(help="Whose. Without it: all.")] = None,
     json: AsJson = False,
 ) -> None:
     """
-    Give new certificates and keys under the same authority.
+    Make new certificates and keys under the same authority.
 
-    Old ones stay valid until they end. Copied over the old files, a service shows the new one at
-    the next connection, without being started again.
+    Old ones stay valid until they end. A service shows a new one that is copied over the old files
+    at the next connection, without a restart.
     """
     _print(KeyFolder(directory).renew(party, SystemClock().now()), json=json)
 
@@ -86,9 +81,7 @@ def renew(
 @keys_app.command(
     "show",
     short_help="List certificates and when they end.",
-    epilog=example(
-        "shuffledp keys show keys --identity state/analyzer/identity.pub",
-    ),
+    epilog=example("shuffledp keys show keys --identity state/analyzer/identity.pub"),
 )
 def show(
     directory: Directory,
@@ -112,9 +105,7 @@ def show(
 @keys_app.command(
     "identity",
     short_help="Make or renew a signing identity.",
-    epilog=example(
-        "shuffledp keys identity state/analyzer",
-    ),
+    epilog=example("shuffledp keys identity state/analyzer"),
 )
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
@@ -124,59 +115,50 @@ def identity(
             help="As in its settings. Without it: the folder's name with .key, beside it."
         ),
     ] = None,
-    renew: Annotated[  # an option
-        bool, typer.Option("--renew", help="Destroy the one that is there, and make another.")
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Destroy the existing one, and make another.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """
     Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
 
-    What is printed, and lies in identity.pub in that folder, is what others pin. Nobody who pins
-    the old one takes anything that a renewed one signs, nor the other way round: renew between two
-    collections, and tell everybody. While it is renewed the service must not run.
+    Others pin the printed identity, which is also in identity.pub in that folder. A pin of the old
+    one refuses signatures of a renewed one, and the other way round: renew between two collections,
+    and inform everyone. Stop the service while its identity is renewed.
     """
     state = StateDirectory.open(state_directory, state_key)
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
     if json:
-        sys.stdout.write(dumps(shown) + "\n")
-    else:
-        terminal().print(
-            f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True
-        )
+        print_json(shown)
+        return
+    terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
 
 
 def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:
     if json:
-        fields = {
-            "certificates": [
-                {
-                    "party": one.party,
-                    "file": str(one.path),
-                    "names": one.names,
-                    "sha256": one.fingerprint,
-                    "days_left": one.days_left,
-                    "ends_soon": one.ends_soon,
-                }
-                for one in certificates
-            ],
-            "signing_identity": identity,
-        }
-        sys.stdout.write(dumps(fields) + "\n")
+        listed = [
+            {
+                "party": one.party,
+                "file": str(one.path),
+                "names": one.names,
+                "sha256": one.fingerprint,
+                "days_left": one.days_left,
+                "ends_soon": one.ends_soon,
+            }
+            for one in certificates
+        ]
+        print_json({"certificates": listed, "signing_identity": identity})
         return
     console = terminal()
     table = Table(title="Certificates")
     for heading in ("of", "days left", "names", "SHA-256"):
         table.add_column(heading, overflow="fold")
     for one in certificates:
-        table.add_row(
-            one.party,
-            "ended" if one.days_left < 0 else str(one.days_left),
-            ", ".join(one.names),
-            one.fingerprint,
-        )
+        days = "ended" if one.days_left < 0 else str(one.days_left)
+        table.add_row(one.party, days, ", ".join(one.names), one.fingerprint)
     console.print(table)
     if identity is not None:
         console.print(f"The analyzer signs tasks as {identity}.")

@@ -13,7 +13,7 @@ from common.runtime.clock import SystemClock
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.example import example
+from deploy.commands.example import AT_SHUFFLER, example
 from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
 from deploy.pages.live_server import serve_live_page
 from deploy.terminal.console import private_opener, terminal
@@ -22,10 +22,7 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog=example(
-        "shuffledp live DIGEST --shuffler 127.0.0.1:7002 --token-file "
-        "state/shuffler/operator.token --authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp live DIGEST {AT_SHUFFLER}"),
 )
 def live(
     task: TaskArgument,

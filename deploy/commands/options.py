@@ -1,7 +1,12 @@
-"""Options that several commands share, and how their text is read."""
+"""Options that several commands share: how they are read, and a call to a service by them."""
 
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -35,9 +40,13 @@ CertificateKey = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+Client = TypeVar("Client")
+Answer = TypeVar("Answer")
+
+
 def hexadecimal(name: str, text: str, length: int) -> bytes:
     """
-    Read an option that is so many bytes in hexadecimal digits.
+    Read an option of `length` bytes in hexadecimal digits.
 
     Raises:
         WireError: It is not.
@@ -69,11 +78,47 @@ def read_identity(file: Path) -> PublicIdentity:
         SettingsError: The file cannot be read.
         WireError: It does not hold an identity.
     """
+    return PublicIdentity.from_hex(_read_ascii(file), f"what {file} holds")
+
+
+def read_shuffler_key(file: Path) -> bytes:
+    """
+    Read the shuffler's key, which is published.
+
+    The file lies where the shuffler writes: as a link it could lead to a secret of the operator's.
+
+    Raises:
+        SettingsError: It cannot be read, or is a link.
+        WireError: It does not hold hexadecimal digits.
+    """
     try:
-        return PublicIdentity.from_hex(
-            file.read_text(encoding="ascii").strip(), f"what {file} holds"
-        )
+        return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
+    except ValueError as error:
+        raise WireError(f"{file} must hold hexadecimal digits") from error
+
+
+def _read_ascii(file: Path, *, flags: int = 0) -> str:
+    """Read a file; characters beyond ASCII, which no key or identity has, are replaced."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | flags)
+        with os.fdopen(descriptor, encoding="ascii", errors="replace") as stream:
+            return stream.read().strip()
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SettingsError(
+                f"{file} is a link; --shuffler-key takes the file itself, which is published"
+            ) from error
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WireError(f"{file} does not hold an identity") from error
+
+
+def ask(
+    connect: Callable[[], AbstractAsyncContextManager[Client]],
+    question: Callable[[Client], Awaitable[Answer]],
+) -> Answer:
+    """Connect to a service, and return its answer to one question."""
+
+    async def answer() -> Answer:
+        async with connect() as client:
+            return await question(client)
+
+    return asyncio.run(answer())

@@ -16,13 +16,13 @@ from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, 
 from deploy.tasks.value_parser import parse_kind, parse_value
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from protos.shuffledp.v1 import user_agent_pb2
 
 app = typer.Typer()
 
 _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
-"""Kinds of which nothing typed is an answer: the empty text, and no key owned."""
+"""Kinds for which an empty line is an answer: the empty text, and no key owned."""
 
 
 @app.command(
@@ -56,14 +56,14 @@ def contribute(
 
 
 def asked_for(kind: Kind) -> str:
-    """Ask at a terminal for a value; again, if nothing was typed and nothing is no answer."""
+    """Ask at a terminal for a value, until it is an answer of its kind."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
     typed: str = typer.prompt("Your value", default=nothing, hide_input=True, show_default=False)
     return typed
 
 
 def piped() -> str:
-    """Read what is piped in, less the mark that some editors put before a file's first letter."""
+    """Read a piped value, without a byte order mark."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -72,7 +72,7 @@ def piped() -> str:
 
 
 def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
-    """Say what became of a value."""
+    """Describe the outcome of a contribution."""
     if not receipt.repeated:
         return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
     before = "This task had been answered before; the value was not used."
@@ -95,9 +95,7 @@ _MEANING = {
 
 
 @app.command(
-    epilog=example(
-        "shuffledp receipt DIGEST --agent unix:state/user_agent.sock",
-    ),
+    epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"),
 )
 def receipt(
     task: TaskArgument,
@@ -105,7 +103,7 @@ def receipt(
     person: Person = "",
     json: AsJson = False,
 ) -> None:
-    """Tell whether your answer arrived and was counted, and print the shuffler's receipt."""
+    """Show whether your answer arrived and was counted, and print the shuffler's receipt."""
     digest = task_digest(task)
     answer = asyncio.run(ask_for_receipt(agent, digest, person))
     if json:
@@ -117,13 +115,13 @@ def receipt(
             "receipt": answer.receipt.hex(),
             "receipt_verified": answer.receipt_verified,
         }
-        sys.stdout.write(dumps(fields) + "\n")
+        print_json(fields)
         return
     show_receipt(answer, terminal())
 
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
-    """Print what an agent knows of an answer, whatever it may call its states."""
+    """Print an answer's state, also a state that this program does not know."""
     console.print(f"Your answer: {escaped(answer.state)}. Proof: {escaped(answer.inclusion)}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:

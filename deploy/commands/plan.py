@@ -78,7 +78,7 @@ def plan(
     trust: Annotated[
         str | None,
         typer.Option(
-            help="What the shuffler is relied on for: anonymity (it permutes, and forgets who), "
+            help="Trust in the shuffler: anonymity (it permutes, and forgets who), "
             "shuffler-dummies (it also adds dummies), or none. Of items only.  [anonymity]"
         ),
     ] = None,

@@ -1,11 +1,17 @@
 """The operator's profile: addresses, tokens and certificates that commands take as defaults."""
 
+import json
 import os
-import tomllib
+import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from common.errors import SettingsError
+from deploy.commands.example import example
+
+app = typer.Typer()
 
 DEFAULT_PROFILE: Final = Path("shuffledp.toml")
 """Read from the working directory where neither --profile nor SHUFFLEDP_PROFILE names another."""
@@ -26,12 +32,14 @@ FILES: Final = (
 )
 """Paths; relative ones start at the profile's folder, and in the environment here."""
 
-_ANALYZER_COMMANDS: Final = ("result", "ledger", "contribute", "receipt")
-_ANALYZER_SUBCOMMANDS: Final = {"task": ("create", "list", "show"), "sentinels": ("plant",)}
-_SHUFFLER_COMMANDS: Final = ("live",)
-_SHUFFLER_SUBCOMMANDS: Final = {"task": ("close",)}
+_WITH_ANALYZER_TOKEN: Final = {
+    **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
+    "task": ("create", "list", "show"),
+    "sentinels": ("plant",),
+}
+_WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
 """
-Commands that take defaults, by whose operator's token they need, if any.
+Commands that take defaults, with their subcommands, by the operator whose token they need, if any.
 
 `load` takes none: it must never reach real services by accident.
 """
@@ -53,18 +61,10 @@ def read_profile(file: Path | None) -> dict[str, str]:
     wanted = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
     if file is not None or wanted.exists():
-        try:
-            with wanted.open("rb") as stream:
-                text = stream.read(_MAX_BYTES + 1)
-            if len(text) > _MAX_BYTES:
-                raise SettingsError(
-                    f"{wanted} is too long; a profile has at most {_MAX_BYTES} bytes"
-                )
-            fields = tomllib.loads(text.decode("utf-8"))
-        except OSError as error:
-            raise SettingsError(f"{wanted} cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{wanted} is not a TOML file") from error
+        # Imported here: help and version need neither pydantic nor TOML.
+        from common.runtime.validation import read_toml  # noqa: PLC0415
+
+        fields = read_toml(wanted, SettingsError, most_bytes=_MAX_BYTES)
     unknown = sorted(set(fields) - {*ADDRESSES, *FILES})
     if unknown:
         raise SettingsError(f"{wanted} has an unknown key: {unknown[0][:64]}")
@@ -90,16 +90,83 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
         SettingsError: As `read_profile` does.
     """
     profile = read_profile(file)
-    analyzer_token = profile.pop("analyzer_token_file", None)
-    shuffler_token = profile.pop("shuffler_token_file", None)
-    at_analyzer = profile | ({"token_file": analyzer_token} if analyzer_token else {})
-    at_shuffler = profile | ({"token_file": shuffler_token} if shuffler_token else {})
-    defaults: dict[str, Any] = dict.fromkeys(_ANALYZER_COMMANDS, at_analyzer)
-    defaults |= dict.fromkeys(_SHUFFLER_COMMANDS, at_shuffler)
-    for subcommands, values in (
-        (_ANALYZER_SUBCOMMANDS, at_analyzer),
-        (_SHUFFLER_SUBCOMMANDS, at_shuffler),
-    ):
-        for group, names in subcommands.items():
-            defaults.setdefault(group, {}).update(dict.fromkeys(names, values))
+    tokens = [profile.pop(f"{party}_token_file", None) for party in ("analyzer", "shuffler")]
+    defaults: dict[str, Any] = {}
+    for token, commands in zip(tokens, (_WITH_ANALYZER_TOKEN, _WITH_SHUFFLER_TOKEN), strict=True):
+        values = profile | ({"token_file": token} if token else {})
+        for command, subcommands in commands.items():
+            given = dict.fromkeys(subcommands, values) if subcommands else values
+            defaults.setdefault(command, {}).update(given)
     return defaults
+
+
+_LAYOUTS: Final = {
+    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
+    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
+    "authority": ("tls/authority.pem", "authority.pem"),
+    "certificate": ("tls/operator.pem", "operator.pem"),
+    "key": ("tls/operator.key", "operator.key"),
+    "shuffler_key": ("shuffler/envelope.pub",),
+    "analyzer_identity": ("analyzer/identity.pub",),
+    "shuffler_identity": ("shuffler/identity.pub",),
+}
+"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
+
+
+@app.command(
+    "init",
+    epilog=example("shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001"),
+)
+def init(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder that holds the services' state directories, or the secrets of a "
+            "compose project."
+        ),
+    ],
+    analyzer: Annotated[
+        str, typer.Option(help="Address of the analyzer, if its state does not tell it.")
+    ] = "",
+    shuffler: Annotated[
+        str, typer.Option(help="Address of the shuffler, if its state does not tell it.")
+    ] = "",
+    agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
+    output: Annotated[Path, typer.Option(help="The file to write.")] = DEFAULT_PROFILE,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write a profile from what a folder holds, so that commands need no addresses and tokens."""
+    if not directory.is_dir():
+        raise SettingsError(f"{directory} is not a folder")
+    given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}
+    found = _found_in(directory) | {name: value for name, value in given.items() if value}
+    if not found:
+        raise SettingsError(f"{directory} holds no state directory and no secrets of a service")
+    if output.exists() and not force:
+        raise SettingsError(f"{output} exists; --force replaces it")
+    text = "".join(
+        f"{name} = {json.dumps(found[name])}\n" for name in (*ADDRESSES, *FILES) if name in found
+    )
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
+    sys.stdout.write(f"{output}:\n{text}")
+
+
+def _found_in(directory: Path) -> dict[str, str]:
+    """Find files by the names that services and compose give them; return absolute paths."""
+    found = {
+        name: str((directory / path).resolve())
+        for name, paths in _LAYOUTS.items()
+        for path in reversed(paths)
+        if (directory / path).is_file()
+    }
+    for party in ("analyzer", "shuffler"):
+        address = directory / party / "address"
+        if address.is_file():
+            found[party] = address.read_text(encoding="ascii").strip()
+    socket = directory / "user_agent.sock"
+    if socket.exists():
+        found["agent"] = f"unix:{socket.resolve()}"
+    return found

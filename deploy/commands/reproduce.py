@@ -35,7 +35,7 @@ EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Repo
         }
     )
 )
-"""Each takes a seed and a function that is told how much is done, of how much."""
+"""Each takes a seed and a function to report progress to: how much is done, of how much."""
 
 
 @app.command(
@@ -60,7 +60,7 @@ def reproduce(
 ) -> None:
     """Run a paper's experiment again, without sealing, and print what comes out.
 
-    What the papers claim, and where it holds here, is in docs/researchers/experiments.md.
+    The papers' claims, and where they hold here, are in docs/researchers/experiments.md.
     """
     if experiment not in EXPERIMENTS:
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")

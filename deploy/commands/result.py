@@ -1,19 +1,20 @@
-"""`shuffledp result` and `shuffledp ledger`: an operator reads the analyzer's releases."""
+"""`shuffledp result`, `ledger` and `iterate`: the analyzer's releases, and what follows them."""
 
-import asyncio
-import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
+from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.result import Result
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
-from deploy.commands.example import example
+from deploy.commands.example import AT_ANALYZER, example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -22,25 +23,29 @@ from deploy.commands.options import (
     CertificateKey,
     TaskArgument,
     TokenFile,
+    ask,
     task_digest,
 )
-from deploy.pages.releases_page import releases_page
-from deploy.pages.result_page import result_page
+from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.estimate_table import print_table
-from deploy.results.export import write_csv, write_parquet
-from deploy.results.result_json import as_json
-from deploy.results.result_view import MOST_ROWS, ResultView, result_view
+from deploy.results.export import as_json, write_csv, write_parquet
+from deploy.results.privkvm import next_draft, read_iterated
+from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
+from deploy.tasks import drafts as draft_file
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.tasks.population_budgets import of_populations
+from deploy.tasks.population_budgets import PopulationBudgets, of_populations
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
+
+_NO_KEY: Final = bytes(31) + b"\x09"
+"""In place of the shuffler's key, which `task create` adds; a draft in a file has none."""
 
 Page = Annotated[
     Path | None, typer.Option(help="Write one page that a browser shows, without network.")
@@ -48,10 +53,7 @@ Page = Annotated[
 
 
 @app.command(
-    epilog=example(
-        "shuffledp result DIGEST --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"),
 )
 def result(
     task: TaskArgument,
@@ -82,13 +84,8 @@ def result(
     digest = task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
-    async def read() -> tuple[Task, Result]:
-        async with OperatorClient.connect(
-            analyzer, authority, token_file, certificate, key
-        ) as operator:
-            return await read_checked(operator, digest)
-
-    signed, found = asyncio.run(read())
+    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+    signed, found = ask(connect, lambda operator: read_checked(operator, digest))
     # Before anything is written: candidates that cannot be decoded leave no file.
     view = result_view(found.estimate, signed, most=top, candidates=texts)
     if csv is not None:
@@ -96,11 +93,10 @@ def result(
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        whole = result_view(found.estimate, signed, most=MOST_ROWS, candidates=texts)
+        whole = result_view(found.estimate, signed, most=MAX_ROWS, candidates=texts)
         write(html, result_page(found, signed, whole, version=VERSION))
     if json:
-        fields = {**as_json(found), "labels": signed.labels, **view.fields}
-        sys.stdout.write(dumps(fields) + "\n")
+        print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
     console = terminal()
     print_result(found, view, console)
@@ -152,10 +148,7 @@ def print_estimates(view: ResultView, console: Console) -> None:
 
 
 @app.command(
-    epilog=example(
-        "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-        "--authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp ledger {AT_ANALYZER}"),
 )
 def ledger(
     analyzer: AnalyzerAddress,
@@ -172,20 +165,48 @@ def ledger(
     """
     check_folder(html)
 
-    async def read() -> None:
-        async with OperatorClient.connect(
-            analyzer, authority, token_file, certificate, key
-        ) as operator:
-            entries, head = await operator.ledger()
-            populations = await of_populations(entries, operator)
-        if html is not None:
-            write(html, releases_page(entries, head, populations, version=VERSION))
-        if json:
-            sys.stdout.write(dumps(ledger_view.as_json(entries, head, populations)) + "\n")
-            return
-        console = terminal()
-        ledger_view.show(entries, head, populations, console)
-        if html is not None:
-            console.print(f"Written to {html}.", markup=False)
+    async def read(
+        operator: OperatorClient,
+    ) -> tuple[list[LedgerEntry], ChainHead, Sequence[PopulationBudgets]]:
+        entries, head = await operator.ledger()
+        return entries, head, await of_populations(entries, operator)
 
-    asyncio.run(read())
+    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+    entries, head, populations = ask(connect, read)
+    if html is not None:
+        write(html, releases_page(entries, head, populations, version=VERSION))
+    if json:
+        print_json(ledger_view.as_json(entries, head, populations))
+        return
+    console = terminal()
+    ledger_view.show(entries, head, populations, console)
+    if html is not None:
+        console.print(f"Written to {html}.", markup=False)
+
+
+@app.command(
+    epilog=example(
+        "shuffledp iterate films.toml --iterations 3 --output first.toml",
+        "shuffledp iterate films.toml --iterations 3 --number 2 --after first.json "
+        "--output second.toml",
+    ),
+)
+def iterate(
+    draft: Annotated[
+        Path,
+        typer.Argument(help="The draft for all iterations: its local_epsilon is what all cost."),
+    ],
+    iterations: Annotated[int, typer.Option(help="How many iterations there are.")],
+    output: Annotated[Path, typer.Option(help="Where the iteration's draft is written.")],
+    number: Annotated[int, typer.Option(help="Which iteration, from 1 on.")] = 1,
+    after: Annotated[
+        Path | None,
+        typer.Option(help="The result of the iteration before, as `shuffledp result --json`."),
+    ] = None,
+) -> None:
+    """Write the draft of one iteration of PrivKVM, a task of its own, for `task create`."""
+    check_folder(output)
+    whole = draft_file.read(draft, _NO_KEY)
+    before = None if after is None else read_iterated(after)
+    write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
+    terminal().print(f"Written to {output}.", markup=False)

@@ -20,7 +20,7 @@ from deploy.datasets.sample_people import people_of, sample_people
 from deploy.planning.plan_view import parse_cap
 from deploy.simulate import plot as pictures
 from deploy.simulate import table
-from deploy.simulate.populations import ItemPopulation, Population, ValuePopulation
+from deploy.simulate.populations import Population
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, SweepRow
 from deploy.simulate.sweep import Sweep, run
@@ -163,9 +163,9 @@ def simulate(
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(table.as_json(rows, people, by_value=by_value)) + "\n")
+        sys.stdout.write(dumps(table.as_json(rows, by_value=by_value)) + "\n")
         return
-    table.show(rows, people, console, by_value=by_value)
+    table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was left out")
 
@@ -190,13 +190,13 @@ def _population(
 ) -> Population:
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
-        return ItemPopulation(dataset=data, n_users=data.n_users if users is None else users)
+        return Population.of_items(data, data.n_users if users is None else users)
     if source is None:
         if column is not None:
             raise SettingsError("--column is a column of a file: name the file with --dataset")
-        return ValuePopulation(people=sample_people(kind, users, seed))
+        return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
-    return ValuePopulation(people=people_of(data, kind, users, seed), name=data.name)
+    return Population.of_values(people_of(data, kind, users, seed), data.name)
 
 
 def _accountings(text: str) -> tuple[Accounting, ...]:

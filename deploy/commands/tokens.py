@@ -1,6 +1,5 @@
 """`shuffledp tokens`: users' tokens, for shufflers that ask for them."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,7 +11,7 @@ from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 MAX_TOKENS: Final = 1_000_000
@@ -29,9 +28,7 @@ app.add_typer(tokens_app, name="tokens")
 @tokens_app.command(
     "make",
     short_help="Make tokens to hand out, one a person.",
-    epilog=example(
-        "shuffledp tokens make 500 --out tokens.txt --key-directory issuer",
-    ),
+    epilog=example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer"),
 )
 def make(
     count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="How many.")],
@@ -49,7 +46,7 @@ def make(
     """
     check_folder(out)
     if out.exists():
-        raise SettingsError(f"{out} is there already: tokens that were handed out may be in it")
+        raise SettingsError(f"{out} exists already: tokens that were handed out may be in it")
     issuer = TokenIssuer(
         StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
     )
@@ -60,8 +57,7 @@ def make(
         raise SettingsError(f"{out} cannot be written: {error.strerror}") from error
     identity = issuer.identity().raw.hex()
     if json:
-        sys.stdout.write(dumps({"tokens": count, "file": str(out), "token_identity": identity}))
-        sys.stdout.write("\n")
+        print_json({"tokens": count, "file": str(out), "token_identity": identity})
         return
     terminal().print(
         f"{count} tokens written to {out}. For the shuffler's settings:\n"

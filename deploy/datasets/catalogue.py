@@ -4,19 +4,18 @@ import gzip
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.task.ranges import within
-from deploy.datasets.table import Table, read_csv
+from common.task.specs import MAX_DOMAIN_SIZE
+from deploy.datasets.files import Table, read_csv
 
-MAX_ITEMS: Final = 2**24
-"""The largest domain that a task may have."""
 MAX_PEOPLE: Final = 10**9 - 1
-"""More than this numpy's hypergeometric draws do not take."""
+"""Limit of numpy's hypergeometric draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,14 +24,25 @@ class Dataset:
 
     name: str
     title: str
-    """What it is, for a reader; says so where it is not real."""
+    """Describes it, and says so where it is not real."""
     labels: tuple[str, ...]
     """One an item; empty where items have no other name than their number."""
     counts: NDArray[np.int64]
     """People by item, shape (domain_size,)."""
 
+    @classmethod
+    def of(cls, table: Table, *, name: str, title: str) -> Self:
+        """
+        Make a data set of a table that was read.
+
+        Raises:
+            TaskError: It has fewer than two items, or no people, or too many.
+        """
+        counts = np.array(table.counts, dtype=np.int64)
+        return cls(name=name, title=title, labels=table.values, counts=counts)
+
     def __post_init__(self) -> None:
-        within(f"items of {self.name}", len(self.counts), 2, MAX_ITEMS)
+        within(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
             within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
         within(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
@@ -54,7 +64,7 @@ class Dataset:
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw n_users different people, in random order, and give their items.
+        Draw n_users different people, in random order; return their items.
 
         Raises:
             TaskError: There are not so many people.
@@ -67,9 +77,9 @@ class Dataset:
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw n_users different people and give their counts by item, without making each person.
+        Draw n_users different people and return their counts by item, without making each person.
 
-        The law is that of counting what `draw` gives: multivariate hypergeometric.
+        They have the distribution of counting what `draw` returns: multivariate hypergeometric.
 
         Returns:
             Shape (domain_size,), sum n_users; all counts themselves if everybody is drawn.
@@ -94,23 +104,6 @@ class Dataset:
             raise TaskError(f"users is {n_users}; {self.name} has 1 .. {self.n_users}")
 
 
-def dataset_of(table: Table, *, name: str, title: str) -> Dataset:
-    """
-    Make a data set of a table that was read.
-
-    Raises:
-        TaskError: It has fewer than two items, too many items, nobody, or too many people.
-    """
-    within(f"items of {name}", len(table.values), 2, MAX_ITEMS)
-    within(f"people of {name}", sum(table.counts), 1, MAX_PEOPLE)
-    return Dataset(
-        name=name,
-        title=title,
-        labels=table.values,
-        counts=np.array(table.counts, dtype=np.int64),
-    )
-
-
 IPUMS_1940_CITY: Final = "ipums1940_city"
 KOSARAK_PREFIX: Final = "kosarak_prefix"
 KOSARAK_RECONSTRUCTED: Final = "kosarak_reconstructed"
@@ -126,8 +119,6 @@ SHIPPED: Final = MappingProxyType(
 )
 """Titles by name."""
 
-_COMPRESSED: Final = frozenset({KOSARAK_PREFIX, KOSARAK_RECONSTRUCTED})
-
 
 def load(name: str) -> Dataset:
     """
@@ -139,9 +130,7 @@ def load(name: str) -> Dataset:
     if name not in SHIPPED:
         raise TaskError(f"no such data set is shipped; the shipped ones are {', '.join(SHIPPED)}")
     folder = resources.files("deploy.datasets")
-    if name in _COMPRESSED:
-        text = gzip.decompress((folder / f"{name}.csv.gz").read_bytes()).decode()
-    else:
-        text = (folder / f"{name}.csv").read_text(encoding="utf-8")
-    table = read_csv(text.splitlines(), name=name)
-    return dataset_of(table, name=name, title=SHIPPED[name])
+    plain, compressed = folder / f"{name}.csv", folder / f"{name}.csv.gz"
+    content = plain.read_bytes() if plain.is_file() else gzip.decompress(compressed.read_bytes())
+    table = read_csv(content.decode().splitlines(), name=name)
+    return Dataset.of(table, name=name, title=SHIPPED[name])

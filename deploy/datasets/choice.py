@@ -1,13 +1,23 @@
-"""Find the data set that a text names: a shipped one, a file, or a distribution."""
+"""Find the data set that a text names: a shipped one, a file, or a distribution without chance."""
 
 from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from common.errors import TaskError
-from deploy.datasets import catalogue, files, synthetic
-from deploy.datasets.catalogue import Dataset
-from deploy.datasets.table import VALUE
+from common.task.ranges import within
+from common.task.specs import MAX_DOMAIN_SIZE
+from deploy.datasets import catalogue, files
+from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
+from deploy.datasets.files import VALUE
 
-_ZIPF_PARTS = (1, 2)
+_DEFAULT_USERS: Final = 1_000_000
+_DEFAULT_EXPONENT: Final = 1.1
+_MAX_EXPONENT: Final = 20.0
+_NAMES: Final = {"zipf": "Zipf", "uniform": "uniform"}
+_FORMS: Final = "zipf:SIZE, zipf:SIZE,EXPONENT"
 
 
 def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
@@ -17,28 +27,29 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     Args:
         text: The name of a shipped one; the path of a file that ends with .csv, .csv.gz or
             .parquet; `zipf:SIZE`, `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
-        n_users: Of a law, how many people it has (a million if None). Of all others, how many
+        n_users: Of a distribution, its people (a million if None). Of all others, how many
             will be drawn: checked, and left to `Dataset.draw` or `Dataset.sample_counts`.
         column: Of a file, the column of the values; `value` if None.
 
     Raises:
-        TaskError: The text names nothing, or what it names breaks a rule, or has fewer people.
+        TaskError: The text names no data set, or one that breaks a rule or has fewer people.
     """
     of_file = text.lower().endswith(files.ENDINGS)
     if column is not None and not of_file:
         raise TaskError(f"the column {column} is one of a file; this data set is none")
     law, colon, numbers = text.partition(":")
-    if colon and law in {"zipf", "uniform"}:
-        people = synthetic.DEFAULT_USERS if n_users is None else n_users
-        return _made(law, numbers.split(","), people)
+    if colon and law in _NAMES:
+        return _made(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
     if of_file:
-        found = files.read(Path(text), VALUE if column is None else column)
+        path = Path(text)
+        table = files.read(path, VALUE if column is None else column)
+        found = Dataset.of(table, name=path.name, title=f"The file {path.name}")
     elif text in catalogue.SHIPPED:
         found = catalogue.load(text)
     else:
         raise TaskError(
             f"there is no such data set; name one of {', '.join(catalogue.SHIPPED)}, a file that "
-            f"ends with {', '.join(files.ENDINGS)}, or zipf:SIZE, zipf:SIZE,EXPONENT, uniform:SIZE"
+            f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:
         found.check_users(n_users)
@@ -46,15 +57,46 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
 
 
 def _made(law: str, parts: list[str], n_users: int) -> Dataset:
+    """Make a uniform distribution, or item r with a share proportional to (r + 1)^-exponent."""
+    if len(parts) > (2 if law == "zipf" else 1):
+        raise TaskError(f"a law {law} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
     try:
         size = int(parts[0])
-        if law == "uniform" and len(parts) == 1:
-            return synthetic.uniform(size, n_users)
-        if law == "zipf" and len(parts) in _ZIPF_PARTS:
-            exponent = float(parts[1]) if len(parts) > 1 else synthetic.DEFAULT_EXPONENT
-            return synthetic.zipf(size, exponent, n_users)
+        exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
     except ValueError as error:
         raise TaskError(f"the numbers of a law {law} are not numbers") from error
-    raise TaskError(
-        f"a law {law} has {len(parts)} numbers; write zipf:SIZE, zipf:SIZE,EXPONENT or uniform:SIZE"
-    )
+    within(f"the items of a {_NAMES[law]} law", size, 2, MAX_DOMAIN_SIZE)
+    if not 0 <= exponent <= _MAX_EXPONENT:
+        raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")
+    if law == "uniform":
+        name, title, exponent = f"uniform:{size}", f"uniform over {size:,} items", 0.0
+    else:
+        name = f"zipf:{size},{exponent:g}"
+        title = f"Zipf law of exponent {exponent:g} over {size:,} items"
+    weights = np.arange(1, size + 1, dtype=np.float64)
+    np.power(weights, -exponent, out=weights)
+    counts = apportion(weights, n_users)
+    return Dataset(name=name, title=f"Synthetic: {title}", labels=(), counts=counts)
+
+
+def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
+    """
+    Share people out by the largest remainders; equal ones go to the items that come first.
+
+    The weights are used up: three arrays of this size are held at once, no more.
+
+    Args:
+        weights: Proportional to the shares, shape (domain_size,); overwritten.
+        n_users: People, 1 .. MAX_PEOPLE.
+
+    Raises:
+        TaskError: n_users is out of range.
+    """
+    within("users", n_users, 1, MAX_PEOPLE)
+    weights /= weights.sum()
+    weights *= n_users
+    counts = weights.astype(np.int64)
+    left = n_users - int(counts.sum())
+    np.subtract(counts, weights, out=weights)
+    counts[np.argsort(weights, kind="stable")[:left]] += 1
+    return counts

@@ -4,7 +4,7 @@ People for each kind of value: shipped data where there are any, a file's, or ma
 For demonstrations and simulations; the randomness is seeded, and never that of a device.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,30 +25,28 @@ MAX_MADE_UP: Final = 1_000_000
 _MAX_CANDIDATES: Final = 1000
 """Texts of a file that are looked for."""
 _PATIENTS: Final = 100_000
-"""How many are drawn of 31,670,031 where nobody says how many."""
+"""People drawn of 31,670,031 where no number is given."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
 )
-"""Candidates that nobody has."""
+"""Candidates without any person."""
 _QUESTIONS: Final = (
     *("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
 )
-_SCALE: Final = (1.0, 5.0)
 _FILMS: Final = tuple(f"film {letter}" for letter in "ABCDEFGHIJKL")
-_STARS: Final = (0.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SamplePeople:
-    """Some people, what they are asked, and what is true of them."""
+    """Some people with their values, the question they are asked, and their true figures."""
 
     kind: Kind
     title: str
-    """What a value is, in a sentence."""
+    """A sentence that explains a value."""
     values: list[Value]
     draft: Mapping[str, Any]
-    """What a task's draft says of them: its protocol, its labels, and its kind's table."""
+    """Fields of a task's draft: its protocol, its labels, and its kind's table."""
     truth: Vector
     """Shares of items, of candidates or of owners; or means of numbers."""
     true_means: Vector | None = None
@@ -71,10 +69,8 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
         TaskError: There are not so many.
     """
     rng = np.random.default_rng(seed)
-    if kind == "categorical":
-        return _states(n_users, rng)
-    if kind == "string":
-        return _state_names(n_users, rng)
+    if kind in {"categorical", "string"}:
+        return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     made_up = 20_000 if n_users is None else n_users
     if not 1 <= made_up <= MAX_MADE_UP:
         raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
@@ -82,42 +78,31 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     return makers[kind](made_up, rng)
 
 
-def _patients(n_users: int | None, rng: np.random.Generator) -> tuple[Dataset, Counts]:
-    """Draw cases by state; return the data set and each case's item, in random order."""
+def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
     data = load(COVID_US_STATES)
     # By counts: a list of all 31 million would cost seconds and half a gigabyte.
-    counts = data.sample_counts(_PATIENTS if n_users is None else n_users, rng)
-    return data, rng.permutation(np.repeat(np.arange(data.domain_size), counts))
-
-
-def _states(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
-    data, items = _patients(n_users, rng)
-    return SamplePeople(
-        kind="categorical",
-        title="A value is the US state of a confirmed case of COVID-19, until 18 April 2021.",
-        values=items.tolist(),
-        draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
-        truth=np.bincount(items, minlength=data.domain_size) / len(items),
+    counts = data.sample_counts(n_users, rng)
+    items = rng.permutation(np.repeat(np.arange(data.domain_size), counts)).tolist()
+    title = "A value is the US state of a confirmed case of COVID-19, "
+    if kind == "categorical":
+        return SamplePeople(
+            kind=kind,
+            title=f"{title}until 18 April 2021.",
+            values=items,
+            draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
+            truth=counts / n_users,
+        )
+    # A one-time response of local epsilon 4, that of the demo for items.
+    texts = TextDraft(
+        bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
     )
-
-
-def _state_names(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
-    data, items = _patients(n_users, rng)
-    shares = np.bincount(items, minlength=data.domain_size) / len(items)
     return SamplePeople(
-        kind="string",
-        title="A value is the US state of a confirmed case of COVID-19, as a text; ten Canadian "
-        "provinces, which nobody has, are looked for too.",
-        values=[data.labels[item] for item in items.tolist()],
-        draft={
-            "protocol": "rappor",
-            # A one-time response of local epsilon 4, that of the demo for items.
-            "texts": TextDraft(
-                bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
-            ),
-        },
+        kind=kind,
+        title=f"{title}as a text; ten Canadian provinces, which nobody has, are looked for too.",
+        values=[data.labels[item] for item in items],
+        draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
-        truth=np.concatenate([shares, np.zeros(len(_ABSENT))]),
+        truth=np.concatenate([counts / n_users, np.zeros(len(_ABSENT))]),
     )
 
 
@@ -127,30 +112,21 @@ def _sleepers(n_users: int, rng: np.random.Generator) -> SamplePeople:
         kind="mean",
         title="A value is how many hours somebody slept, 0 to 24. These people are made up.",
         values=hours.tolist(),
-        draft={
-            "protocol": "piecewise",
-            "local_epsilon": 2.0,
-            "labels": ("hours of sleep",),
-            "numbers": NumberDraft(low=0.0, high=24.0),
-        },
+        draft=_draft(
+            "piecewise", 2.0, ("hours of sleep",), numbers=NumberDraft(low=0.0, high=24.0)
+        ),
         truth=np.array([hours.mean()]),
     )
 
 
 def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
     centres = np.linspace(1.8, 4.4, len(_QUESTIONS))
-    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), *_SCALE).round()
+    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), 1.0, 5.0).round()
     return SamplePeople(
         kind="vector",
         title="A value is a guest's marks from 1 to 5 on eight questions. These are made up.",
         values=[tuple(row) for row in marks.tolist()],
-        draft={
-            "protocol": "multi-hm",
-            "domain_size": len(_QUESTIONS),
-            "local_epsilon": 4.0,
-            "labels": _QUESTIONS,
-            "numbers": NumberDraft(low=_SCALE[0], high=_SCALE[1]),
-        },
+        draft=_draft("multi-hm", 4.0, _QUESTIONS, numbers=NumberDraft(low=1.0, high=5.0)),
         truth=marks.mean(axis=0),
     )
 
@@ -158,27 +134,33 @@ def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
 def _viewers(n_users: int, rng: np.random.Generator) -> SamplePeople:
     size = len(_FILMS)
     seen = rng.random((n_users, size)) < np.geomspace(0.7, 0.1, size)
-    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), *_STARS).round(1)
+    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), 0, 5).round(1)
     owners = seen.sum(axis=0)
-    values: list[Value] = [
-        {int(film): float(row[film]) for film in np.flatnonzero(here)}
-        for here, row in zip(seen, stars, strict=True)
-    ]
     return SamplePeople(
         kind="key-value",
         title="A value is which of twelve films somebody saw, and how many stars each got. These "
         "people are made up.",
-        values=values,
-        draft={
-            "protocol": "priv-kv",
-            "domain_size": size,
-            "local_epsilon": 4.0,
-            "labels": _FILMS,
-            "pairs": PairDraft(low=_STARS[0], high=_STARS[1]),
-        },
+        values=[
+            {int(film): float(row[film]) for film in np.flatnonzero(here)}
+            for here, row in zip(seen, stars, strict=True)
+        ],
+        draft=_draft("priv-kv", 4.0, _FILMS, pairs=PairDraft(low=0.0, high=5.0)),
         truth=owners / n_users,
         true_means=np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
     )
+
+
+def _draft(
+    protocol: str, local_epsilon: float, labels: tuple[str, ...], **of_kind: NumberDraft | PairDraft
+) -> dict[str, Any]:
+    size = {"domain_size": len(labels)} if len(labels) > 1 else {}
+    return {
+        "protocol": protocol,
+        **size,
+        "local_epsilon": local_epsilon,
+        "labels": labels,
+        **of_kind,
+    }
 
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
@@ -211,65 +193,42 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         parsed = [parse_value(data.labels[item], kind) for item in kept]
     except ValueRangeError as error:
         raise TaskError(f"{data.name} holds a value that is not {kind} data: {error}") from error
-    draft, truth, candidates = _OF_FILES[kind](parsed, counts[kept])
-    return SamplePeople(
-        kind=kind,
-        title=data.title,
-        values=[
-            value for value, many in zip(parsed, counts[kept], strict=True) for _ in range(many)
-        ],
-        draft=draft,
-        truth=truth[0],
-        true_means=truth[1],
-        candidates=candidates,
-    )
+    values = [value for value, many in zip(parsed, counts[kept], strict=True) for _ in range(many)]
+    facts = _facts(kind, parsed, counts[kept])
+    return SamplePeople(kind=kind, title=data.title, values=values, **facts)
 
 
-_Facts = tuple[dict[str, Any], tuple[Vector, Vector | None], tuple[str, ...]]
-"""The draft's fields, the truth with true means, and the texts to look for."""
-
-
-def _texts_of_file(values: list[Any], counts: Counts) -> _Facts:
-    order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
-    return {}, (counts[order] / counts.sum(), None), tuple(values[at] for at in order)
-
-
-def _numbers_of_file(values: list[Any], counts: Counts) -> _Facts:
+def _facts(kind: Kind, values: list[Any], counts: Counts) -> dict[str, Any]:
+    """Return the fields of SamplePeople that follow from different values and their counts."""
+    n_users = counts.sum()
+    if kind == "string":
+        order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
+        names = tuple(values[at] for at in order)
+        return {"draft": {}, "truth": counts[order] / n_users, "candidates": names}
+    if kind == "key-value":
+        size = 1 + max((key for value in values for key in value), default=0)
+        owners, sums = np.zeros(size), np.zeros(size)
+        for value, many in zip(values, counts, strict=True):
+            for key, number in value.items():
+                owners[key] += many
+                sums[key] += many * number
+        low, high = _range([number for value in values for number in value.values()])
+        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
+        means = sums / np.maximum(owners, 1)
+        return {"draft": draft, "truth": owners / n_users, "true_means": means}
     rows = [value if isinstance(value, tuple) else (value,) for value in values]
     if len({len(row) for row in rows}) > 1:
         raise TaskError("every person needs as many numbers as the others")
-    table = np.array(rows, dtype=np.float64)
-    low, high = _range_of(table)
-    draft = {"domain_size": table.shape[1], "numbers": NumberDraft(low=low, high=high)}
-    return draft, (counts @ table / counts.sum(), None), ()
+    low, high = _range([number for row in rows for number in row])
+    numbers = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
+    return {"draft": numbers, "truth": counts @ np.array(rows, dtype=np.float64) / n_users}
 
 
-def _pairs_of_file(values: list[Any], counts: Counts) -> _Facts:
-    size = 1 + max((key for value in values for key in value), default=0)
-    owners, sums = np.zeros(size), np.zeros(size)
-    for value, many in zip(values, counts, strict=True):
-        for key, number in value.items():
-            owners[key] += many
-            sums[key] += many * number
-    low, high = _range_of(np.array([number for value in values for number in value.values()]))
-    draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
-    return draft, (owners / counts.sum(), sums / np.maximum(owners, 1)), ()
-
-
-def _range_of(numbers: Vector) -> tuple[float, float]:
-    if not len(numbers) or numbers.min() == numbers.max():
+def _range(numbers: list[float]) -> tuple[float, float]:
+    if len(set(numbers)) < 2:  # noqa: PLR2004  # two ends
         raise TaskError("a file of numbers needs two different ones: they are the range")
-    return float(numbers.min()), float(numbers.max())
+    return float(min(numbers)), float(max(numbers))
 
-
-_OF_FILES: Final[Mapping[Kind, Callable[[list[Any], Counts], _Facts]]] = MappingProxyType(
-    {
-        "string": _texts_of_file,
-        "mean": _numbers_of_file,
-        "vector": _numbers_of_file,
-        "key-value": _pairs_of_file,
-    }
-)
 
 DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {
@@ -280,4 +239,4 @@ DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
         "key-value": "films seen and their stars",
     }
 )
-"""What the demonstration of each kind is about."""
+"""The subject of each kind's demonstration."""

@@ -28,8 +28,8 @@ from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
-from deploy.results.result_json import as_json
-from deploy.results.result_view import MOST_ROWS, ResultView, result_view
+from deploy.results.export import as_json
+from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import write
@@ -54,7 +54,7 @@ class DemoRun:
 
     def view(self) -> ResultView:
         """Return the estimates beside the truth."""
-        most = _SHOWN if self.people.kind == "categorical" else MOST_ROWS
+        most = _SHOWN if self.people.kind == "categorical" else MAX_ROWS
         return result_view(self.result.estimate, self.task, most=most, people=self.people)
 
     def as_json(self) -> dict[str, Any]:

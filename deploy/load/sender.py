@@ -24,7 +24,7 @@ from common.errors import (
 from common.messages.submission import Outcome
 from common.runtime.access import CallKind
 from common.runtime.rpc import reply
-from common.runtime.settings import is_local
+from common.runtime.tls import is_local
 from common.task.task import Task
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire

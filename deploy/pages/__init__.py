@@ -1,1 +1,1 @@
-"""Pages that people look at: each one file, which fetches nothing from anywhere."""
+"""Web pages: each one file, which fetches nothing from any network."""

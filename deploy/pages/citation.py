@@ -1,4 +1,4 @@
-"""How a result is cited: a sentence and a BibTeX entry with its task, its size and its cost."""
+"""Citations of a result: a sentence and a BibTeX entry with its task, size and cost."""
 
 import math
 import re
@@ -21,7 +21,7 @@ _SPECIAL: Final = {
 
 
 def citation(result: Result, task: Task, *, version: str) -> str:
-    """Return a sentence: what was collected, how privately, and under which task."""
+    """Return a sentence with the kind of data, the guarantees and the task."""
     return (
         f"{_title(result, task)}. Collected with shuffledp {version} (protocol {_protocol(task)}), "
         f"{_privacy(result)}. Task {result.task_digest.hex()}."
@@ -80,7 +80,7 @@ def _title(result: Result, task: Task) -> str:
 
 
 def _privacy(result: Result) -> str:
-    """State both ε: a small central one is often bought by a large local one."""
+    """Return both ε: a small central one often costs a large local one."""
     central, local = claimed(result.guarantees), result.local_epsilon
     if math.isinf(central.epsilon):
         return "without a guarantee against the analyzer"

@@ -1,4 +1,4 @@
-"""Numbers as a reader sees them."""
+"""Numbers as text for readers."""
 
 import math
 from decimal import ROUND_CEILING, Decimal, localcontext

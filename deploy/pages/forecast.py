@@ -70,7 +70,7 @@ def quiet_seconds(history: Sequence[Sample]) -> float:
 
 
 def _window(history: Sequence[Sample], since: float) -> Sample:
-    """Return the seconds since a moment, and how many users came in them."""
+    """Return the seconds since a moment, and the users who came in them."""
     first = next(sample for sample in history if sample[0] >= since)
     return history[-1][0] - first[0], history[-1][1] - first[1]
 

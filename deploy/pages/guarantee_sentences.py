@@ -1,4 +1,4 @@
-"""Guarantees in plain sentences: who pools what, and how much your value changes for them."""
+"""Guarantees in plain sentences: what each coalition pools, and what it can conclude."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Final
 from common.messages.guarantee import Coalition, Guarantee, claimed
 from deploy.pages.figures import certainty, odds, privacy, probability
 
-_COALITIONS: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
+_COALITIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "analyzer": (
             "The analyzer alone",
@@ -46,7 +46,7 @@ _COALITIONS: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
         ),
     }
 )
-"""Of each its name, and what it does."""
+"""The name of each, and the attack."""
 _PARTIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "analyzer": "the analyzer",
@@ -60,7 +60,7 @@ _PARTIES: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuaranteeSentence:
-    """One guarantee, as a reader is shown it."""
+    """One guarantee, as shown to a reader."""
 
     guarantee: Guarantee
     coalition: Coalition
@@ -73,11 +73,11 @@ class GuaranteeSentence:
     added: str
     """δ in plain digits; empty where it is 0."""
     certainty: str
-    """The probability of a right guess between two equally likely values; empty as `odds`."""
+    """Probability of a right guess between two equally likely values; empty as `odds`."""
     charged: bool
-    """Whether it is the one that the task claims, and that its release is charged."""
+    """Whether the task claims it, and its release is charged by it."""
     weakest: bool
-    """Whether it is against the coalition that is guaranteed least."""
+    """Whether it is against the coalition with the weakest guarantee."""
 
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
@@ -103,9 +103,8 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
 
 def coalition_name(coalition: str) -> str:
     """Name a coalition, also one that has no guarantee, such as `shuffler+users` of an audit."""
-    for known, (name, _) in _COALITIONS.items():
-        if known == coalition:
-            return name
+    if coalition in _COALITIONS:
+        return _COALITIONS[coalition][0]
     parties = [_PARTIES.get(party, party) for party in coalition.split("+")]
     if len(parties) == 1:
         name = f"{parties[0]}{' alone' * (coalition in _PARTIES)}"

@@ -1,4 +1,4 @@
-"""The answers to a live page: the newest progress of a batch, and a forecast from earlier ones."""
+"""The answers to a live page: a batch's newest progress, and a forecast from earlier ones."""
 
 import json
 from collections import deque
@@ -18,7 +18,7 @@ from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.terminal.durations import duration
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
-_MOST_SAMPLES: Final = 1000
+_MAX_SAMPLES: Final = 1000
 _REFUSALS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Outcome.MALFORMED: "did not open, or had the wrong length",
@@ -34,14 +34,9 @@ _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
 
 def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
     """
-    Render the page that the shuffler's operator watches a batch on.
+    Render the page on which the shuffler's operator watches a batch.
 
-    It asks for its content at `progress.json` beside it.
-
-    Args:
-        digest: Of the task.
-        version: Of this program.
-        poll_seconds: Between two questions.
+    It asks for `progress.json` beside it every `poll_seconds`.
     """
     return render(
         "live.html",
@@ -56,15 +51,11 @@ def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
 
 
 class LiveFeed:
-    """
-    The last minutes of a batch's progress, and the answer made of them.
-
-    One loop adds progress; any thread may read `answer`, which is replaced as a whole.
-    """
+    """The last minutes of a batch's progress. Any thread may read `answer`, which one loop sets."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._history: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._history: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         self._progress: BatchProgress | None = None
         self.answer = self._render("The shuffler has not answered yet.")
 
@@ -80,7 +71,7 @@ class LiveFeed:
     def take_error(self, error: ShuffleDpError) -> None:
         """Record why there is no progress: a shuffler has no batch before a device asks for it."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
-            self.answer = self._render("Nobody has fetched this task from the shuffler yet.")
+            self.answer = self._render("No device has fetched this task from the shuffler yet.")
             return
         age = ""
         if self._history:

@@ -3,9 +3,11 @@
 import asyncio
 import hmac
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import Any, Final
@@ -19,11 +21,11 @@ from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed, live_page
 
 POLL_SECONDS: Final = 2.0
-"""Between two questions to the shuffler, however many windows show the page; and of each window."""
+"""Between two questions to the shuffler, however many windows show the page; and of a window."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _IDLE_SECONDS: Final = 10.0
-"""A connection that sends nothing for so long is closed."""
+"""After which a connection that sends nothing is closed."""
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "frame-ancestors 'none'"),
@@ -81,55 +83,46 @@ async def serve_live_page(
     Args:
         fetch: Asks the shuffler; a ShuffleDpError is shown, and it is asked again.
         digest: Of the task whose batch is watched.
-        clock: Tells the time.
+        clock: The source of time.
         secret: Part of the page's address, such as secrets.token_urlsafe(16).
         version: Of this program.
-        started: Told the page's address, once it is served.
-        port: On this machine; 0 takes a free one.
+        started: Called with the page's address.
+        port: 0 takes a free one.
 
     Raises:
         SettingsError: The port is taken.
     """
     feed = LiveFeed(clock)
     page = live_page(digest, version=version, poll_seconds=POLL_SECONDS).encode()
-    server = LiveServer(LivePage(page=page, feed=feed, secret=secret), port)
-    try:
-        started(server.start())
+    with live_server(LivePage(page=page, feed=feed, secret=secret), port) as address:
+        started(address)
         while True:
             try:
                 feed.take(await fetch())
             except ShuffleDpError as error:
                 feed.take_error(error)
             await asyncio.sleep(POLL_SECONDS)
-    finally:
-        await asyncio.to_thread(server.stop)
 
 
-class LiveServer:
-    """A WSGI server on loopback, in a thread of its own."""
+@contextmanager
+def live_server(live: LivePage, port: int = 0) -> Iterator[str]:
+    """
+    Serve a page on loopback, in a thread of its own; yield its address.
 
-    def __init__(self, live: LivePage, port: int = 0) -> None:
-        self._secret = live.secret
+    Raises:
+        SettingsError: The port is taken.
+    """
+    try:
+        server = make_server(_LOOPBACK, port, live, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        raise SettingsError(f"port {port} cannot be served: {error.strerror}") from error
+    serve = partial(server.serve_forever, poll_interval=0.05)
+    with server, ThreadPoolExecutor(1) as thread:
+        thread.submit(serve)
         try:
-            self._server = make_server(
-                _LOOPBACK, port, live, server_class=_Server, handler_class=_Handler
-            )
-        except OSError as error:
-            raise SettingsError(f"port {port} cannot be served: {error.strerror}") from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
-
-    def start(self) -> str:
-        """Start serving, and return the page's address."""
-        self._thread.start()
-        return f"http://{_LOOPBACK}:{self._server.server_port}/{self._secret}/"
-
-    def stop(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+            yield f"http://{_LOOPBACK}:{server.server_port}/{live.secret}/"
+        finally:
+            server.shutdown()
 
 
 class _Server(ThreadingMixIn, WSGIServer):

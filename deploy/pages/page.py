@@ -73,7 +73,7 @@ def render(
 
 
 def fragment(template: str, **fields: object) -> str:
-    """Render a part of a page that a script puts in its place. Text is escaped."""
+    """Render a part of a page for a script to insert. Text is escaped."""
     return _ENVIRONMENT.get_template(template).render(**fields)
 
 

@@ -1,17 +1,20 @@
-"""The page of one result, of any kind of value: estimates, guarantees, parameters, citation."""
+"""The pages of one result, of any kind of value, and of the ledger of all releases."""
 
+import base64
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint
 from common.crypto.suites import suite_named
 from common.mechanisms.base import Vector
 from common.messages.estimate import Histogram, KeyValues, interval_reach
 from common.messages.guarantee import REPLACE_ONE, claimed
+from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.result import Result
 from common.protocols import protocol_named
 from common.task.specs import RapporSpec
@@ -19,34 +22,28 @@ from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.citation import bibtex, citation, title_of, variant_of
 from deploy.pages.guarantee_sentences import guarantee_sentences
-from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
-from deploy.results.estimate_columns import CONFIDENCE
+from deploy.results.estimate_columns import COLUMNS, CONFIDENCE
 from deploy.results.estimate_table import EstimateRow, EstimateTable
 from deploy.results.result_view import ResultView
 from deploy.tasks.guarantee_table import CLAIM_ROOM
+from deploy.tasks.population_budgets import PopulationBudgets
 
 _SCRIPTS: Final = (
     *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
     *("comparison.js", "bars.js", "download.js", "result.js"),
 )
 """Of a histogram; every other page needs none."""
+MAX_VALUES: Final = 100_000
+"""Most values of a histogram's page: two megabytes of figures, which a browser sorts at once."""
 _SHORT_NAME: Final = 12
 """Characters of a name that needs no wide column."""
-_FEW: Final = 10
+_MIN_WHOLE: Final = 10
 """Below it an approximate number needs its fraction."""
 
 
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
-    """
-    Render the page of a result: one file that needs no network.
-
-    Args:
-        result: The released result; checked against its task where it was read.
-        task: The task it was collected under.
-        view: Of the same result.
-        version: Of this program.
-    """
+    """Render the page of a result that was checked against its task, and of its view."""
     sentences = guarantee_sentences(result.guarantees)
     histogram = result.estimate if isinstance(result.estimate, Histogram) else None
     neighbouring = claimed(result.guarantees).neighbouring
@@ -54,7 +51,9 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         "result.html",
         styles=("result.css",),
         scripts=_SCRIPTS if histogram else (),
-        data=_data(histogram, result, task, view) if histogram else None,
+        data=histogram_data(histogram, result.n_users, task.labels, view.truth)
+        if histogram
+        else None,
         version=version,
         title=f"{title_of(result, task)} from {result.n_users:,} users",
         result=result,
@@ -80,14 +79,45 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
     )
 
 
-def _data(histogram: Histogram, result: Result, task: Task, view: ResultView) -> dict[str, Any]:
-    return histogram_data(
-        histogram,
-        n_users=result.n_users,
-        labels=task.labels,
-        truth=view.truth,
-        confidence=CONFIDENCE,
-    )
+def histogram_data(
+    histogram: Histogram, n_users: int, labels: Sequence[str] = (), truth: Vector | None = None
+) -> dict[str, Any]:
+    """
+    Return a histogram for the page's scripts; figures are rounded to 32-bit floating point numbers.
+
+    Of more than MAX_VALUES values the page holds the largest estimates.
+
+    Args:
+        histogram: Of domain_size values.
+        n_users: Number of users.
+        labels: Names of all values, or none. Untrusted text.
+        truth: True shares, shape (domain_size,), in a demo.
+    """
+    size = len(histogram.frequencies)
+    held = np.arange(size)
+    if size > MAX_VALUES:
+        held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
+    return {
+        "columns": COLUMNS,
+        "size": size,
+        "users": n_users,
+        "confidence": CONFIDENCE,
+        "interval_factors": {
+            "own": interval_reach(CONFIDENCE),
+            "all": interval_reach(1 - (1 - CONFIDENCE) / size),
+        },
+        "labels": [labels[item] for item in held.tolist()] if labels else None,
+        "items": None if len(held) == size else _packed(held, "<u4"),
+        "estimate": _packed(histogram.frequencies[held], "<f4"),
+        "error": _packed(histogram.standard_errors[held], "<f4"),
+        "refined": _packed(histogram.refined[held], "<f4"),
+        "truth": None if truth is None else _packed(truth[held], "<f4"),
+    }
+
+
+def _packed(numbers: NDArray[Any], dtype: str) -> str:
+    """Write numbers as base64, a third of their length in digits."""
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
 
 
 def _histogram_fields(
@@ -97,10 +127,10 @@ def _histogram_fields(
     half_width = interval_reach(CONFIDENCE) * error
     misses = (1 - CONFIDENCE) * view.size
     return {
-        "held": min(view.size, MOST_VALUES),
+        "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
         "missed": _percent(1 - CONFIDENCE),
-        "expected_misses": f"{misses:,.0f}" if misses >= _FEW else f"{misses:.2g}",
+        "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.percent(half_width, error),
         "typical_users": figures.count(math.ceil(half_width * result.n_users)),
         "refinement": protocol_named(result.protocol).refinement_for(task.item_mechanism.name),
@@ -126,6 +156,26 @@ def _facts(histogram: Histogram, truth: Vector | None) -> Iterable[tuple[str, st
         share = f"({100 * held / len(truth):.1f}\N{NO-BREAK SPACE}%)"
         name = f"{_percent(CONFIDENCE)} intervals that cover the truth"
         yield name, f"{held:,} of {len(truth):,} {share}", "–"
+
+
+def releases_page(
+    entries: Sequence[LedgerEntry],
+    head: ChainHead,
+    populations: Sequence[PopulationBudgets],
+    *,
+    version: str,
+) -> str:
+    """Render the page of the verified ledger; it has no batches that are being collected."""
+    return render(
+        "releases.html",
+        version=version,
+        styles=("releases.css",),
+        title=f"{len(entries):,} release" + "s" * (len(entries) != 1),
+        entries=entries,
+        head=head,
+        populations=populations,
+        alone=sum(1 for entry in entries if not entry.population),
+    )
 
 
 def drawn(table: EstimateTable) -> dict[str, Any]:

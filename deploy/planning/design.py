@@ -48,7 +48,7 @@ class Design:
     """Another distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTES
     note: str = ""
-    """What a reader must know of how the parameters were found."""
+    """How the parameters were found, where a reader must know."""
 
     @property
     def buckets(self) -> int:
@@ -63,10 +63,6 @@ class Design:
     @property
     def reduction(self) -> MatchCountReduction:
         """The accountant's view of a report: of a task's integer weights, where there is noise."""
-        if math.isinf(self.local_epsilon):
-            return MatchCountReduction.for_epsilon(
-                answers=self.answers, local_epsilon=math.inf, hashed=self.hashed
-            )
         return MatchCountReduction.for_weights(
             answers=self.answers,
             weights=ResponseWeights.for_epsilon(self.local_epsilon),
@@ -101,7 +97,7 @@ class Design:
         return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
     def terms(self, wanted: Requirements) -> PrivacyParameters:
-        """Return what the guarantees of a task of this design follow from."""
+        """Return the parameters that the guarantees of a task of this design follow from."""
         return PrivacyParameters(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
@@ -114,36 +110,31 @@ class Design:
 
     def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
         """Return the draft of a task with these parameters."""
-        return TaskDraft(
-            protocol=self.protocol,
-            domain_size=wanted.domain_size,
+        return wanted.draft(
+            self.protocol,
             local_epsilon=self.local_epsilon,
             buckets=self.buckets,
             dummies_per_user=self.dummies_per_user,
             dummies=self.dummies,
             shuffler=self.shuffler,
-            delta=wanted.delta,
-            n_min=wanted.n_min,
-            target_size=wanted.n_users,
-            assumed_honest_fraction=wanted.honest_fraction,
             deadline=deadline,
             shuffler_key=shuffler_key,
-            **wanted.draft_fields,
         )
 
-    def mse(self, n_users: int, domain_size: int) -> float:
+    def mse(self, wanted: Requirements) -> float:
         """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(domain_size, self._mixture(n_users), self.support)
+        return expected_mse(wanted.domain_size, self._mixture(wanted), self.support)
 
-    def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
-        """Predict the squared error of values that have these shares."""
-        return variance(np.array(shares), self._mixture(n_users), self.support)
+    def head_errors(self, wanted: Requirements) -> list[float]:
+        """Predict the squared error of each share of the head."""
+        errors = variance(np.array(wanted.head), self._mixture(wanted), self.support)
+        return [float(error) for error in errors]
 
-    def _mixture(self, n_users: int) -> Mixture:
+    def _mixture(self, wanted: Requirements) -> Mixture:
         mean, spread = self.shuffler.moments()
         return Mixture(
-            n_real=n_users,
-            n_dummies=n_users * self.expected_dummies,
+            n_real=wanted.n_users,
+            n_dummies=wanted.n_users * self.expected_dummies,
             kept=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,

@@ -13,7 +13,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ _WHOLE: Final = 20
 _LARGEST_REPORT: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tightness:
+class Tightness(NamedTuple):
     """How far the approximation was from the exact accountant, at one number of answers."""
 
     answers: int
@@ -107,12 +106,15 @@ class Frontier:
             Those within CLOSE_ENOUGH of the least, ordered by bytes per user, then by seeds to be
             decoded, then by error; nothing if no design keeps the guarantee.
         """
-        answers = self._answers(protocol)[:, None]
+        wanted = self.wanted
+        answers = np.array([[float(wanted.domain_size)]])
+        if protocol in HASHED:
+            answers = fields(wanted.domain_size, wanted.most_seeds)[:, None]
         if not len(answers):
             return []  # too few items to hash
         most = self._numbers_of_dummies(protocol)
         blanket, dummies = self.solve(protocol, answers, most, _interpolated(answers, known))
-        errors = share_errors(self.wanted, answers, blanket, dummies, hashed=protocol in HASHED)
+        errors = share_errors(wanted, answers, blanket, dummies, hashed=protocol in HASHED)
         if protocol in {"mixdump", "od-hp"}:
             errors[dummies < _MIN_DUMMIES] = math.inf  # this is the protocol without dummies
         least = float(errors.min())
@@ -129,8 +131,7 @@ class Frontier:
             for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
         ]
         used = dict(zip(found, np.ceil(dummies[rows, columns] - 1e-9).tolist(), strict=True))
-        seeds = functools.partial(_seeds, self.wanted.domain_size, protocol)
-        found.sort(key=lambda point: (used[point], seeds(point.answers), point.mse))
+        found.sort(key=lambda point: (used[point], self._seeds(point), point.mse))
         return found
 
     def solve(
@@ -181,24 +182,20 @@ class Frontier:
         )
         if not math.isfinite(float(dummies[0])):
             return None
+        gamma, epsilon = float(blanket[0]), math.inf
+        if gamma > 0:
+            epsilon = math.log1p(point.answers * (1 - gamma) / gamma)
+            epsilon = min(_rounded(epsilon, up=False), self.wanted.noise_cap)
         return Design(
             protocol=point.protocol,
             answers=point.answers,
             hashed=point.protocol in HASHED,
-            local_epsilon=self._local_epsilon(point.answers, float(blanket[0])),
+            local_epsilon=epsilon,
             dummies_per_user=min(_rounded(float(dummies[0]), up=True), point.dummies_per_user),
         )
 
-    def _local_epsilon(self, answers: int, blanket: float) -> float:
-        if blanket <= 0:
-            return math.inf
-        epsilon = math.log1p(answers * (1 - blanket) / blanket)
-        return min(_rounded(epsilon, up=False), self.wanted.noise_cap)
-
-    def _answers(self, protocol: ProtocolName) -> Vector:
-        if protocol in HASHED:
-            return fields(self.wanted.domain_size, self.wanted.most_seeds)
-        return np.array([float(self.wanted.domain_size)])
+    def _seeds(self, point: SearchPoint) -> int:
+        return _seeds(self.wanted.domain_size, point.answers) if point.protocol in HASHED else 0
 
     def _numbers_of_dummies(self, protocol: ProtocolName) -> Vector:
         most = self.most_dummies
@@ -217,16 +214,14 @@ def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
     """Return the primes below domain_size whose hash families have at most so many seeds."""
     limit = min(domain_size, math.isqrt(MAX_SEEDS) + 1)
     return np.array(
-        [float(g) for g in range(2, limit) if 0 < _seeds(domain_size, "od-hp", g) <= most_seeds],
+        [float(g) for g in range(2, limit) if 0 < _seeds(domain_size, g) <= most_seeds],
         dtype=np.float64,
     )
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _seeds(domain_size: int, protocol: ProtocolName, answers: int) -> int:
-    """Return the seeds of the least field; 0 for plain items, and if there is no such field."""
-    if protocol not in HASHED:
-        return 0
+def _seeds(domain_size: int, answers: int) -> int:
+    """Return the seeds of the least field; 0 if there is no such field."""
     try:
         return family_for(domain_size, answers).seeds
     except TaskError:

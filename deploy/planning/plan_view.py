@@ -13,8 +13,8 @@ from common.messages.guarantee import rounded_up
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft
 from deploy.planning.design import Design
-from deploy.planning.planner import Plan, Prediction, central_gaussian_mse
-from deploy.planning.requirements import Trust
+from deploy.planning.planner import Plan
+from deploy.planning.requirements import Requirements, Trust
 from deploy.planning.value_design import ValueDesign
 from deploy.tasks.drafts import as_toml
 from deploy.tasks.guarantee_table import print_guarantees
@@ -36,7 +36,7 @@ _FLOOR: Final = (
     "candidates."
 )
 """For filters; with labels each has a bit that no other text touches."""
-_BIASED: Final = "what its projection leaves out is added, and not predicted."
+_BIASED: Final = "the loss by its projection is added, and not predicted."
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -108,12 +108,10 @@ def default_local_cap(rounds: int) -> float:
 
 
 def _device_caps() -> tuple[float, float, float]:
-    """Return what a default device spends: local ε an answer, local ε in all, central ε in all."""
+    """Return a default device's caps: local ε an answer, local ε in all, central ε in all."""
     caps = {field.name: field.default for field in dataclasses.fields(UserAgentSettings)}
-    one, in_all, central = (
-        float(str(caps[name]))
-        for name in ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
-    )
+    names = ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
+    one, in_all, central = (float(str(caps[name])) for name in names)
     return one, in_all, central
 
 
@@ -124,21 +122,21 @@ def to_json(plan: Plan) -> dict[str, Any]:
     """Return a plan's fields; infinite numbers become the text "inf"."""
     wanted, best = plan.wanted, plan.best
     fields = {
-        **_prediction_as_json(best),
-        "bytes_per_user": best.design.bytes_per_user,
+        **_design_as_json(best, wanted),
+        "bytes_per_user": best.bytes_per_user,
         "guarantees": [guarantee_as_json(guarantee) for guarantee in plan.guarantees],
-        "runners_up": [_prediction_as_json(other) for other in plan.runners_up],
+        "runners_up": [_design_as_json(other, wanted) for other in plan.runners_up],
         "users": wanted.n_users,
         "n_min": wanted.n_min,
         "domain_size": wanted.domain_size,
         "delta": wanted.delta,
     }
-    if wanted.kind != "categorical":
+    if isinstance(best, ValueDesign):
         return {"kind": wanted.kind, **fields, "left_out": dict(plan.left_out)}
     return {
         **fields,
-        "predicted_mse_top": list(best.mse_head),
-        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian,
+        "predicted_mse_top": best.head_errors(wanted),
+        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian(best),
         "binding": list(plan.binding),
         "honest_users": wanted.honest,
         "central_epsilon": plan.promise.epsilon,
@@ -147,8 +145,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
-    design = prediction.design
+def _design_as_json(design: Design | ValueDesign, wanted: Requirements) -> dict[str, Any]:
     if isinstance(design, ValueDesign):
         return {
             "protocol": design.protocol,
@@ -156,7 +153,7 @@ def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,
-            "predicted_mse": prediction.mse,
+            "predicted_mse": design.mse(wanted),
             "biased": design.biased,
             "floor": _is_floor(design),
         }
@@ -170,7 +167,7 @@ def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
         "dummies_per_user": design.dummies_per_user,
         "shuffler": dataclasses.asdict(design.shuffler),
         "messages_per_user": design.messages_per_user,
-        "predicted_mse": prediction.mse,
+        "predicted_mse": design.mse(wanted),
     }
 
 
@@ -204,11 +201,12 @@ def draft(plan: Plan, now: float) -> str:
     local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
     against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
     together = f", over {wanted.rounds} tasks like this together" * (wanted.rounds > 1)
-    base = best.design.draft(wanted, shuffler_key=b"", deadline=deadline)
     budgeted = dataclasses.replace(
-        base, budget_epsilon=wanted.central_epsilon, budget_delta=wanted.delta
+        best.draft(wanted, shuffler_key=b"", deadline=deadline),
+        budget_epsilon=wanted.central_epsilon,
+        budget_delta=wanted.delta,
     )
-    predicted = f"{best.mse:.4g}{' or more' * _is_floor(best.design)}"
+    predicted = f"{best.mse(wanted):.4g}{' or more' * _is_floor(best)}"
     comments = f"""\
 # Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} {predicted}.
 # Promised to each of {wanted.n_min} users or more, {wanted.honest} of them honest{together}:
@@ -226,22 +224,22 @@ the shuffler is honest;
 
 def show(plan: Plan, console: Console) -> None:
     """Print a plan."""
-    wanted, best = plan.wanted, plan.best
+    wanted, best, mse = plan.wanted, plan.best, plan.best.mse(plan.wanted)
     a_user = f"a user{' and round' * (wanted.rounds > 1)}"
     compared = ""
-    if wanted.kind == "categorical":
-        ratio = plan.ratio_to_central_gaussian
+    if isinstance(best, Design):
+        ratio = plan.ratio_to_central_gaussian(best)
         compared = f", {ratio:.3g} times that of Gaussian noise on the true counts"
     console.print(
-        f"[bold]{best.design.protocol}[/bold]: {_described(best.design)} and "
-        f"{best.design.bytes_per_user:,} bytes {a_user}."
+        f"[bold]{best.protocol}[/bold]: {_described(best)} and "
+        f"{best.bytes_per_user:,} bytes {a_user}."
     )
     console.print(
         f"Predicted for {wanted.n_users:,} users: mean squared error of {_ERROR_OF[wanted.kind]} "
-        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}){compared}."
+        f"{mse:.3g} (standard error {math.sqrt(mse):.2g}){compared}."
     )
-    if best.mse_head:
-        top = ", ".join(f"{share:g} ± {error:.2g}" for share, error in _head(plan))
+    if isinstance(best, Design):
+        top = ", ".join(f"{share:g} ± {error:.2g}" for share, error in _head(best, wanted))
         binding = ", ".join(plan.binding) or "nothing"
         console.print(f"Top values, ± one standard error: {top}. Binding: {binding}.")
     for note in _notes(plan):
@@ -249,21 +247,21 @@ def show(plan: Plan, console: Console) -> None:
     title = f"What each of {wanted.n_min:,} users or more is promised"
     print_guarantees(plan.guarantees, title, console)
     print_whole(_comparison(plan), console)
-    if any(isinstance(p.design, ValueDesign) and p.design.biased for p in plan.runners_up):
+    if any(isinstance(design, ValueDesign) and design.biased for design in plan.runners_up):
         console.print(f"* {_BIASED}", style="dim")
     for name, why in plan.left_out.items():
         console.print(f"{name} is left out: {why}.", style="dim")
 
 
-def _head(plan: Plan) -> list[tuple[float, float]]:
+def _head(design: Design, wanted: Requirements) -> list[tuple[float, float]]:
     """Return the shares of the head with their standard errors."""
-    errors = [math.sqrt(error) for error in plan.best.mse_head]
-    return list(zip(plan.wanted.head, errors, strict=True)) if errors else []
+    errors = map(math.sqrt, design.head_errors(wanted))
+    return list(zip(wanted.head, errors, strict=True))
 
 
 def _notes(plan: Plan) -> list[str]:
-    """Return what an operator would otherwise find out too late."""
-    wanted, design = plan.wanted, plan.best.design
+    """Return warnings that an operator would otherwise meet too late."""
+    wanted, design = plan.wanted, plan.best
     one, in_all, central = _device_caps()
     notes = []
     local = design.terms(wanted).local_epsilon_of_all_rounds
@@ -278,13 +276,16 @@ def _notes(plan: Plan) -> list[str]:
             f"a device spends a central epsilon of {central:g} "
             f"in all unless its owner allows more; this takes {rounded_up(plan.promise.epsilon)}."
         )
-    if isinstance(design, Design) and not design.shuffler.idle:
-        made = math.ceil(wanted.domain_size * design.shuffler.moments()[0])
-        notes.append(
-            f"the shuffler makes some {made:,} dummies; one collects for tasks up to its setting "
-            "most_dummies, 10,000,000 unless its operator allows more."
-        )
-    for share, error in [each for each in _head(plan) if each[1] > each[0]][:1]:
+    hidden = list[tuple[float, float]]()
+    if isinstance(design, Design):
+        hidden = [each for each in _head(design, wanted) if each[1] > each[0]]
+        if not design.shuffler.idle:
+            made = math.ceil(wanted.domain_size * design.shuffler.moments()[0])
+            notes.append(
+                f"the shuffler makes some {made:,} dummies; one collects for tasks up to its "
+                "setting most_dummies, 10,000,000 unless its operator allows more."
+            )
+    for share, error in hidden[:1]:
         notes.append(
             f"the noise hides even a top value: its share is {share:g}, and the standard error "
             f"{error:.2g}; --max-mse refuses plans whose error is too large to be of use."
@@ -294,28 +295,26 @@ def _notes(plan: Plan) -> list[str]:
             f"with fewer than {wanted.n_min:,} users nothing is released; plan for fewer with "
             "--n-min."
         )
-    floor, biased = _is_floor(design), isinstance(design, ValueDesign) and design.biased
-    return [*notes, *[_FLOOR] * floor, *[_BIASED] * biased]
+    biased = isinstance(design, ValueDesign) and design.biased
+    return [*notes, *[_FLOOR] * _is_floor(design), *[_BIASED] * biased]
 
 
 def _comparison(plan: Plan) -> Table:
-    items = plan.wanted.kind == "categorical"
+    items = isinstance(plan.best, Design)
+    caption = "error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
     table = Table(
         title="The best of each protocol under these requirements",
-        caption="error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
-        if items
-        else None,
+        caption=caption if items else None,
     )
-    rows = [_cells(plan, prediction) for prediction in (plan.best, *plan.runners_up)]
+    rows = [_cells(plan, design) for design in (plan.best, *plan.runners_up)]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
     for cells in rows:
         table.add_row(*cells.values())
     return table
 
 
-def _cells(plan: Plan, prediction: Prediction) -> dict[str, str]:
-    design = prediction.design
-    last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{prediction.mse:.3g}"}
+def _cells(plan: Plan, design: Design | ValueDesign) -> dict[str, str]:
+    last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse(plan.wanted):.3g}"}
     if isinstance(design, ValueDesign):
         return {
             "protocol": f"{design.protocol}{' *' * design.biased}",
@@ -329,7 +328,7 @@ def _cells(plan: Plan, prediction: Prediction) -> dict[str, str]:
         "local epsilon": rounded_up(design.local_epsilon),
         "messages": f"{design.messages_per_user:.4g}",
         **last,
-        "ratio": f"{prediction.mse / central_gaussian_mse(plan.wanted):.3g}",
+        "ratio": f"{plan.ratio_to_central_gaussian(design):.3g}",
     }
 
 

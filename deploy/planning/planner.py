@@ -6,33 +6,30 @@ the search.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee
 from common.protocols import protocols_of
+from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
 from deploy.planning.design import Design
-from deploy.planning.plan_hints import binding_constraints, infeasible
-from deploy.planning.protocol_search import ProtocolSearch
 from deploy.planning.requirements import Requirements
-from deploy.planning.value_design import ValueDesign, predicted_mse, value_design
+from deploy.planning.search import ProtocolSearch
+from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """A design with its predicted error."""
-
-    design: Design | ValueDesign
-    mse: float
-    """Mean squared error: of a share, or of a mean in the task's units; averaged over the values"""
-    mse_head: tuple[float, ...] = ()
-    """The same for each item of the head; nothing for other kinds of values."""
+_RELAXED: Final = 1.1
+_MATTERS: Final = 0.998
+"""A constraint binds if a tenth more of it would take the error below this share."""
+_MAX_MESSAGES: Final = 10_000.0
+_TRIES: Final = 6
+_HALVINGS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,31 +37,27 @@ class Plan:
     """The best design and the best of every other protocol, with the guarantees of the best."""
 
     wanted: Requirements
-    best: Prediction
-    runners_up: tuple[Prediction, ...]
+    best: Design | ValueDesign
+    runners_up: tuple[Design | ValueDesign, ...]
     promise: Guarantee
     """The guarantee that was asked for: that of the users assumed honest."""
     guarantees: tuple[Guarantee, ...]
     """For n_min users and all rounds together, one a coalition."""
     binding: tuple[str, ...] = ()
-    """Names of the constraints of which more would lower the error; known for items only."""
+    """Names of the constraints that, relaxed, would lower the error; known for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why there is no design of a protocol, by its name; for other kinds than items."""
 
-    @property
-    def ratio_to_central_gaussian(self) -> float:
-        """The error over that of Gaussian noise on the true counts under the same guarantee."""
-        return self.best.mse / central_gaussian_mse(self.wanted)
+    def ratio_to_central_gaussian(self, design: Design | ValueDesign) -> float:
+        """
+        Return a design's error over that of Gaussian noise on the true counts.
 
-
-def central_gaussian_mse(wanted: Requirements) -> float:
-    """
-    Return the error of a share by Gaussian noise on the true counts, in one of the equal rounds.
-
-    σ²/n² with σ² = 2/μ²: counts have sensitivity √2, and T rounds have μ√T.
-    """
-    mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
-    return 2 * wanted.rounds / (mu * wanted.n_users) ** 2
+        Under the same guarantee, in one of the equal rounds: σ²/n² with σ² = 2/μ²; counts have
+        sensitivity √2, and T rounds have μ√T.
+        """
+        wanted = self.wanted
+        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
+        return design.mse(wanted) / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
 
 
 def plan(wanted: Requirements) -> Plan:
@@ -80,15 +73,16 @@ def plan(wanted: Requirements) -> Plan:
     other kinds than items some ten tasks a protocol, tenths of a second each.
     """
     binding, left_out = tuple[str, ...](), dict[str, str]()
+    found: list[Design] | list[ValueDesign]
     if wanted.kind == "categorical":
         search = ProtocolSearch.of(wanted)
-        if search.best.mse > wanted.max_mse:
-            raise infeasible(search)
-        found = [_of_items(each.design, wanted) for each in search.found]
-        binding = binding_constraints(search)
+        binding = _binding(search)
+        if search.found[0].mse(wanted) > wanted.max_mse:
+            raise _infeasible(search, binding)
+        found = list(search.found)
     else:
-        found, left_out = _of_values(wanted)
-    terms = found[0].design.terms(wanted)
+        found, left_out = _value_designs(wanted)
+    terms = found[0].terms(wanted)
     promise = claimed_guarantee(terms, wanted.n_min)
     first, *others = guarantees_under(terms, wanted.n_min)
     if first == promise and wanted.n_min > 1:
@@ -106,26 +100,116 @@ def plan(wanted: Requirements) -> Plan:
     )
 
 
-def _of_items(design: Design, wanted: Requirements) -> Prediction:
-    return Prediction(
-        design=design,
-        mse=design.mse(wanted.n_users, wanted.domain_size),
-        mse_head=tuple(design.variances(wanted.head, wanted.n_users).tolist()),
+def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+    """Return the designs, unbiased ones first, then by error; and why protocols are left out."""
+    found, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
+    for name in protocols_of(wanted.kind):
+        try:
+            found.append(value_design(name, wanted))
+        except (PlanError, TaskError) as error:  # such as too many numbers to be projected
+            errors[name] = error
+    if not found:
+        raise next(iter(errors.values()))
+    found.sort(key=lambda design: (design.biased, design.mse(wanted)))
+    return found, {name: str(error) for name, error in errors.items()}
+
+
+# --- what limits the error ------------------------------------------------------------------------
+
+
+class _Constraint(NamedTuple):
+    """One number of the requirements that could be larger."""
+
+    field: str
+    now: float
+    most: float
+    text: str
+    """Describes a value, with a place for it."""
+
+    def changes(self, wanted: Requirements, value: float) -> dict[str, Any]:
+        """Return the fields to change; an n_min grows with the users."""
+        if self.field != "n_users":
+            return {self.field: value}
+        users = math.ceil(value)
+        return {"n_users": users, "n_min": min(users, wanted.n_min * users // wanted.n_users)}
+
+
+def _constraints(wanted: Requirements) -> list[_Constraint]:
+    messages, cap = wanted.messages_cap, wanted.local_cap
+    most_messages = max(_MAX_MESSAGES, messages)
+    rows = [
+        _Constraint(
+            "central_epsilon", wanted.central_epsilon, MOST_EPSILON, "a central epsilon of {:g}"
+        )
+    ]
+    if wanted.trust != "none" and math.isfinite(messages):
+        rows.append(_Constraint("messages_cap", messages, most_messages, "{:g} messages a user"))
+    if cap < MAX_LOCAL_EPSILON:
+        rows.append(_Constraint("local_cap", cap, MAX_LOCAL_EPSILON, "a local cap of {:g}"))
+    return [*rows, _Constraint("n_users", float(wanted.n_users), float(MAX_USERS), "{:,} users")]
+
+
+def _described(changes: Mapping[str, Any], text: str) -> str:
+    """Describe changes that would do; the n_min, if it differs from the users, too."""
+    value, *n_min = changes.values()
+    same = set(n_min) <= {value}  # nothing but the users has an n_min
+    return text.format(value) + ("" if same else f" with an n_min of {n_min[0]:,}")
+
+
+def _binding(search: ProtocolSearch) -> tuple[str, ...]:
+    """Name the constraints of which a tenth more would lower the approximate error."""
+    wanted, now = search.frontier.wanted, search.approximate_mse()
+    return tuple(
+        each.field.replace("_", " ")
+        for each in _constraints(wanted)
+        if each.field != "n_users"
+        and search.approximate_mse(**each.changes(wanted, min(_RELAXED * each.now, each.most)))
+        < _MATTERS * now
     )
 
 
-def _of_values(wanted: Requirements) -> tuple[list[Prediction], dict[str, str]]:
-    """Return the designs, unbiased ones first, then by error; and why protocols are left out."""
-    found, errors = list[tuple[bool, float, ValueDesign]](), dict[str, PlanError | TaskError]()
-    for name in protocols_of(wanted.kind):
-        try:
-            design = value_design(name, wanted)
-        except (PlanError, TaskError) as error:  # such as too many numbers to be projected
-            errors[name] = error
-        else:
-            found.append((design.biased, predicted_mse(design.task, wanted.n_users), design))
-    if not found:
-        raise next(iter(errors.values()))
-    found.sort(key=lambda each: each[:2])
-    left_out = {name: str(error) for name, error in errors.items()}
-    return [Prediction(design=design, mse=mse) for _, mse, design in found], left_out
+def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
+    """
+    Return the error that says why the wanted error is out of reach, and what would do.
+
+    Each change stands alone, is rounded up to two digits, and is confirmed by the exact accountant.
+
+    Cost: some ten evaluations of δ a change.
+    """
+    wanted, best = search.frontier.wanted, search.found[0]
+    enough = [
+        _described(each.changes(wanted, value), each.text)
+        for each in _constraints(wanted)
+        if (value := _least_enough(search, each)) is not None
+    ]
+    why = f"; what holds it back: {', '.join(binding)}" if binding else ""
+    what = f"{', or '.join(enough)} would do" if enough else "no single change would do"
+    return PlanError(
+        f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
+        f"{best.mse(wanted):.3g}, by {best.protocol}{why}; {what}"
+    )
+
+
+def _least_enough(search: ProtocolSearch, constraint: _Constraint) -> float | None:
+    """Return the least value, rounded up, that is confirmed to reach the wanted error."""
+    wanted, low, high = search.frontier.wanted, constraint.now, constraint.most
+
+    def enough(value: float) -> bool:
+        return search.approximate_mse(**constraint.changes(wanted, value)) <= wanted.max_mse
+
+    if low >= high or not enough(high):
+        return None
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    for _ in range(_TRIES):
+        value = min(_two_digits_up(high), constraint.most)
+        if search.mse_if(**constraint.changes(wanted, value)) <= wanted.max_mse:
+            return value
+        high = value * 1.005
+    return None
+
+
+def _two_digits_up(value: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")

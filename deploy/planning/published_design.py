@@ -1,7 +1,7 @@
 """
 Designs by the papers' own bounds: each theorem solved for its parameters, with its least error.
 
-What a paper leaves open (how many dummies, into how many buckets) is chosen for the least error
+Parameters that a paper leaves open (numbers of dummies and buckets) are chosen for the least error
 that its bound allows. Where a bound cannot reach the target with any noise, the local ε is the
 target itself, and the note says so. `common.accounting.published` holds the bounds; the tests put
 these designs into them. Pure.
@@ -10,7 +10,7 @@ these designs into them. Pure.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -68,49 +68,33 @@ def _blanket_of(wanted: Requirements) -> float:
     return wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
 
 
-def _sh(wanted: Requirements) -> Design:
-    """e^ε0 = b - k + 1 [BBGN19]."""
-    return _noisy("sh", _blanket_of(wanted) - wanted.domain_size + 1, 0, wanted)
+def _one_report(protocol: str, wanted: Requirements) -> Design:
+    """
+    Return SH [BBGN19] or SOLH [WDX+20], whichever has the least error: e^ε0 = b - l + 1.
 
-
-def _murs(wanted: Requirements) -> Design:
-    """The better of SOLH, near g = (b+2)/3, and SH [WDX+20]."""
-    blanket, size = _blanket_of(wanted), wanted.domain_size
-    hashed = _solh("murs", wanted)
-    if blanket - size + 1 <= 1 or not hashed.hashed:
-        return hashed
-    hashed_error = _one_report_errors(blanket, np.array([hashed.answers]), wanted, hashed=True)
-    plain_error = _one_report_errors(blanket, np.array([size]), wanted, hashed=False)
-    if hashed_error[0] <= plain_error[0]:
-        return hashed
-    return _noisy("murs", blanket - size + 1, 0, wanted)
+    SH takes plain items, HP-SDP hashes where there are enough items, MURS may do either.
+    """
+    blanket = _blanket_of(wanted)
+    options = [_plain(wanted)] if protocol != "hp-sdp" else []
+    if protocol != "sh":
+        options = [*_hashed(wanted), *options] or [_plain(wanted)]
+    best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
+    for numbers, hashed in options:
+        answers = numbers[numbers < blanket]
+        # A report's blanket probability is γ = l/b.
+        errors = share_errors(wanted, answers, answers / blanket, np.zeros(1), hashed=hashed)
+        if len(answers) and errors.min() < best_error:
+            found = int(answers[int(np.argmin(errors))])
+            best_error = float(errors.min())
+            best = _noisy(protocol, blanket - found + 1, found if hashed else 0, wanted)
+    return best
 
 
 def _hp_sdp(wanted: Requirements) -> Design:
-    """SOLH's: the paper's own bound is not to be had."""
-    found = _solh("hp-sdp", wanted)
+    """Use SOLH's bound: the paper's own is not available."""
+    found = _one_report("hp-sdp", wanted)
     note = "; ".join(filter(None, (found.note, "SOLH's bound stands in for the paper's own")))
     return dataclasses.replace(found, note=note)
-
-
-def _solh(protocol: str, wanted: Requirements) -> Design:
-    """Hash into the prime with the least error; e^ε0 = b - g + 1."""
-    blanket, primes = _blanket_of(wanted), fields(wanted.domain_size, wanted.most_seeds)
-    if not len(primes):  # too few items to hash
-        return _noisy(protocol, blanket - wanted.domain_size + 1, 0, wanted)
-    primes = primes[primes < blanket]
-    if not len(primes):
-        return _noisy(protocol, 0.0, 0, wanted)
-    errors = _one_report_errors(blanket, primes, wanted, hashed=True)
-    best = int(primes[int(np.argmin(errors))])
-    return _noisy(protocol, blanket - best + 1, best, wanted)
-
-
-def _one_report_errors(
-    blanket: float, answers: Vector, wanted: Requirements, *, hashed: bool
-) -> Vector:
-    """Predict the errors of a report a user if e^ε0 + l - 1 = b: then γ = l/b."""
-    return share_errors(wanted, answers, answers / blanket, np.zeros(1), hashed=hashed)
 
 
 def _ddps(wanted: Requirements) -> Design:
@@ -165,9 +149,7 @@ def _mix_dump(wanted: Requirements) -> Design:
 
 def _od_hp(wanted: Requirements) -> Design:
     """Buckets, local noise and dummies, traded for the least error by Theorem 1 [CC24]."""
-    primes = fields(wanted.domain_size, wanted.most_seeds)
-    options = [_plain(wanted), *([(primes, True)] if len(primes) else [])]
-    return _among_dummies("od-hp", options, wanted)
+    return _among_dummies("od-hp", [_plain(wanted), *_hashed(wanted)], wanted)
 
 
 def _fe1(wanted: Requirements) -> Design:
@@ -223,6 +205,11 @@ def _among_dummies(protocol: str, options: _Options, wanted: Requirements) -> De
 
 def _plain(wanted: Requirements) -> tuple[Vector, bool]:
     return np.array([float(wanted.domain_size)]), False
+
+
+def _hashed(wanted: Requirements) -> _Options:
+    primes = fields(wanted.domain_size, wanted.most_seeds)
+    return [(primes, True)] if len(primes) else []
 
 
 def _needed(answers: float, share: float, wanted: Requirements) -> float:
@@ -303,18 +290,16 @@ def _sageo(wanted: Requirements) -> Design:
     return make_design("sageo", wanted, shuffler=spec)
 
 
-_PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = MappingProxyType(
-    {
-        "sh": _sh,
-        "murs": _murs,
-        "hp-sdp": _hp_sdp,
-        "ddps": _ddps,
-        "aue": _aue,
-        "puredump": _pure_dump,
-        "mixdump": _mix_dump,
-        "od-hp": _od_hp,
-        "fe1": _fe1,
-        "sbin": _sbin,
-        "sageo": _sageo,
-    }
-)
+_PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
+    "sh": partial(_one_report, "sh"),
+    "murs": partial(_one_report, "murs"),
+    "hp-sdp": _hp_sdp,
+    "ddps": _ddps,
+    "aue": _aue,
+    "puredump": _pure_dump,
+    "mixdump": _mix_dump,
+    "od-hp": _od_hp,
+    "fe1": _fe1,
+    "sbin": _sbin,
+    "sageo": _sageo,
+}

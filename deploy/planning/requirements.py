@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
@@ -12,6 +11,7 @@ from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.protocols import Kind
+from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
@@ -19,8 +19,8 @@ Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
 MIN_EPSILON: Final = 1e-6
 """Below it reports carry no usable signal, however many users there are."""
-MIN_LOCAL_CAP: Final[Mapping[bool, float]] = MappingProxyType({True: MIN_EPSILON, False: 0.01})
-"""The smallest local ε that a search tries: for items, and for other kinds of values."""
+MIN_VALUE_EPSILON: Final = 0.01
+"""The smallest local ε that a search tries for other kinds than items."""
 MAX_ROUNDS: Final = 10_000
 _ROUNDING: Final = 1e-9
 """Decimal shares may add to this much more than 1."""
@@ -49,7 +49,7 @@ class Requirements:
     """Tasks that the same users answer."""
     honest_fraction: float = 1.0
     trust: Trust = "anonymity"
-    """What the shuffler is trusted with: permuting and dummies, permuting, or nothing."""
+    """The shuffler's trusted duties: permuting and dummies, permuting, or nothing."""
     head: tuple[float, ...] = (0.05,)
     """Expected shares of the most frequent values."""
     most_seeds: int = MAX_SEEDS
@@ -60,92 +60,77 @@ class Requirements:
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        if self.kind != "categorical":
-            self._check_only_for_items()
+        """
+        Check every field.
+
+        Raises:
+            PlanError: A number breaks a rule, or belongs to items and the kind is another.
+        """
         items = self.kind == "categorical"
+        for each in dataclasses.fields(self):
+            given = each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default
+            option = each.name.replace("_", "-")
+            _require(
+                items or not given, f"{option} is for categorical data; this is {self.kind} data"
+            )
+        least_cap = MIN_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),
             ("n_min", self.n_min, 1, MAX_USERS),
             ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("the central epsilon", self.central_epsilon, MIN_EPSILON, MOST_EPSILON),
+            ("the local cap", self.local_cap, least_cap, math.inf),
+            ("the messages cap", self.messages_cap, 1, math.inf),
+            ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
-            if not least <= value <= most:
-                raise PlanError(
-                    f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
-                )
-        if self.n_min > self.n_users:
-            raise PlanError(
-                f"n_min is {self.n_min} and users is {self.n_users}; "
-                "a batch of fewer than n_min users is never released"
-            )
-        self._check_delta()
-        self._check_caps()
-        self._check_honest_users()
-        self._check_head()
+            rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
+            _require(least <= value <= most, rule)
+        _require(
+            self.n_min <= self.n_users,
+            f"n_min is {self.n_min} and users is {self.n_users}; "
+            "a batch of fewer than n_min users is never released",
+        )
+        least_delta = MIN_DELTA if self.rounds == 1 else MIN_COMPOSED_DELTA
+        rounds = " over several rounds" * (self.rounds > 1)
+        _require(
+            least_delta <= self.delta < 1,
+            f"delta is {self.delta:g}; it must be at least {least_delta:g}{rounds} and below 1",
+        )
+        _require(
+            self.central_epsilon / self.rounds >= MIN_EPSILON,
+            f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
+            f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do",
+        )
+        _require(self.max_mse > 0, f"the largest error is {self.max_mse:g}; it must be above 0")
+        _require(
+            self.honest >= 1,
+            f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} leave "
+            f"no honest user to hide; an n_min of {math.ceil(1 / self.honest_fraction)} would do",
+        )
+        _require(
+            not items or len(self.head) <= self.domain_size,
+            f"the head has {len(self.head)} shares; the domain has {self.domain_size} values",
+        )
+        above = all(0 < share <= 1 for share in self.head)
+        _require(above, "a share of the head must be above 0 and at most 1")
+        total = math.fsum(self.head)
+        _require(
+            total <= 1 + _ROUNDING, f"the shares of the head add to {total:g}; they may add to 1"
+        )
 
-    def _check_only_for_items(self) -> None:
-        for each in dataclasses.fields(self):
-            if each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default:
-                option = each.name.replace("_", "-")
-                raise PlanError(f"{option} is for categorical data; this is {self.kind} data")
-
-    def _check_delta(self) -> None:
-        if not MIN_DELTA <= self.delta < 1:
-            raise PlanError(
-                f"delta is {self.delta:g}; it must be at least {MIN_DELTA:g} and below 1"
-            )
-        if self.rounds > 1 and self.delta < MIN_COMPOSED_DELTA:
-            raise PlanError(
-                f"delta is {self.delta:g}; over several rounds it must be at least "
-                f"{MIN_COMPOSED_DELTA:g}"
-            )
-
-    def _check_caps(self) -> None:
-        if not self.local_cap > 0:
-            raise PlanError(f"the local cap is {self.local_cap:g}; it must be above 0")
-        least = MIN_LOCAL_CAP[self.kind == "categorical"]
-        if self.local_cap < least:
-            raise PlanError(
-                f"the local cap is {self.local_cap:g}; reports carry a local epsilon of "
-                f"{least:g} or more, so a local cap of {least:g} would do"
-            )
-        if not self.messages_cap >= 1:
-            raise PlanError(
-                f"the messages cap is {self.messages_cap:g}; it must be at least 1, "
-                "because every user sends the own report"
-            )
-        if self.central_epsilon / self.rounds < MIN_EPSILON:
-            raise PlanError(
-                f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
-                f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do"
-            )
-        if not self.max_mse > 0:
-            raise PlanError(f"the largest error is {self.max_mse:g}; it must be above 0")
-
-    def _check_honest_users(self) -> None:
-        if not 0 < self.honest_fraction <= 1:
-            raise PlanError(
-                f"the honest fraction is {self.honest_fraction:g}; it must be above 0 and at most 1"
-            )
-        if self.honest < 1:
-            raise PlanError(
-                f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} "
-                "leave no honest user to hide; an n_min of "
-                f"{math.ceil(1 / self.honest_fraction)} would do"
-            )
-
-    def _check_head(self) -> None:
-        if self.kind == "categorical" and len(self.head) > self.domain_size:
-            raise PlanError(
-                f"the head has {len(self.head)} shares; the domain has {self.domain_size} values"
-            )
-        if not all(0 < share <= 1 for share in self.head):
-            raise PlanError("a share of the head must be above 0 and at most 1")
-        if math.fsum(self.head) > 1 + _ROUNDING:
-            raise PlanError(
-                f"the shares of the head add to {math.fsum(self.head):g}; they may add to 1"
-            )
+    def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # a draft's
+        """Return the draft of a task for a protocol; the fields are further ones of the draft."""
+        return TaskDraft(
+            protocol=protocol,
+            domain_size=self.domain_size,
+            delta=self.delta,
+            n_min=self.n_min,
+            target_size=self.n_users,
+            assumed_honest_fraction=self.honest_fraction,
+            **fields,
+            **self.draft_fields,
+        )
 
     @property
     def honest(self) -> int:
@@ -164,3 +149,8 @@ class Requirements:
     def may_be_plain(self) -> bool:
         """Whether reports without local noise are allowed."""
         return math.isinf(self.local_cap) and self.trust != "none"
+
+
+def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # a condition
+    if not holds:
+        raise PlanError(rule)

@@ -5,6 +5,7 @@ Noise is calibrated by the exact accountant, whose answer is the last word: what
 the guarantee, with the room that its task claims on top.
 """
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Final
@@ -13,14 +14,12 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters, central_epsilon
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import ItemLaw, ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
 from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
-from deploy.planning.calibration import Calibrated
 from deploy.planning.design import Design, make_design
-from deploy.planning.frontier import Tightness
 from deploy.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
@@ -52,7 +51,7 @@ def keeps_guarantee(terms: PrivacyParameters, wanted: Requirements) -> bool:
     return central_epsilon(terms, crowd) <= epsilon
 
 
-def shuffler_designs(wanted: Requirements) -> list[Calibrated]:
+def shuffler_designs(wanted: Requirements) -> list[Design]:
     """
     Find the best design of every protocol whose dummies the shuffler makes.
 
@@ -60,17 +59,9 @@ def shuffler_designs(wanted: Requirements) -> list[Calibrated]:
     """
     found = []
     for protocol in SHUFFLER_PROTOCOLS if wanted.may_be_plain else ("hybrid",):
-        try:
-            design = shuffler_design(protocol, wanted)
-        except (PlanError, AccountingError, TaskError):
-            continue  # it would take more noise than a task can have
-        found.append(
-            Calibrated(
-                design=design,
-                mse=design.mse(wanted.n_users, wanted.domain_size),
-                tightness=Tightness(answers=design.answers, log_factor=0.0),
-            )
-        )
+        # Without a design it would take more noise than a task can have.
+        with contextlib.suppress(PlanError, AccountingError, TaskError):
+            found.append(shuffler_design(protocol, wanted))
     return found
 
 
@@ -105,8 +96,9 @@ def shuffler_design(protocol: str, wanted: Requirements) -> Design:
     Raises:
         PlanError: No noise that a task can have keeps the guarantee.
     """
-    local = _hybrid_local(wanted) if protocol == "hybrid" else math.inf
-    room = CLAIM_ROOM if protocol != "hybrid" else 1.0
+    hybrid = protocol == "hybrid"
+    local = _hybrid_local(wanted) if hybrid else math.inf
+    room = 1.0 if hybrid else CLAIM_ROOM
     delta = MARGIN * wanted.delta
 
     def at(epsilon: float) -> Design:
@@ -117,19 +109,11 @@ def shuffler_design(protocol: str, wanted: Requirements) -> Design:
             spec = geometric_spec(epsilon / room, delta / wanted.rounds)
         return make_design(protocol, wanted, local_epsilon=local, shuffler=spec)
 
-    return _least_noise(at, wanted)
-
-
-def _hybrid_local(wanted: Requirements) -> float:
-    return wanted.noise_cap if math.isfinite(wanted.local_cap) else HYBRID_LOCAL_EPSILON
-
-
-def _least_noise(at: Callable[[float], Design], wanted: Requirements) -> Design:
-    """Find the design with the least noise, which grows as the ε that it is made for falls."""
     epsilon = wanted.central_epsilon
     design = at(epsilon)
-    if wanted.rounds == 1 and math.isinf(design.local_epsilon):
+    if wanted.rounds == 1 and not hybrid:
         return design  # made for exactly this
+    # The noise grows as the ε that it is made for falls.
     kept: tuple[float, Design] | None = None
     broken: float | None = None
     for _ in range(_MAX_HALVINGS):
@@ -151,6 +135,10 @@ def _least_noise(at: Callable[[float], Design], wanted: Requirements) -> Design:
     return kept[1]
 
 
+def _hybrid_local(wanted: Requirements) -> float:
+    return wanted.noise_cap if math.isfinite(wanted.local_cap) else HYBRID_LOCAL_EPSILON
+
+
 # --- noise on each item, for one round and users who hide nothing themselves ----------------------
 
 
@@ -162,12 +150,7 @@ def binomial_trials(epsilon: float, delta: float) -> int:
         AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no number of coins up to
             MAX_PER_ITEM is enough.
     """
-    _check(epsilon, delta)
-
-    def enough(trials: int) -> bool:
-        return ItemNoiseRelease(noise=Binomial(trials, 0.5)).delta(epsilon) <= delta
-
-    return _least_count(enough, 1)
+    return _least_count(lambda trials: Binomial(trials, 0.5), 1, epsilon, delta)
 
 
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
@@ -181,15 +164,11 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
         AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no peak up to MAX_PER_ITEM is
             enough.
     """
-    _check(epsilon, delta)
 
-    def enough(peak: int) -> bool:
-        release = ItemNoiseRelease(
-            noise=shuffler_noise_distribution(_two_sided(epsilon, delta, peak))
-        )
-        return release.delta(epsilon) <= delta
+    def noise(peak: int) -> ItemLaw:
+        return shuffler_noise_distribution(_two_sided(epsilon, delta, peak))
 
-    return _two_sided(epsilon, delta, _least_count(enough, 0))
+    return _two_sided(epsilon, delta, _least_count(noise, 0, epsilon, delta))
 
 
 def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
@@ -217,7 +196,7 @@ def _check(epsilon: float, delta: float) -> None:
 def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
     left_weight = _less_steep(sageo_left(epsilon, 1.0))
     right_weight = _less_steep(sageo_right(epsilon, 1.0))
-    # What lies above the peak's own weight, 1, is less than a share right^cut of everything.
+    # The weight above the peak, whose own is 1, is less than a share right^cut of everything.
     right = math.log(right_weight / RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
@@ -239,8 +218,13 @@ def _less_steep(ratio: float) -> int:
     return max(1, weight)
 
 
-def _least_count(enough: Callable[[int], bool], low: int) -> int:
-    """Find the least number from `low` on that is enough, by doubling and halving."""
+def _least_count(noise: Callable[[int], ItemLaw], low: int, epsilon: float, delta: float) -> int:
+    """Find the least number from `low` on whose noise is enough, by doubling and halving."""
+    _check(epsilon, delta)
+
+    def enough(number: int) -> bool:
+        return ItemNoiseRelease(noise=noise(number)).delta(epsilon) <= delta
+
     high = max(low, 1)
     if enough(low):
         return low

@@ -7,9 +7,7 @@ that would be published.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -19,18 +17,16 @@ from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_of
-from common.protocols import Kind
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
-from deploy.planning.requirements import MIN_LOCAL_CAP, Requirements
+from deploy.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 UNUSED_KEY: Final = bytes(31) + b"\x09"
 """Stands for a task's public keys where nothing is sealed."""
 UNUSED_DEADLINE: Final = 4_000_000_000
 BIASED: Final = frozenset({"multi-rphm"})
 """Protocols whose error exceeds the prediction: a projection leaves something out."""
-_MIN_EPSILON: Final = MIN_LOCAL_CAP[False]
 _REL_TOL: Final = 1e-2
 """How closely the largest local ε is found."""
 _SPREAD: Final = np.linspace(-1, 1, 5)
@@ -46,6 +42,7 @@ class ValueDesign:
     base: TaskDraft
     """Its key and deadline are unused ones."""
     task: Task
+    note: str = ""
 
     @property
     def protocol(self) -> str:
@@ -67,20 +64,17 @@ class ValueDesign:
         """Whether the error exceeds the prediction."""
         return self.protocol in BIASED
 
-    @property
-    def note(self) -> str:
-        """Nothing: the parameters need no explanation."""
-        return ""
-
-    def terms(self, wanted: Requirements) -> PrivacyParameters:
-        """Return what the guarantees of the task follow from."""
-        del wanted
+    def terms(self, wanted: Requirements) -> PrivacyParameters:  # noqa: ARG002  # as for items
+        """Return the parameters that the guarantees of the task follow from."""
         return PrivacyParameters.of(self.task)
 
-    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
+    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:  # noqa: ARG002
         """Return the draft of the task."""
-        del wanted
         return dataclasses.replace(self.base, shuffler_key=shuffler_key, deadline=deadline)
+
+    def mse(self, wanted: Requirements) -> float:
+        """Predict the mean squared error; see `predicted_mse`."""
+        return predicted_mse(self.task, wanted.n_users)
 
 
 def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
@@ -94,57 +88,39 @@ def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
     Cost: some ten tasks, tenths of a second each.
     """
     most = min(wanted.local_cap, MAX_LOCAL_EPSILON)
-    high = _kept(protocol, most, wanted)
-    if high is not None:
-        return high
-    low = max(_MIN_EPSILON, min(most, wanted.central_epsilon))  # shuffling never adds to it
+    found = _kept(protocol, most, wanted)
+    if found is not None:
+        return found
+    low = max(MIN_VALUE_EPSILON, min(most, wanted.central_epsilon))  # shuffling never adds to it
     found = _kept(protocol, low, wanted)
-    while found is not None and most > low * (1 + _REL_TOL):
-        middle = math.sqrt(low * most)
-        better = _kept(protocol, middle, wanted)
-        if better is None:
-            most = middle
-        else:
-            found, low = better, middle
     if found is None:
         raise PlanError(
             f"no local epsilon keeps a central epsilon of {wanted.central_epsilon:g} at delta "
             f"{wanted.delta:g} with {wanted.n_min} users: more users, a larger epsilon or a larger "
             "delta would do"
         )
+    while most > low * (1 + _REL_TOL):
+        middle = math.sqrt(low * most)
+        better = _kept(protocol, middle, wanted)
+        found, low, most = (found, low, middle) if better is None else (better, middle, most)
     return found
 
 
 def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDesign | None:
     """Return the design with a local ε, if its task's claim keeps the guarantee."""
-    draft = _draft(protocol, local_epsilon, wanted)
-    if draft is None:
-        return None
+    draft = wanted.draft(
+        protocol, local_epsilon=local_epsilon, deadline=UNUSED_DEADLINE, shuffler_key=UNUSED_KEY
+    )
+    if wanted.kind == "string":
+        usual = _default_texts(0 if draft.labels else 32, local_epsilon)
+        texts = _with_instant_noise(draft.texts or usual, local_epsilon)
+        if texts is None:
+            return None
+        draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
     task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     if task.central_epsilon > wanted.central_epsilon or task.local_epsilon > wanted.local_cap:
         return None
     return ValueDesign(base=draft, task=task)
-
-
-def _draft(protocol: str, local_epsilon: float, wanted: Requirements) -> TaskDraft | None:
-    draft = TaskDraft(
-        protocol=protocol,
-        domain_size=wanted.domain_size,
-        local_epsilon=local_epsilon,
-        delta=wanted.delta,
-        n_min=wanted.n_min,
-        target_size=wanted.n_users,
-        deadline=UNUSED_DEADLINE,
-        shuffler_key=UNUSED_KEY,
-        assumed_honest_fraction=wanted.honest_fraction,
-        **wanted.draft_fields,
-    )
-    if wanted.kind != "string":
-        return draft
-    texts = _with_instant_noise(
-        draft.texts or _default_texts(0 if draft.labels else 32, local_epsilon), local_epsilon
-    )
-    return None if texts is None else dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
 
 
 def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
@@ -188,16 +164,12 @@ def predicted_mse(task: Task, n_users: int) -> float:
     decoder that looks for as many candidates as an eighth of all cohorts' bits adds a seventh, more
     candidates add a multiple, and so do frequent texts that are no candidates.
     """
-    return _MSE[task.kind](task, n_users)
-
-
-def _pair_mse(task: Task, n_users: int) -> float:
-    owners = np.full(task.domain_size, _OWNERS)
-    expected = priv_kv_of(task).expected(owners, np.zeros(task.domain_size), n_users)
-    return float((expected.frequency_errors**2).mean())
-
-
-def _number_mse(task: Task, n_users: int) -> float:
+    if task.kind == "string":
+        return _text_mse(task, n_users)
+    if task.kind == "key-value":
+        owners = np.full(task.domain_size, _OWNERS)
+        expected = priv_kv_of(task).expected(owners, np.zeros(task.domain_size), n_users)
+        return float((expected.frequency_errors**2).mean())
     numbers = spec_as(task.mechanism, NumberSpec)
     half = (numbers.high - numbers.low) / 2
     people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
@@ -225,13 +197,3 @@ def _text_mse(task: Task, n_users: int) -> float:
     noise = of_unset + others * (of_set - of_unset)
     lottery = leverage * (1 - 1 / spec.cohorts)
     return float((leverage * (noise + lottery)).sum() / (n_users * leverage.sum() ** 2))
-
-
-_MSE: Final[Mapping[Kind, Callable[[Task, int], float]]] = MappingProxyType(
-    {
-        "string": _text_mse,
-        "mean": _number_mse,
-        "vector": _number_mse,
-        "key-value": _pair_mse,
-    }
-)

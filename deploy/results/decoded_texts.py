@@ -1,4 +1,4 @@
-"""Candidate texts: the file that names them, and what a released table of bits says of each."""
+"""Candidate texts: read them from a file, and decode a released table of bits against them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +14,8 @@ from common.task.text import normalised
 from deploy.results.rappor.decoder import Decoding, decode
 from deploy.terminal.json_output import number_or_text
 
-MOST_CANDIDATES: Final = 100_000
-_MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_CANDIDATES: Final = 100_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_candidates(path: Path) -> tuple[str, ...]:
@@ -32,16 +32,16 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         raw = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if len(raw) > _MOST_BYTES:
-        raise SettingsError(f"{path} has {len(raw)} bytes; at most {_MOST_BYTES} are read")
+    if len(raw) > _MAX_BYTES:
+        raise SettingsError(f"{path} has {len(raw)} bytes; at most {_MAX_BYTES} are read")
     try:
         lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not text in UTF-8") from error
     texts = tuple(normalised(text) for line in lines if (text := line.removesuffix("\r")))
-    if not 1 <= len(texts) <= MOST_CANDIDATES:
+    if not 1 <= len(texts) <= MAX_CANDIDATES:
         raise SettingsError(
-            f"{path} names {len(texts)} candidates; it must be 1 .. {MOST_CANDIDATES}"
+            f"{path} names {len(texts)} candidates; it must be 1 .. {MAX_CANDIDATES}"
         )
     if len(set(texts)) < len(texts):
         raise SettingsError(f"{path} names {len(texts) - len(set(texts))} candidates again")
@@ -62,18 +62,16 @@ def decode_candidates(task: Task, table: BitTable, candidates: Sequence[str]) ->
 
 def decoding_as_json(decoding: Decoding) -> dict[str, Any]:
     """Return every figure by candidate; of unexplained texts only where there can be any."""
-    n_reports = decoding.n_reports
     fields = {
         "candidates": list(decoding.candidates),
         "shares": decoding.shares.tolist(),
-        "standard_errors": [
-            number_or_text(error) for error in (decoding.standard_errors / n_reports).tolist()
-        ],
+        "standard_errors": [number_or_text(error) for error in decoding.share_errors.tolist()],
         "p_values": decoding.p_values.tolist(),
         "detected": decoding.detected.tolist(),
     }
     if decoding.exhaustive:
         return fields
+    n_reports = decoding.n_reports
     return fields | {
         "explained": 1 - decoding.unexplained / n_reports,
         "unexplained": decoding.unexplained / n_reports,

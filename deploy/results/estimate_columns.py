@@ -10,7 +10,6 @@ from common.messages.estimate import (
     BitTable,
     Estimate,
     Histogram,
-    KeyValues,
     Means,
     interval_around,
 )
@@ -23,9 +22,6 @@ COLUMNS: Final = (
     "refined",
 )
 """Of a histogram; also of the CSV that a result's page makes."""
-_ENDS: Final = ("interval_low", "interval_high")
-_NOISE_ENDS: Final = ("noise_low", "noise_high")
-"""Around biased figures: an interval of noise alone covers no truth with any confidence."""
 
 Columns = dict[str, Sequence[object]]
 
@@ -39,7 +35,13 @@ def columns_of(estimate: Estimate, labels: Sequence[str]) -> Columns:
         labels: The task's names of items, numbers or keys; without any, their numbers.
     """
     if isinstance(estimate, BitTable):
-        return _bit_columns(estimate)
+        cohorts, bits = estimate.bit_counts.shape
+        return {
+            "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
+            "bit": np.tile(np.arange(bits), cohorts).tolist(),
+            "set": estimate.bit_counts.ravel().tolist(),
+            "reports": np.repeat(estimate.cohort_sizes, bits).tolist(),
+        }
     if isinstance(estimate, Histogram):
         return {
             **_names("item", len(estimate.frequencies), labels),
@@ -47,20 +49,30 @@ def columns_of(estimate: Estimate, labels: Sequence[str]) -> Columns:
             "refined": estimate.refined.tolist(),
         }
     if isinstance(estimate, Means):
-        ends = _ENDS if estimate.unbiased else _NOISE_ENDS
+        # Around biased figures an interval of noise alone covers no truth with any confidence.
+        interval = "interval" if estimate.unbiased else "noise"
         return {
             **_names("number", len(estimate.means), labels),
-            **_figures("mean", estimate.means, estimate.standard_errors, ends=ends),
+            **_figures("mean", estimate.means, estimate.standard_errors, interval=interval),
             "shrunk": estimate.shrunk.tolist(),
         }
-    return _key_columns(estimate, labels)
+    columns = _names("key", len(estimate.means_with_fakes), labels)
+    owners = estimate.owners
+    if owners is not None:
+        columns |= _figures("share", owners.frequencies, owners.frequency_errors)
+        columns |= _figures("mean", owners.means, owners.mean_errors, prefix="mean_")
+    return columns | {
+        "mean_with_fakes": estimate.means_with_fakes.tolist(),
+        "error_with_fakes": estimate.errors_with_fakes.tolist(),
+        "reports": estimate.reports.tolist(),
+    }
 
 
 def candidate_columns(decoding: Decoding) -> Columns:
     """Return every figure of each candidate text, in the order of the candidates."""
     return {
         "text": decoding.candidates,
-        **_figures("share", decoding.shares, decoding.standard_errors / decoding.n_reports),
+        **_figures("share", decoding.shares, decoding.share_errors),
         "p_value": decoding.p_values.tolist(),
         "detected": decoding.detected.tolist(),
     }
@@ -76,35 +88,12 @@ def _names(name: str, size: int, labels: Sequence[str]) -> Columns:
 
 
 def _figures(
-    name: str, values: Vector, errors: Vector, *, prefix: str = "", ends: tuple[str, str] = _ENDS
+    name: str, values: Vector, errors: Vector, *, prefix: str = "", interval: str = "interval"
 ) -> Columns:
     low, high = interval_around(values, errors, CONFIDENCE)
     return {
         name: values.tolist(),
         f"{prefix}standard_error": errors.tolist(),
-        f"{prefix}{ends[0]}": low.tolist(),
-        f"{prefix}{ends[1]}": high.tolist(),
-    }
-
-
-def _key_columns(estimate: KeyValues, labels: Sequence[str]) -> Columns:
-    columns = _names("key", len(estimate.means_with_fakes), labels)
-    owners = estimate.owners
-    if owners is not None:
-        columns |= _figures("share", owners.frequencies, owners.frequency_errors)
-        columns |= _figures("mean", owners.means, owners.mean_errors, prefix="mean_")
-    return columns | {
-        "mean_with_fakes": estimate.means_with_fakes.tolist(),
-        "error_with_fakes": estimate.errors_with_fakes.tolist(),
-        "reports": estimate.reports.tolist(),
-    }
-
-
-def _bit_columns(table: BitTable) -> Columns:
-    cohorts, bits = table.bit_counts.shape
-    return {
-        "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
-        "bit": np.tile(np.arange(bits), cohorts).tolist(),
-        "set": table.bit_counts.ravel().tolist(),
-        "reports": np.repeat(table.cohort_sizes, bits).tolist(),
+        f"{prefix}{interval}_low": low.tolist(),
+        f"{prefix}{interval}_high": high.tolist(),
     }

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from deploy.terminal.tables import add_columns, print_whole
 INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 NOISE_ALONE: Final = "± noise alone"
 """Heading of the interval around a figure that is biased by more than noise."""
-_MOST_DECIMALS: Final = 8
+_MAX_DECIMALS: Final = 8
 
 Cell = str | bool | int | float
 
@@ -31,13 +32,13 @@ class EstimateRow:
     value: float
     low: float
     high: float
-    more: tuple[str, ...] = ()
+    more: tuple[str, ...]
     """Cells of further columns."""
-    truth: float | None = None
+    truth: float | None
     """Known in a demo only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class EstimateTable:
     """Figures that are read together."""
 
@@ -47,111 +48,68 @@ class EstimateTable:
     value: str
     """Heading of the figures: share, mean."""
     interval: str = INTERVAL
-    more: tuple[str, ...] = ()
-    """Headings of further columns."""
-    rows: tuple[EstimateRow, ...]
-    """The largest or first figures, or all of them."""
-    notes: tuple[str, ...] = ()
+    names: Sequence[str]
+    """Of all figures. Untrusted text."""
+    values: Vector
+    errors: Vector
+    """Standard errors of the values."""
+    shown: Sequence[int]
+    """Places of the rows: the largest or first figures, or all of them."""
+    more: Mapping[str, Sequence[Cell]] = field(default_factory=dict)
+    """Further columns by heading; numbers with a fraction are written as the figures are."""
+    truth: Vector | None = None
+    """True figures, in a demo."""
+    notes: Sequence[str] = ()
     """Sentences that a reader needs."""
-    decimals: int | None = None
-    """Of figures and intervals, so that noise shows in two digits; None for four digits of each."""
+
+    @cached_property
+    def rows(self) -> tuple[EstimateRow, ...]:
+        """The figures that are shown, in order."""
+        low, high = interval_around(self.values, self.errors, CONFIDENCE)
+        return tuple(
+            EstimateRow(
+                name=self.names[place],
+                value=float(self.values[place]),
+                low=float(low[place]),
+                high=float(high[place]),
+                more=tuple(self._cell(column[place]) for column in self.more.values()),
+                truth=None if self.truth is None else float(self.truth[place]),
+            )
+            for place in self.shown
+        )
+
+    @cached_property
+    def decimals(self) -> int | None:
+        """Decimals that show two digits of the least error; None for four digits of a figure."""
+        least = float(self.errors[list(self.shown)].min(initial=math.inf))
+        if not 0 < least < math.inf:
+            return None
+        return min(max(0, 1 - math.floor(math.log10(least))), _MAX_DECIMALS)
 
     def format(self, number: float) -> str:
         """Write a figure of the table."""
-        return format_figure(number, self.decimals)
+        if self.decimals is None or not math.isfinite(number):
+            return f"{number:.4g}"
+        return f"{number:z.{self.decimals}f}"  # z: what rounds to 0 has no sign
 
-
-def estimate_table(
-    names: Sequence[str],
-    values: Vector,
-    errors: Vector,
-    order: Sequence[int],
-    *,
-    title: str,
-    which: str,
-    name: str,
-    value: str,
-    interval: str = INTERVAL,
-    more: Mapping[str, Sequence[Cell]] | None = None,
-    truth: Vector | None = None,
-    notes: Sequence[str] = (),
-) -> EstimateTable:
-    """
-    Build a table of estimates.
-
-    Args:
-        names: Of all figures; untrusted text.
-        values: The figures, one a name.
-        errors: Their standard errors.
-        order: Places of the rows to show.
-        title: Of the table.
-        which: Which of the figures the rows are, if not all: "first", "largest".
-        name: Heading of the names.
-        value: Heading of the figures.
-        interval: Heading of the intervals.
-        more: Further columns by heading; numbers with a fraction are written as the figures are.
-        truth: True figures, in a demo.
-        notes: Sentences below it.
-    """
-    decimals = decimals_of(errors[list(order)])
-    low, high = interval_around(values, errors, CONFIDENCE)
-    columns = more or {}
-    left_out = f", the {len(order):,} {which}" if len(order) < len(values) else ""
-    return EstimateTable(
-        title=f"{title}{left_out}",
-        name=name,
-        value=value,
-        interval=interval,
-        more=tuple(columns),
-        rows=tuple(
-            EstimateRow(
-                name=names[place],
-                value=float(values[place]),
-                low=float(low[place]),
-                high=float(high[place]),
-                more=tuple(_cell(column[place], decimals) for column in columns.values()),
-                truth=None if truth is None else float(truth[place]),
-            )
-            for place in order
-        ),
-        notes=tuple(notes),
-        decimals=decimals,
-    )
-
-
-def _cell(value: Cell, decimals: int | None) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else format_figure(value, decimals)
-
-
-def format_figure(number: float, decimals: int | None) -> str:
-    """Write a number with so many decimals; None for four digits."""
-    if decimals is None or not math.isfinite(number):
-        return f"{number:.4g}"
-    return f"{number:z.{decimals}f}"  # z: what rounds to 0 has no sign
-
-
-def decimals_of(errors: Vector) -> int | None:
-    """Return the decimals that show two digits of the least of these standard errors."""
-    least = float(errors.min(initial=math.inf))
-    if not 0 < least < math.inf:
-        return None
-    return min(max(0, 1 - math.floor(math.log10(least))), _MOST_DECIMALS)
+    def _cell(self, value: Cell) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{value:,}" if isinstance(value, int) else self.format(value)
 
 
 def print_table(table: EstimateTable, console: Console) -> None:
     """Print a table and its notes; none of its text steers the terminal."""
     printed = Table(title=table.title)
-    known = any(row.truth is not None for row in table.rows)
-    figures = (*(("truth",) if known else ()), table.value, table.interval, *table.more)
+    known = () if table.truth is None else ("truth",)
+    figures = (*known, table.value, table.interval, *table.more)
     add_columns(printed, {table.name: "left", **dict.fromkeys(figures, "right")})
     for row in table.rows:
         printed.add_row(
             escaped(row.name),
-            *([table.format(row.truth)] if row.truth is not None else []),
+            *([] if row.truth is None else [table.format(row.truth)]),
             table.format(row.value),
             f"{table.format(row.low)} … {table.format(row.high)}",
             *row.more,

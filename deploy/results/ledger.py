@@ -24,8 +24,8 @@ def as_json(
     """Return every entry with both of its hashes, the head, and what populations have left."""
     return {
         "entries": [
-            entry.fields()
-            | {
+            {
+                **entry.fields(),
                 "previous_hash": entry.previous_hash.hex(),
                 "entry_hash": entry.entry_hash.hex(),
             }

@@ -11,20 +11,129 @@ iterations toss a fair coin for the key, owned or not: that costs nothing, and l
 frequencies to the first. Half of their reports name a value, and 1-f of these are fakes.
 """
 
+import dataclasses
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from common.errors import TaskError
+from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.key_value.privkv import PairRequest
+from common.protocols import protocol_named
+from common.task.draft import PairDraft, TaskDraft
 
 MAX_ITERATIONS: Final = 1000
-_LEAST: Final = 2.0**-32
-"""Least ε of a part of a report, as in `ResponseWeights`."""
+_MIN_EPSILON: Final = 2.0**-32
+"""Of a part of a report, as in `ResponseWeights`."""
+_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of a result as JSON: ten numbers for each of 65,536 keys, and room."""
+
+
+@pydantic_dataclass(frozen=True, kw_only=True)
+class Iterated:
+    """The part of an iteration's result that the next one starts from."""
+
+    kind: Literal["key-value"]
+    means_with_fakes: tuple[FiniteFloat, ...]
+    """In the range, one a key."""
+    low: FiniteFloat
+    high: FiniteFloat
+    population: str
+
+
+def read_iterated(path: Path) -> Iterated:
+    """
+    Read an iteration from a result that `shuffledp result --json` wrote.
+
+    Raises:
+        SettingsError: The file cannot be read, or is not a result of key-value data.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SettingsError(f"{path} is too long to be a result")
+        return TypeAdapter(Iterated).validate_json(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise SettingsError(f"{path} is not a result of key-value data as JSON") from error
+
+
+def next_draft(
+    whole: TaskDraft, iterations: int, number: int, before: Iterated | None
+) -> TaskDraft:
+    """
+    Return the draft of one iteration. Run by the operator.
+
+    Args:
+        whole: The draft for all iterations. Its local_epsilon is their total cost, and the budget
+            of their population unless the draft names one: each iteration is charged its own ε
+            against the analyzer, so none is refused.
+        iterations: How many there are.
+        number: Of this one, from 1 on.
+        before: The result of the one before; None for the first.
+
+    Raises:
+        TaskError: The draft is not for pairs, names no population, or a number is out of range; or
+            the result is of another population, range or number of keys.
+    """
+    if protocol_named(whole.protocol).kind != "key-value":
+        raise TaskError(f"the protocol {whole.protocol} is not for pairs; only those are iterated")
+    if not whole.population:
+        raise TaskError(
+            "the draft names no population: all iterations ask the same people, and what they "
+            "cost adds up"
+        )
+    if not 1 <= number <= iterations:
+        raise TaskError(f"number is {number}; there are {iterations} iterations")
+    if number == 1 and before is not None:
+        raise TaskError("number is 1; the first iteration follows no result")
+    if number > 1 and before is None:
+        raise TaskError(
+            f"number is {number}; the result of the iteration before is missing (--after)"
+        )
+    pairs = whole.pairs or PairDraft()
+    if not pairs.low < pairs.high:
+        raise TaskError(f"low is {pairs.low} and high {pairs.high}; low must be below high")
+    unit = None
+    if before is not None:
+        _check_before(before, whole, pairs)
+        unit = (np.array(before.means_with_fakes) - pairs.low) / (pairs.high - pairs.low) * 2 - 1
+    wanted = PairRequest(
+        keys=whole.domain_size,
+        low=pairs.low,
+        high=pairs.high,
+        local_epsilon=whole.local_epsilon,
+        key_share=pairs.key_share,
+        fakes=pairs.fakes,
+    )
+    parts = budgets(whole.local_epsilon, iterations, pairs.key_share)
+    one = iteration(wanted, parts[number - 1], unit)
+    budget = whole.budget_epsilon
+    return dataclasses.replace(
+        whole,
+        local_epsilon=one.local_epsilon,
+        pairs=dataclasses.replace(pairs, key_share=one.key_share, fakes=one.fakes),
+        budget_epsilon=whole.local_epsilon if budget is None else budget,
+    )
+
+
+def _check_before(before: Iterated, whole: TaskDraft, pairs: PairDraft) -> None:
+    n_means = len(before.means_with_fakes)
+    if n_means != whole.domain_size:
+        raise TaskError(f"the result has {n_means} means and the draft {whole.domain_size}")
+    if (before.low, before.high) != (pairs.low, pairs.high):
+        raise TaskError(
+            f"the result's range is {before.low} to {before.high}, and the draft's {pairs.low} to "
+            f"{pairs.high}"
+        )
+    if before.population != whole.population:
+        raise TaskError("the result is of another population than the draft's")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +173,7 @@ def budgets(local_epsilon: float, iterations: int, key_share: float) -> tuple[It
         raise TaskError(f"key_share is {key_share}; it must be above 0 and below 1")
     key = local_epsilon * key_share
     value = (local_epsilon - key) / iterations
-    if min(key, value) < _LEAST:
+    if min(key, value) < _MIN_EPSILON:
         raise TaskError(
             f"local_epsilon is {local_epsilon}: of {iterations} iterations, the least part would "
             f"be {min(key, value)}; below 2^-32 reports would carry no signal"
@@ -75,19 +184,6 @@ def budgets(local_epsilon: float, iterations: int, key_share: float) -> tuple[It
     return (first, *[IterationBudget(key_epsilon=0.0, value_epsilon=value)] * (iterations - 1))
 
 
-def fakes_after(means: Vector, low: float, high: float) -> tuple[float, ...]:
-    """
-    Return the fakes of an iteration: the means that the one before estimated, in low .. high.
-
-    Args:
-        means: In -1 .. 1 but for noise, which is clipped.
-        low: Of the values.
-        high: Of the values.
-    """
-    scaled = low + (means + 1) / 2 * (high - low)
-    return tuple(np.clip(scaled, low, high).tolist())
-
-
 def iteration(whole: PairRequest, budget: IterationBudget, means: Vector | None) -> PairRequest:
     """
     Return the parameters of one iteration. Run by the operator.
@@ -95,22 +191,13 @@ def iteration(whole: PairRequest, budget: IterationBudget, means: Vector | None)
     Args:
         whole: Of all iterations.
         budget: Of this one.
-        means: Estimated by the one before, in -1 .. 1; None for the first, which has the whole's
-            fakes.
+        means: Estimated by the one before, in -1 .. 1 but for noise, which is clipped: they are
+            the fakes of this one. None for the first, which has the whole's fakes.
     """
+    fakes = whole.fakes
+    if means is not None:
+        scaled = whole.low + (means + 1) / 2 * (whole.high - whole.low)
+        fakes = tuple(np.clip(scaled, whole.low, whole.high).tolist())
     total = budget.local_epsilon
-    fakes = whole.fakes if means is None else fakes_after(means, whole.low, whole.high)
-    return replace(whole, local_epsilon=total, key_share=budget.key_epsilon / total, fakes=fakes)
-
-
-def bias_left(shares_of_fakes: list[Vector], start: Vector, means: Vector) -> Vector:
-    """
-    Return the bias after iterations with these shares of fakes: (t - m) · φ1 · φ2 · ..
-
-    Args:
-        shares_of_fakes: φ of each iteration.
-        start: The first fakes t, in -1 .. 1.
-        means: The true means m.
-    """
-    left: Vector = np.prod(shares_of_fakes, axis=0) * (start - means)
-    return left
+    key_share = budget.key_epsilon / total
+    return dataclasses.replace(whole, local_epsilon=total, key_share=key_share, fakes=fakes)

@@ -12,7 +12,6 @@ from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
-from common.messages.guarantee import Guarantee
 from common.messages.result import Result
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
@@ -36,6 +35,8 @@ def check_fits(result: Result, task: Task) -> None:
     Raises:
         WireError: It is not; names the first difference.
     """
+    if not isinstance(result.estimate, _FORMS[task.kind]):
+        raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
     _check_estimate(result.estimate, task)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     if digest != result.task_digest:
@@ -59,10 +60,8 @@ def check_fits(result: Result, task: Task) -> None:
 
 
 def _check_estimate(estimate: Estimate, task: Task) -> None:
-    if not isinstance(estimate, _FORMS[task.kind]):
-        raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
+    spec = task.mechanism
     if isinstance(estimate, BitTable):
-        spec = task.mechanism
         wanted = (spec.cohorts, spec.bits) if isinstance(spec, RapporSpec) else None
         if estimate.bit_counts.shape != wanted:
             raise WireError(
@@ -71,35 +70,26 @@ def _check_estimate(estimate: Estimate, task: Task) -> None:
             )
         return
     if isinstance(estimate, KeyValues):
-        _check_owners(estimate, task)
         size = len(estimate.means_with_fakes)
+        pairs = spec_as(spec, KeyValueSpec)
+        asked = pairs.key_true_weight > pairs.key_other_weight
+        if asked != (estimate.owners is not None):
+            found = "has" if estimate.owners else "no"
+            raise WireError(
+                f"the task has the weights {pairs.key_true_weight} and {pairs.key_other_weight} "
+                f"for whether a key is owned, and the result {found} shares of owners"
+            )
     elif isinstance(estimate, Means):
-        _check_bias(estimate, task)
         size = len(estimate.means)
+        if estimate.unbiased == (spec_as(spec, NumberSpec).projected > 0):
+            said = "without" if estimate.unbiased else "with"
+            raise WireError(
+                f"the task's mechanism is {spec.name}, and the result has means {said} bias"
+            )
     else:
         size = len(estimate.frequencies)
     if task.domain_size != size:
         raise WireError(f"the task has {task.domain_size} values, and the result {size}")
-
-
-def _check_owners(estimate: KeyValues, task: Task) -> None:
-    spec = spec_as(task.mechanism, KeyValueSpec)
-    asked = spec.key_true_weight > spec.key_other_weight
-    if asked != (estimate.owners is not None):
-        found = "has" if estimate.owners else "no"
-        raise WireError(
-            f"the task has the weights {spec.key_true_weight} and {spec.key_other_weight} for "
-            f"whether a key is owned, and the result {found} shares of owners"
-        )
-
-
-def _check_bias(estimate: Means, task: Task) -> None:
-    projected = spec_as(task.mechanism, NumberSpec).projected > 0
-    if estimate.unbiased == projected:
-        said = "without" if estimate.unbiased else "with"
-        raise WireError(
-            f"the task's mechanism is {task.mechanism.name}, and the result has means {said} bias"
-        )
 
 
 def _check_reports(result: Result, task: Task) -> None:
@@ -122,19 +112,14 @@ def _check_reports(result: Result, task: Task) -> None:
             f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
             f"there were {result.n_reports} reports"
         )
-    counted = _counted(result.estimate)
-    if counted is not None and counted + n_refused != result.n_reports:
-        raise WireError(
-            f"the result refused {n_refused} of {result.n_reports} reports, and its estimate "
-            f"counts {counted}"
-        )
-
-
-def _counted(estimate: Estimate) -> int | None:
-    """Return the number of reports that an estimate states; None if it states none."""
-    if isinstance(estimate, BitTable):
-        return int(estimate.cohort_sizes.sum())
-    return int(estimate.reports.sum()) if isinstance(estimate, KeyValues) else None
+    estimate = result.estimate
+    if isinstance(estimate, BitTable | KeyValues):  # the others state no counts
+        by_place = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
+        if int(by_place.sum()) + n_refused != result.n_reports:
+            raise WireError(
+                f"the result refused {n_refused} of {result.n_reports} reports, and its estimate "
+                f"counts {int(by_place.sum())}"
+            )
 
 
 def _report_range(result: Result, task: Task, room: int) -> tuple[int, int]:
@@ -171,13 +156,12 @@ def check_guarantees(result: Result, task: Task) -> None:
         raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
     for stated in result.guarantees:
         known = [one for one in found if one.coalition == stated.coalition]
-        if not any(_no_better(stated, one) for one in known):
+        if not any(
+            stated.epsilon >= _CLOSE * one.epsilon and stated.delta >= _CLOSE * one.delta
+            for one in known
+        ):
             figures = [f"{one.epsilon:g} at delta {one.delta:g}" for one in known] or ["none"]
             raise WireError(
                 f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
                 f"{stated.delta:g}; this program finds {' or '.join(figures)}"
             )
-
-
-def _no_better(stated: Guarantee, found: Guarantee) -> bool:
-    return stated.epsilon >= _CLOSE * found.epsilon and stated.delta >= _CLOSE * found.delta

@@ -1,19 +1,31 @@
 """Errors of a collector who is trusted with every value: exact figures, nothing simulated. Pure."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Final
 
 import numpy as np
 
 from common.accounting.gaussian import gaussian_mu
 from common.mechanisms.base import Counts, Vector
 
-LAPLACE: Final = "central Laplace"
-GAUSSIAN: Final = "central Gaussian"
-CHOICE: Final = "central choice"
-EXPONENTIAL: Final = "central exponential"
+CENTRAL_NAMES: Final = {
+    "laplace_mse": "central Laplace",
+    "gaussian_mse": "central Gaussian",
+    "regret": "central choice",
+    "exponential_regret": "central exponential",
+}
+"""Central mechanisms by their error."""
+CentralErrors = Mapping[str, float]
+"""
+Errors at one target, by the keys of CENTRAL_NAMES; neighbours replace one person's value.
+
+`laplace_mse`: mean squared error of a share or a mean, with Laplace noise [DMNS06];
+`gaussian_mse`: the same with Gaussian noise at the target's δ [BW18]; for items alone `regret`:
+expected shortfall, in shares, of the item that permute-and-flip chooses as the most frequent one
+[MS20], and `exponential_regret`: the same by the exponential mechanism [MT07].
+"""
 _MAX_EXPONENT: Final = 1000.0
 """Candidates whose chance is below e^-1000 count as if it were that."""
 _NODES: Final = 24
@@ -21,60 +33,27 @@ _NODES: Final = 24
 _ROWS_AT_ONCE: Final = 1 << 15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CentralErrors:
-    """The errors at one target; replacing one person's value is what neighbours differ in."""
+def central_errors_of_items(people: Counts, epsilon: float, delta: float) -> CentralErrors:
+    """Compute the errors for people by item; one person moves two counts by one each."""
+    n_users = int(people.sum())
+    gaps = np.asarray((people.max() - people), dtype=np.float64)
+    return {
+        "laplace_mse": 1 / (2 * (n_users * math.sinh(epsilon / 4)) ** 2),
+        "gaussian_mse": 2 / (gaussian_mu(epsilon, delta) * n_users) ** 2,
+        "regret": float(permute_and_flip(gaps, epsilon) @ gaps) / n_users,
+        "exponential_regret": float(exponential_mechanism(gaps, epsilon) @ gaps) / n_users,
+    }
 
-    laplace_mse: float
-    """Mean squared error of a share or a mean, with Laplace noise [DMNS06]."""
-    gaussian_mse: float
-    """The same with Gaussian noise at the target's δ [BW18]."""
-    regret: float | None = None
-    """Expected shortfall, in shares, of the item that permute-and-flip chooses as the most frequent
-    one [MS20]; None for other kinds than items."""
-    exponential_regret: float | None = None
-    """The same by the exponential mechanism [MT07]."""
 
-    @classmethod
-    def of_items(cls, people: Counts, epsilon: float, delta: float) -> Self:
-        """Compute those of people by item; one person moves two counts by one each."""
-        n_users = int(people.sum())
-        gaps = np.asarray((people.max() - people), dtype=np.float64)
-        return cls(
-            laplace_mse=1 / (2 * (n_users * math.sinh(epsilon / 4)) ** 2),
-            gaussian_mse=2 / (gaussian_mu(epsilon, delta) * n_users) ** 2,
-            regret=float(permute_and_flip(gaps, epsilon) @ gaps) / n_users,
-            exponential_regret=float(exponential_mechanism(gaps, epsilon) @ gaps) / n_users,
-        )
-
-    @classmethod
-    def of_means(
-        cls, n_users: int, size: int, half_range: float, epsilon: float, delta: float
-    ) -> Self:
-        """Compute those of `size` means; one person moves each sum by the whole range."""
-        scale = 2 * half_range / n_users
-        return cls(
-            laplace_mse=2 * (scale * size / epsilon) ** 2,
-            gaussian_mse=size * (scale / gaussian_mu(epsilon, delta)) ** 2,
-        )
-
-    def lines(self) -> dict[str, float]:
-        """Return the mean squared errors by name."""
-        return {LAPLACE: self.laplace_mse, GAUSSIAN: self.gaussian_mse}
-
-    def regrets(self) -> dict[str, float]:
-        """Return the regrets by name, where there are any."""
-        known = {CHOICE: self.regret, EXPONENTIAL: self.exponential_regret}
-        return {name: regret for name, regret in known.items() if regret is not None}
-
-    def as_json(self) -> dict[str, Any]:
-        """Return every figure, flat."""
-        fields = {"laplace_mse": self.laplace_mse, "gaussian_mse": self.gaussian_mse}
-        if self.regret is not None:
-            fields |= {"regret": self.regret}
-        if self.exponential_regret is not None:
-            fields |= {"exponential_regret": self.exponential_regret}
-        return {f"central_{name}": value for name, value in fields.items()}
+def central_errors_of_means(
+    n_users: int, size: int, half_range: float, epsilon: float, delta: float
+) -> CentralErrors:
+    """Compute the errors of `size` means; one person moves each sum by the whole range."""
+    scale = 2 * half_range / n_users
+    return {
+        "laplace_mse": 2 * (scale * size / epsilon) ** 2,
+        "gaussian_mse": size * (scale / gaussian_mu(epsilon, delta)) ** 2,
+    }
 
 
 def exponential_mechanism(gaps: Vector, epsilon: float) -> Vector:

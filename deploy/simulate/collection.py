@@ -1,9 +1,9 @@
 """
-One collection without network and without sealing: what the analyzer would count, and release.
+One collection without network and without sealing: the analyzer's counts and release.
 
 Randomizers, dummies, the shuffler's draws and the estimator are those of the services. Where
 messages are too many to make one by one, the mechanism draws the counts by cell that they would
-come to (`sample_cells`), which have the same law. Run by researchers; the randomness is seeded.
+come to (`sample_cells`), which have the same distribution. Run by researchers; seeded.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ONE_BY_ONE: Final = 30_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Counted:
-    """What the analyzer would keep of a batch."""
+    """The analyzer's counts of a batch."""
 
     cells: Counts
     n_reports: int
@@ -33,7 +33,7 @@ class Counted:
 
 
 def made_one_by_one(task: Task, n_users: int) -> bool:
-    """Say whether so many users' messages are few enough to make each of them."""
+    """Check whether so many users' messages are few enough to make each of them."""
     messages = n_users * (1 + task.dummies.expected_per_user)
     return task.dummies.uniform and messages * task.mechanism.report_bytes <= ONE_BY_ONE
 
@@ -54,12 +54,12 @@ def count(
         mechanism: The task's.
         users: By item, shape (domain_size,).
         rng: Source of everybody's randomness.
-        one_by_one: Make every user's messages; otherwise draw the counts they come to. (An
-            all-items law of dummies is drawn by item then, without its cut at `most`, which is
-            far out of reach.)
+        one_by_one: Make every user's messages; otherwise draw the counts they come to. (Dummies of
+            each item are drawn by item then, without their cut at `most`, which is far out of
+            reach.)
     """
-    own = _one_by_one(task, mechanism, users, rng) if one_by_one else None
-    counted = _sampled(task, mechanism, users, rng) if own is None else own
+    collect = _one_by_one if one_by_one else _sampled
+    counted = collect(task, mechanism, users, rng)
     if task.shuffler.law == "none":
         return counted
     added = draw_item_dummies(task.shuffler, task.domain_size, rng)
@@ -100,7 +100,7 @@ def _sampled(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Gen
 def release(
     task: Task, mechanism: Mechanism, counted: Counted, n_users: int
 ) -> tuple[Histogram, Mixture]:
-    """Estimate as the analyzer does; and what it takes the counted reports for."""
+    """Estimate as the analyzer does; return the histogram and the mixture it assumes."""
     mixture = mixture_of(task, n_users, counted=counted.n_reports)
     refinement = task.refinement
     return estimate(mechanism, counted.cells, mixture=mixture, refinement=refinement), mixture

@@ -1,4 +1,4 @@
-"""How far estimates are from the truth, and from each other over repeats. Shares throughout."""
+"""Errors of estimates against the truth, and their spread over repeats. Shares throughout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,13 +73,9 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Summarise."""
+        """Summarise the figures of repeats."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
-
-    def stated_error(self, repeats: int) -> float | None:
-        """Return the standard error for programs; None for a single repeat, which has none."""
-        return self.standard_error if repeats > 1 else None
 
     def written(self, form: str) -> str:
         """Write the mean in a form such as ".3g", and the error as a share of it if it has one."""

@@ -3,23 +3,19 @@
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from common.errors import SettingsError
+from deploy.simulate.baselines import CENTRAL_NAMES
+from deploy.simulate.errors import Summary
 from deploy.simulate.row import SweepRow
 
 _COLOURS: Final = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#7F3C8D",
-    "#000000",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000"),
 )
-"""Told apart by the colour-blind [Okabe-Ito]."""
+"""Distinct to the colour-blind [Okabe-Ito]."""
 _MARKERS: Final = "osD^vPX*"
 _DPI: Final = 150
 _WIDTH, _HEIGHT = 5.5, 3.7
@@ -46,6 +42,16 @@ class Series:
     marked: bool = True
     colour: int | None = None
     """Number of its colour; without it, the place among the panel's series."""
+
+    @classmethod
+    def of(cls, name: str, errors: Mapping[float, Summary]) -> Self:
+        """Make a series of errors by x, with their standard errors as whiskers."""
+        return cls(
+            name=name,
+            x=list(errors),
+            y=[error.mean for error in errors.values()],
+            error=[error.standard_error for error in errors.values()],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,22 +121,19 @@ def draw(
 def _draw_panel(axes: Any, panel: Panel) -> None:  # noqa: ANN401  # matplotlib's
     for place, series in enumerate(panel.series):
         number = place if series.colour is None else series.colour
-        colour = _COLOURS[number % len(_COLOURS)] if series.marked else "#555555"
+        style = {
+            "color": _COLOURS[number % len(_COLOURS)] if series.marked else "#555555",
+            "linestyle": series.line,
+            "linewidth": 1.4 if series.marked else 1,
+            "label": series.name,
+        }
         if not series.marked and len(series.x) == 1:
-            style = {"color": colour, "linestyle": series.line, "linewidth": 1}
-            axes.axhline(series.y[0], label=series.name, **style)
+            axes.axhline(series.y[0], **style)
             continue
+        marker = _MARKERS[number % len(_MARKERS)] if series.marked else ""
+        whiskers = series.error or None
         axes.errorbar(
-            series.x,
-            series.y,
-            yerr=series.error or None,
-            color=colour,
-            linestyle=series.line,
-            marker=_MARKERS[number % len(_MARKERS)] if series.marked else "",
-            markersize=4,
-            linewidth=1.4 if series.marked else 1,
-            capsize=2,
-            label=series.name,
+            series.x, series.y, yerr=whiskers, marker=marker, markersize=4, capsize=2, **style
         )
     if panel.log:
         axes.set_yscale("log")
@@ -155,51 +158,42 @@ def comparison(rows: Sequence[SweepRow]) -> list[Panel]:
     rows = [row for row in rows if row.task is not None]
     panels = []
     accountings = list(dict.fromkeys(row.setting.accounting for row in rows))
-    for accounting in accountings:
+    for accounting, (estimate, words) in product(accountings, _ESTIMATES.items()):
         chosen = [row for row in rows if row.setting.accounting == accounting]
-        for estimate, words in _ESTIMATES.items():
-            if any(estimate in row.errors for row in chosen):
-                panels.append(
-                    Panel(
-                        title=f"{_BOUNDS[accounting]}, {words}",
-                        x_label="central ε against the analyzer",
-                        y_label="mean squared error",
-                        series=[*_errors(chosen, estimate), *_central(chosen)],
-                        scale="errors",
-                    )
+        if any(estimate in row.errors for row in chosen):
+            panels.append(
+                Panel(
+                    title=f"{_BOUNDS[accounting]}, {words}",
+                    x_label="central ε against the analyzer",
+                    y_label="mean squared error",
+                    series=[*_errors(chosen, estimate), *_central(chosen)],
+                    scale="errors",
                 )
+            )
     return [*panels, _times(rows, accountings)] if panels else []
 
 
 def _errors(rows: Sequence[SweepRow], estimate: str) -> list[Series]:
-    found = []
-    for name in dict.fromkeys(row.setting.protocol for row in rows):
-        chosen = [row for row in rows if row.setting.protocol == name]
-        errors = [row.errors[estimate] for row in chosen]
-        found.append(
-            Series(
-                name=name,
-                x=[row.setting.target_epsilon for row in chosen],
-                y=[error.mean for error in errors],
-                error=[error.standard_error for error in errors],
-            )
-        )
-    return found
+    found: dict[str, dict[float, Summary]] = {}
+    for row in rows:
+        by_target = found.setdefault(row.setting.protocol, {})
+        by_target[row.setting.target_epsilon] = row.errors[estimate]
+    return [Series.of(name, by_target) for name, by_target in found.items()]
 
 
 def _central(rows: Sequence[SweepRow]) -> list[Series]:
     known = {row.setting.target_epsilon: row.reference for row in rows if row.reference}
-    lines = {target: known[target].lines() for target in sorted(known)}
-    names = dict.fromkeys(name for each in lines.values() for name in each)
+    targets = sorted(known)
     return [
         Series(
-            name=name,
-            x=list(lines),
-            y=[each[name] for each in lines.values()],
-            line=":" if place == 0 else "--",
+            name=CENTRAL_NAMES[name],
+            x=targets,
+            y=[known[target][name] for target in targets],
+            line=line,
             marked=False,
         )
-        for place, name in enumerate(names)
+        for name, line in (("laplace_mse", ":"), ("gaussian_mse", "--"))
+        if known
     ]
 
 

@@ -1,6 +1,5 @@
 """
-People whose answers are simulated, without network and without sealing: one class for items, one
-for all other kinds of values.
+People whose answers are simulated, without network and without sealing, for every kind of value.
 
 Randomizers and estimators are those of the services. Texts are not reported one by one: the
 mechanism draws the counts of their filters, which have the same distribution. Seeded throughout.
@@ -10,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 
@@ -35,74 +34,118 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
 from deploy.results.decoded_texts import decode_candidates
-from deploy.simulate.baselines import CentralErrors
+from deploy.simulate.baselines import (
+    CentralErrors,
+    central_errors_of_items,
+    central_errors_of_means,
+)
 from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import ByValue, Repeat, histogram_errors, mse
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
 """Fields of a draft that belong to the question, and not to a protocol."""
+Seed = tuple[int, int, int]
+"""Of a sweep, of a setting, and of a repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ItemPopulation:
-    """People of a histogram; each repeat draws them anew if not all take part."""
+class Population:
+    """People with values of one kind, of whom every repeat simulates one collection."""
 
-    dataset: Dataset
+    kind: Kind
+    name: str
+    title: str
     n_users: int
-    kind: Kind = "categorical"
+    domain_size: int
+    """Items, numbers of a vector, or keys; 1 for a number and for texts."""
+    value_names: Sequence[str]
+    """Of items, candidates, numbers or keys."""
+    source: Dataset | SamplePeople
+    """Items are drawn again for each repeat if not all take part; other people are the same."""
 
-    @property
-    def name(self) -> str:
-        """Name of the data set."""
-        return self.dataset.name
+    @classmethod
+    def of_items(cls, data: Dataset, n_users: int) -> Self:
+        """Return n_users people of a histogram."""
+        return cls(
+            kind="categorical",
+            name=data.name,
+            title=data.title,
+            n_users=n_users,
+            domain_size=data.domain_size,
+            value_names=data.labels or tuple(f"item {item}" for item in range(data.domain_size)),
+            source=data,
+        )
 
-    @property
-    def title(self) -> str:
-        """Title of the data set."""
-        return self.dataset.title
-
-    @property
-    def domain_size(self) -> int:
-        """Items."""
-        return self.dataset.domain_size
-
-    @property
-    def value_names(self) -> Sequence[str]:
-        """The items' labels; numbers where they have none."""
-        return self.dataset.labels or tuple(f"item {item}" for item in range(self.domain_size))
+    @classmethod
+    def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
+        """Return people with texts, numbers or pairs."""
+        size = int(people.draft.get("domain_size", 1))
+        names = people.candidates or people.draft.get("labels", ())
+        return cls(
+            kind=people.kind,
+            name=name,
+            title=people.title,
+            n_users=len(people.values),
+            domain_size=size,
+            value_names=names or tuple(f"number {place}" for place in range(size)),
+            source=people,
+        )
 
     def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return the items' names for a protocol that hashes them."""
+        """Return the labels of a protocol that hashes them; of other kinds labels and range."""
+        if isinstance(self.source, SamplePeople):
+            draft = self.source.draft
+            return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
         labelled = protocol_named(protocol).domain == "labelled"
         return {"labels": tuple(self.value_names)} if labelled else {}
 
-    def repeat(self, task: Task, seed: tuple[int, int, int], *, one_by_one: bool) -> Repeat:
-        """Collect once, each message made if asked for or if few, and compare with the truth."""
-        # The same people for every protocol, so that nothing else differs in a comparison.
-        users = self._people(seed[0], seed[2])
-        mechanism = _mechanism(task.to_bytes())
-        return collect_items(
-            task, mechanism, users, np.random.default_rng(seed), one_by_one=one_by_one
-        )
+    def repeat(self, task: Task, seed: Seed, *, one_by_one: bool) -> Repeat:
+        """
+        Collect and estimate once, as the services do, and compare with the truth.
+
+        Args:
+            task: Under which everybody reports once.
+            seed: Of the randomness; people are the same for every setting of a sweep.
+            one_by_one: Of items, make each message, however many.
+        """
+        if isinstance(self.source, SamplePeople):
+            return _repeat_values(task, self.source, np.random.default_rng(seed))
+        users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
+        return _repeat_items(task, users, np.random.default_rng(seed), one_by_one=one_by_one)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
-        """Return the errors of a trusted collector, for the first repeat's people."""
-        return CentralErrors.of_items(self._people(seed, 0), epsilon, delta)
+        """
+        Return the errors of a trusted collector; of items for the first repeat's people.
 
-    def _people(self, seed: int, number: int) -> Counts:
-        return self.dataset.sample_counts(self.n_users, np.random.default_rng((seed, number)))
+        Texts are a histogram; numbers are means over the range; owners' shares are means of 0 or 1,
+        for every key.
+        """
+        if not isinstance(self.source, SamplePeople):
+            users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
+            return central_errors_of_items(users, epsilon, delta)
+        if self.kind == "string":
+            both = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
+            return {name: both[name] for name in ("laplace_mse", "gaussian_mse")}
+        half = 0.5
+        if self.kind != "key-value":
+            numbers = self.source.draft.get("numbers") or NumberDraft()
+            half = (numbers.high - numbers.low) / 2
+        return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
 
 
-def collect_items(
-    task: Task,
-    mechanism: Mechanism,
-    users: Counts,
-    rng: np.random.Generator,
-    *,
-    one_by_one: bool = False,
+# --- items ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _mechanism(task_bytes: bytes) -> Mechanism:
+    return mechanism_of(Task.from_bytes(task_bytes))
+
+
+def _repeat_items(
+    task: Task, users: Counts, rng: np.random.Generator, *, one_by_one: bool
 ) -> Repeat:
-    """Simulate one collection from people by item, shape (domain_size,)."""
-    n_users = int(users.sum())
+    """Collect from people by item, each message made if asked for or if few."""
+    mechanism, n_users = _mechanism(task.to_bytes()), int(users.sum())
     started = time.perf_counter()
     one_by_one = one_by_one or made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
@@ -118,92 +161,28 @@ def collect_items(
     )
 
 
-@lru_cache(maxsize=1)
-def _mechanism(task_bytes: bytes) -> Mechanism:
-    return mechanism_of(Task.from_bytes(task_bytes))
+# --- other kinds of values ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ValuePopulation:
-    """People with texts, numbers or pairs; the same in every repeat."""
-
-    people: SamplePeople
-    name: str = "sample"
-
-    @property
-    def kind(self) -> Kind:
-        """Kind of their values."""
-        return self.people.kind
-
-    @property
-    def title(self) -> str:
-        """What a value is, in a sentence."""
-        return self.people.title
-
-    @property
-    def n_users(self) -> int:
-        """All of them."""
-        return len(self.people.values)
-
-    @property
-    def domain_size(self) -> int:
-        """Numbers of a vector, or keys; 1 for a number and for texts."""
-        return int(self.people.draft.get("domain_size", 1))
-
-    @property
-    def value_names(self) -> Sequence[str]:
-        """Candidates, or the labels of numbers or keys."""
-        names = self.people.candidates or self.people.draft.get("labels", ())
-        return names or tuple(f"number {place}" for place in range(self.domain_size))
-
-    def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return the labels and the range, whatever the protocol."""
-        del protocol
-        draft = self.people.draft
-        return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
-
-    def repeat(self, task: Task, seed: tuple[int, int, int], *, one_by_one: bool) -> Repeat:
-        """Let everybody report once, estimate as the analyzer does, and compare with the truth."""
-        del one_by_one  # there is one way for each kind
-        started = time.perf_counter()
-        estimate = collect_values(task, self.people, np.random.default_rng(seed))
-        found, shrunk = _figures(task, estimate, self.people)
-        seconds = time.perf_counter() - started
-        errors = {"mse": mse(found.estimates, found.truth)}
-        if shrunk is not None:
-            errors["mse_shrunk"] = mse(shrunk, found.truth)
-        return Repeat(
-            errors=errors,
-            mse_theory=expected_error(task, self.people),
-            seconds=seconds,
-            one_by_one=task.kind != "string",
-            by_value=found,
-        )
-
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
-        """
-        Return the errors of a trusted collector.
-
-        Texts are a histogram; numbers are means over the range; owners' shares are means of 0 or 1,
-        for every key.
-        """
-        del seed
-        if self.kind == "string":
-            both = CentralErrors.of_items(np.array([self.n_users, 0]), epsilon, delta)
-            return CentralErrors(laplace_mse=both.laplace_mse, gaussian_mse=both.gaussian_mse)
-        half = 0.5
-        if self.kind != "key-value":
-            numbers = self.people.draft.get("numbers") or NumberDraft()
-            half = (numbers.high - numbers.low) / 2
-        return CentralErrors.of_means(self.n_users, self.domain_size, half, epsilon, delta)
+def _repeat_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    started = time.perf_counter()
+    estimate = _estimate(task, people, rng)
+    found = _by_value(task, estimate, people)
+    seconds = time.perf_counter() - started
+    errors = {"mse": mse(found.estimates, found.truth)}
+    if isinstance(estimate, Means):
+        errors["mse_shrunk"] = mse(estimate.shrunk, found.truth)
+    return Repeat(
+        errors=errors,
+        mse_theory=_expected_error(task, people),
+        seconds=seconds,
+        one_by_one=task.kind != "string",
+        by_value=found,
+    )
 
 
-Population = ItemPopulation | ValuePopulation
-"""People with values of one kind, of whom every repeat simulates one collection."""
-
-
-def collect_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
-    """Let everybody report once, and estimate as the analyzer does."""
+def _estimate(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
+    """Collect a report of everybody, and estimate as the analyzer does."""
     if task.kind == "string":
         texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
         cells = rappor_of(task).sample_cells(counts.astype(np.int64), texts.tolist(), rng)
@@ -224,31 +203,30 @@ def _unit(task: Task, people: SamplePeople) -> Vector:
 
 def _pairs(task: Task, people: SamplePeople) -> Pairs:
     spec = spec_as(task.mechanism, KeyValueSpec)
-    owned = [cast("Mapping[int, float]", value) for value in people.values]
-    counts = np.array([len(each) for each in owned], dtype=np.int64)
-    keys = [key for each in owned for key in sorted(each)]
-    values = [each[key] for each in owned for key in sorted(each)]
+    owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
+    offsets = np.cumsum([0, *map(len, owned)])
+    keys, values = np.array([pair for each in owned for pair in each]).reshape(-1, 2).T
     return Pairs(
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        keys=np.array(keys, dtype=np.int64),
-        values=to_unit(np.array(values, dtype=np.float64), spec.low, spec.high),
+        offsets=offsets.astype(np.int64),
+        keys=keys.astype(np.int64),
+        values=to_unit(values, spec.low, spec.high),
     )
 
 
-def _figures(task: Task, estimate: Estimate, people: SamplePeople) -> tuple[ByValue, Vector | None]:
-    """Return the unbiased figures by value, and the shrunk ones of means."""
+def _by_value(task: Task, estimate: Estimate, people: SamplePeople) -> ByValue:
+    """Return the unbiased figures by value."""
     if isinstance(estimate, Means):
-        return ByValue(people.truth, estimate.means, estimate.standard_errors), estimate.shrunk
+        return ByValue(people.truth, estimate.means, estimate.standard_errors)
     if isinstance(estimate, KeyValues):
         owners = estimate.owners
         if owners is None:
             raise TaskError("key_share is 0; owners' shares are compared, so it must be above 0")
-        return ByValue(people.truth, owners.frequencies, owners.frequency_errors), None
+        return ByValue(people.truth, owners.frequencies, owners.frequency_errors)
     found = decode_candidates(task, cast("BitTable", estimate), people.candidates)
-    return ByValue(people.truth, found.shares, found.standard_errors / found.n_reports), None
+    return ByValue(people.truth, found.shares, found.standard_errors / found.n_reports)
 
 
-def expected_error(task: Task, people: SamplePeople) -> float:
+def _expected_error(task: Task, people: SamplePeople) -> float:
     """
     Return the mean squared error that theory expects for these very people.
 
@@ -256,13 +234,12 @@ def expected_error(task: Task, people: SamplePeople) -> float:
     """
     if task.kind == "string":
         return predicted_mse(task, len(people.values))
-    if task.kind != "key-value":
-        numbers = spec_as(task.mechanism, NumberSpec)
-        half = (numbers.high - numbers.low) / 2
+    spec = task.mechanism
+    if isinstance(spec, NumberSpec):
+        half = (spec.high - spec.low) / 2
         return float(half**2 * number_mechanism_of(task).variance(_unit(task, people)).mean())
-    spec = spec_as(task.mechanism, KeyValueSpec)
-    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means = np.zeros(task.domain_size) if people.true_means is None else people.true_means
-    unit = np.clip((means - middle) / half, -1, 1)
+    pairs = spec_as(spec, KeyValueSpec)
+    unit = to_unit(means, pairs.low, pairs.high)
     expected = priv_kv_of(task).expected(people.truth, unit, len(people.values))
     return float((expected.frequency_errors**2).mean())

@@ -48,22 +48,21 @@ def _by_targets(
 
 def _theory(rows: Sequence[SweepRow]) -> list[str]:
     sentences = []
-    if any(row.kind == "string" for row in rows):
+    if any(row.population.kind == "string" for row in rows):
         sentences.append(
             "For rappor theory is a floor: candidates that share bits, and frequent texts that are "
             "none, add to it."
         )
     if any(row.setting.protocol in BIASED for row in rows):
         sentences.append(
-            "For multi-rphm there is no theory: what its projection leaves out follows from the "
-            "values."
+            "For multi-rphm there is no theory: the loss by its projection follows from the values."
         )
     return sentences
 
 
 def _few_repeats(rows: Sequence[SweepRow]) -> list[str]:
     """Warn of standard errors that rest on two to four repeats."""
-    fewest = min((row.repeats for row in rows), default=_ENOUGH)
+    fewest = min((len(row.repeats) for row in rows), default=_ENOUGH)
     if not 1 < fewest < _ENOUGH:
         return []
     uncertain = 1 / math.sqrt(2 * (fewest - 1))
@@ -74,7 +73,9 @@ def _ranking(rows: Sequence[SweepRow]) -> list[str]:
     """State where the paper's ranking fails; a single repeat knows no chance and is left out."""
     compared, exceptions = False, []
     for accounting in dict.fromkeys(row.setting.accounting for row in rows):
-        chosen = [row for row in rows if row.setting.accounting == accounting and row.repeats > 1]
+        chosen = [
+            row for row in rows if row.setting.accounting == accounting and len(row.repeats) > 1
+        ]
         own = {
             row.setting.target_epsilon: row
             for row in chosen

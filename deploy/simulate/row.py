@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from common.messages.guarantee import REPLACE_ONE
-from common.protocols import Kind
 from common.task.task import Task
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.errors import ByValue, Repeat, Summary
+from deploy.simulate.populations import Population
 from deploy.terminal.json_output import number_or_text
 
 Accounting = Literal["published", "tight"]
@@ -26,60 +26,62 @@ class SweepSetting:
     task_bytes: bytes = b""
     note: str = ""
     published: str = ""
-    """What the protocol's own bound claims for these parameters, in words."""
+    """The claim of the protocol's own bound for these parameters, in words."""
     refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SweepRow:
     """A setting and a summary of its repeats."""
 
     setting: SweepSetting
-    kind: Kind
-    n_users: int
-    domain_size: int
-    dataset: str
+    population: Population
     task: Task | None
     """None where the setting was refused."""
     errors: Mapping[str, Summary]
-    mse_theory: float
-    seconds: float
-    one_by_one: bool
-    repeats: int
-    reference: CentralErrors | None = None
-    """Errors of a trusted collector at the same target."""
-    by_value: ByValue | None = None
-    """Of the first repeat."""
+    repeats: Sequence[Repeat]
+    """None where the setting was refused; the first may have figures by value."""
+    reference: CentralErrors
+    """Errors of a trusted collector at the same target; may be empty."""
 
     @classmethod
     def of(
         cls,
         setting: SweepSetting,
         repeats: Sequence[Repeat],
-        *,
-        n_users: int,
-        domain_size: int,
-        dataset: str,
-        kind: Kind = "categorical",
-        reference: CentralErrors | None = None,
+        population: Population,
+        reference: CentralErrors,
     ) -> Self:
-        """Summarise repeats; there are none where the setting was refused."""
+        """Summarise repeats."""
         names = repeats[0].errors if repeats else ()
         return cls(
             setting=setting,
-            kind=kind,
-            n_users=n_users,
-            domain_size=domain_size,
-            dataset=dataset,
+            population=population,
             task=Task.from_bytes(setting.task_bytes) if setting.task_bytes else None,
             errors={name: Summary.of([each.errors[name] for each in repeats]) for name in names},
-            mse_theory=_mean([each.mse_theory for each in repeats]),
-            seconds=_mean([each.seconds for each in repeats]),
-            one_by_one=all(each.one_by_one for each in repeats),
-            repeats=len(repeats),
+            repeats=repeats,
             reference=reference,
-            by_value=repeats[0].by_value if repeats else None,
         )
+
+    @property
+    def mse_theory(self) -> float:
+        """The expected mean squared error, at the true shares of each repeat."""
+        return statistics.fmean(each.mse_theory for each in self.repeats)
+
+    @property
+    def seconds(self) -> float:
+        """The mean time of a repeat."""
+        return statistics.fmean(each.seconds for each in self.repeats)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether every message was made."""
+        return all(each.one_by_one for each in self.repeats)
+
+    @property
+    def by_value(self) -> ByValue | None:
+        """The first repeat's figures by value."""
+        return self.repeats[0].by_value if self.repeats else None
 
     @property
     def messages_per_user(self) -> float:
@@ -88,23 +90,24 @@ class SweepRow:
 
     def as_json(self) -> dict[str, Any]:
         """Return every field, flat: for JSON and for CSV."""
-        setting, task = self.setting, self.task
+        setting, task, people = self.setting, self.task, self.population
         fields: dict[str, Any] = {
             "protocol": setting.protocol,
             "target_epsilon": setting.target_epsilon,
             "accounting": setting.accounting,
-            "dataset": self.dataset,
-            "n_users": self.n_users,
-            "domain_size": self.domain_size,
-            **(self.reference.as_json() if self.reference else {}),
+            "dataset": people.name,
+            "n_users": people.n_users,
+            "domain_size": people.domain_size,
+            **{f"central_{name}": error for name, error in self.reference.items()},
         }
         if task is None:
             return fields | {"refusal": setting.refusal}
-        items = self.kind == "categorical"
+        items = people.kind == "categorical"
+        several = len(self.repeats) > 1
         for name, summary in self.errors.items():
             fields[name] = summary.mean
             error = f"{name}_se" if items else f"{name}_standard_error"
-            fields[error] = summary.stated_error(self.repeats)
+            fields[error] = summary.standard_error if several else None
         if items:
             mean, spread = task.shuffler.moments()
             fields |= {
@@ -126,11 +129,7 @@ class SweepRow:
             "local_epsilon": number_or_text(task.local_epsilon),
             "delta": task.delta,
             "neighbouring": REPLACE_ONE,
-            "repeats": self.repeats,
+            "repeats": len(self.repeats),
             "seconds": self.seconds,
             "one_by_one": self.one_by_one,
         }
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return statistics.fmean(numbers) if numbers else math.nan

@@ -9,7 +9,7 @@ import dataclasses
 import multiprocessing
 import os
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -23,7 +23,7 @@ from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.published_design import published_design
 from deploy.planning.requirements import Requirements
-from deploy.planning.tight_design import tight_design
+from deploy.planning.search import tight_design
 from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
 from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population
@@ -99,39 +99,34 @@ def run(
             sweep.protocols, sweep.accounting, sweep.central_epsilons
         )
     ]
-    finding = [pool.submit(find, *each) for each in asked]
+    finding = [pool.submit(_find, *each) for each in asked]
     settings = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
     chunk = max(1, min(sweep.repeats, len(asked) * sweep.repeats // (8 * (os.cpu_count() or 1))))
-    running: list[list[Future[list[Repeat]]]] = []
-    for place, setting in enumerate(settings):
-        seeds = [(sweep.seed, place, number) for number in range(sweep.repeats)]
-        chunks = [seeds[at : at + chunk] for at in range(0, len(seeds), chunk)]
-        futures = [
-            pool.submit(
-                _repeats, setting.task_bytes, sweep.population, each, one_by_one=sweep.one_by_one
-            )
-            for each in chunks
-            if setting.task_bytes
-        ]
-        running.append(futures)
-    flat = [future for futures in running for future in futures]
-    _results(flat, lambda n: progress("Collecting", n, len(flat)))
+    numbers = range(sweep.repeats)
+    jobs = [
+        (place, [(sweep.seed, place, number) for number in numbers[at : at + chunk]])
+        for place, setting in enumerate(settings)
+        if setting.task_bytes
+        for at in numbers[::chunk]
+    ]
     people = sweep.population
+    collecting = [
+        pool.submit(
+            _repeats, settings[place].task_bytes, people, seeds, one_by_one=sweep.one_by_one
+        )
+        for place, seeds in jobs
+    ]
+    found = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
+    repeats: dict[int, list[Repeat]] = {}
+    for (place, _), each in zip(jobs, found, strict=True):
+        repeats.setdefault(place, []).extend(each)
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
-        SweepRow.of(
-            setting,
-            [each for future in futures for each in future.result()],
-            kind=people.kind,
-            n_users=people.n_users,
-            domain_size=people.domain_size,
-            dataset=people.name,
-            reference=central[setting.target_epsilon],
-        )
-        for setting, futures in zip(settings, running, strict=True)
+        SweepRow.of(setting, repeats.get(place, []), people, central[setting.target_epsilon])
+        for place, setting in enumerate(settings)
     ]
 
 
@@ -158,48 +153,34 @@ def _processes() -> Generator[Executor]:
 
 def _results(futures: Sequence[Future[T]], report: Callable[[int], None]) -> list[T]:
     report(0)
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-        report(len(futures) - len(waiting))
+    for done, future in enumerate(as_completed(futures), start=1):
+        future.result()  # a failure ends the sweep at once
+        report(done)
     return [future.result() for future in futures]
 
 
-def find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepSetting:
+def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepSetting:
     """Find a protocol's parameters for a target, and make their task."""
     asked = SweepSetting(
         protocol=protocol, target_epsilon=wanted.central_epsilon, accounting=accounting
     )
-    published = ""
+    design: Design | ValueDesign
     try:
-        design = find_design(protocol, wanted, accounting)
+        if wanted.kind != "categorical":
+            design = value_design(protocol, wanted)
+        elif accounting == "published":
+            design = published_design(protocol, wanted)
+        else:
+            design = tight_design(protocol, wanted)
         task = task_of(design, wanted)
     except ShuffleDpError as error:
         return dataclasses.replace(asked, refusal=str(error))
+    published = ""
     if wanted.kind == "categorical" and protocol not in NOT_AMPLIFIED:
         published = published_claim(task, wanted.n_users, 0)
     return dataclasses.replace(
         asked, task_bytes=task.to_bytes(), note=design.note, published=published
     )
-
-
-def find_design(
-    protocol: str, wanted: Requirements, accounting: Accounting
-) -> Design | ValueDesign:
-    """
-    Return a protocol's design for a target.
-
-    Raises:
-        PlanError: No parameters keep the target.
-        TaskError: The requirements break a rule of the protocol's tasks.
-    """
-    if wanted.kind != "categorical":
-        return value_design(protocol, wanted)
-    if accounting == "published":
-        return published_design(protocol, wanted)
-    return tight_design(protocol, wanted)
 
 
 def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:

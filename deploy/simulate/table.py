@@ -3,19 +3,18 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
 from common.task.task import Task
 from deploy.planning.value_design import BIASED
-from deploy.simulate.populations import Population
+from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import SweepRow
 from deploy.terminal.escape import escaped
@@ -26,36 +25,17 @@ MAX_VALUES: Final = 20
 _FEW_VALUES: Final = 12
 """Up to so many values the table by value is always shown."""
 _BY: Final = {"published": "paper", "tight": "tight"}
-_HEADINGS: Final[dict[str, JustifyMethod]] = {
-    "protocol": "left",
-    "ε": "right",
-    "by": "left",
-    "msgs": "right",
-    "mse": "right",
-    "theory": "right",
-    "refined": "right",
-    "shrunk": "right",
-    "central ε": "right",
-    "local ε": "right",
-    "parameters": "left",
-    "bytes": "right",
-    "top 50": "right",
-    "max error": "right",
-    "rel. error": "right",
-    "regret": "right",
-    "seconds": "right",
-}
+_TEXTS: Final = {"protocol", "by", "parameters", "value"}
+"""Headings of text; all others are of figures."""
+_NAMES: Final = {"protocol", "by", "ε", "central ε", "local ε"}
+"""Headings of what a line is about; a line without any other cell is not printed."""
+_HEADINGS: Final = (
+    *("protocol", "ε", "by", "msgs", "mse", "theory", "refined", "shrunk", "central ε", "local ε"),
+    *("parameters", "bytes", "top 50", "max error", "rel. error", "regret", "seconds"),
+)
 _DISPENSABLE: Final = (
-    "regret",
-    "parameters",
-    "rel. error",
-    "max error",
-    "seconds",
-    "bytes",
-    "top 50",
-    "theory",
-    "refined",
-    "msgs",
+    *("regret", "parameters", "rel. error", "max error", "seconds", "bytes", "top 50", "theory"),
+    *("refined", "msgs"),
 )
 """Columns that give way, in this order, where the terminal is too narrow for all."""
 _ERRORS: Final = {
@@ -76,13 +56,44 @@ _UNITS: Final = {
 _CENTRAL: Final = (
     "Central: by a collector who is trusted with every value; exact figures, nothing simulated."
 )
-_WIDER: Final = "A wider terminal shows more figures; --csv and --json have them all."
+WIDER: Final = "A wider terminal shows more figures"
 
 
-def show(
-    rows: Sequence[SweepRow], people: Population, console: Console, *, by_value: bool = False
-) -> None:
+def print_fitting(
+    rows: Sequence[Mapping[str, str]],
+    headings: Sequence[str],
+    dispensable: Sequence[str],
+    console: Console,
+) -> set[str]:
+    """
+    Print a table of as many columns as a console has room for.
+
+    Args:
+        rows: Cells by heading; a dash stands for a cell that is not there.
+        headings: Of all columns.
+        dispensable: Columns to leave out, in this order.
+        console: Where to print.
+
+    Returns:
+        The headings that were left out.
+    """
+
+    def make(kept: Sequence[str]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        add_columns(table, {name: "left" if name in _TEXTS else "right" for name in kept})
+        for cells in rows:
+            if not cells.keys() & set(kept) <= _NAMES:
+                table.add_row(*(cells.get(heading, "-") for heading in kept))
+        return table
+
+    table, _ = fitting(make, headings, dispensable, console)
+    print_whole(table, console)
+    return set(headings) - {str(column.header) for column in table.columns}
+
+
+def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
     """Print one line a setting, notes on how it came about, and estimates by value."""
+    people = rows[0].population
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
     title = escaped(people.title.rstrip("."))
     console.print(
@@ -90,44 +101,33 @@ def show(
         f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
     )
     lines = _lines(rows)
-    headings = [name for name in _HEADINGS if any(name in cells for _, cells in lines)]
-    table, left_out = fitting(partial(_table, lines), headings, _DISPENSABLE, console)
-    print_whole(table, console)
+    headings = [name for name in _HEADINGS if any(name in cells for cells in lines)]
+    left_out = print_fitting(lines, headings, _DISPENSABLE, console)
     if any(row.reference for row in rows):
         console.print(_CENTRAL, style="dim")
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
-    if left_out:
-        console.print(_WIDER, style="dim")
+    _mention_wider(left_out, console)
     if by_value or len(people.value_names) <= _FEW_VALUES:
-        show_by_value(rows, people, console)
+        _show_by_value(rows, console)
 
 
-def _lines(rows: Sequence[SweepRow]) -> list[tuple[str, dict[str, str]]]:
-    """Return cells by heading for each line, and the column without which it would be empty."""
+def _mention_wider(left_out: set[str], console: Console) -> None:
+    if left_out:
+        console.print(f"{WIDER}; --csv and --json have them all.", style="dim")
+
+
+def _lines(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
+    """Return cells by heading for each setting and for the trusted collector at each target."""
     both = len({row.setting.accounting for row in rows}) > 1
-    lines = [("mse", _cells(row, row.task, both=both)) for row in rows if row.task is not None]
-    central = {
-        row.setting.target_epsilon: row.reference
-        for row in rows
-        if row.reference is not None and row.task is not None
-    }
-    for target, reference in central.items():
-        promised = {"ε": f"{target:g}", "central ε": rounded_up(target), "local ε": "inf"}
-        for name, mse in reference.lines().items():
-            lines.append(("mse", {"protocol": name, "mse": f"{mse:.3g}"} | promised))
-        for name, regret in reference.regrets().items():
-            lines.append(("regret", {"protocol": name, "regret": f"{regret:.2g}"} | promised))
+    lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
+    central = {row.setting.target_epsilon: row.reference for row in rows if row.task is not None}
+    for target, errors in central.items():
+        for name, error in errors.items():
+            figure = {"regret": f"{error:.2g}"} if "regret" in name else {"mse": f"{error:.3g}"}
+            promised = {"ε": f"{target:g}", "central ε": rounded_up(target), "local ε": "inf"}
+            lines.append({"protocol": CENTRAL_NAMES[name]} | figure | promised)
     return lines
-
-
-def _table(lines: Sequence[tuple[str, dict[str, str]]], headings: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    add_columns(table, {heading: _HEADINGS[heading] for heading in headings})
-    for needed, cells in lines:
-        if needed in headings:
-            table.add_row(*(cells.get(heading, "-") for heading in headings))
-    return table
 
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
@@ -146,7 +146,7 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     }
     if both:
         cells["by"] = _BY[row.setting.accounting]
-    if row.kind == "categorical":
+    if row.population.kind == "categorical":
         cells |= {"msgs": f"{row.messages_per_user:.4g}", "parameters": _parameters(task)}
     return cells | {
         heading: f"{row.errors[name].mean:{form}}"
@@ -167,57 +167,43 @@ def _parameters(task: Task) -> str:
     return ", ".join(parts)
 
 
-def show_by_value(rows: Sequence[SweepRow], people: Population, console: Console) -> None:
+def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
     """Print the true figure of the largest values, and the estimates of the first repeat."""
-    known = [row for row in rows if row.by_value is not None]
+    known = [(row, row.by_value) for row in rows if row.by_value is not None]
     if not known:
         return
-    names = people.value_names
-    truth = known[0].by_value.truth if known[0].by_value else np.zeros(0)
+    people, truth = rows[0].population, known[0][1].truth
     largest = np.argsort(-truth, kind="stable")[:MAX_VALUES]
-    of_means = people.kind in {"mean", "vector"}
-    columns = {"value": [escaped(names[place]) for place in largest]}
-    columns["true mean" if of_means else "true share"] = [
-        f"{truth[place]:.4g}" for place in largest
+    true = "true mean" if people.kind in {"mean", "vector"} else "true share"
+    lines = [
+        {"value": escaped(people.value_names[place]), true: f"{truth[place]:.4g}"}
+        for place in largest
     ]
-    several = {
-        "ε": len({row.setting.target_epsilon for row in known}) > 1,
-        "by": len({row.setting.accounting for row in known}) > 1,
-    }
-    for row in known:
+    targets, accountings = (
+        {getattr(row.setting, name) for row, _ in known}
+        for name in ("target_epsilon", "accounting")
+    )
+    for row, (_, estimates, errors) in known:
         heading = row.setting.protocol
-        heading += f" ε {row.setting.target_epsilon:g}" * several["ε"]
-        heading += f" {_BY[row.setting.accounting]}" * several["by"]
-        _, estimates, errors = row.by_value or (truth, truth, truth)
-        columns[heading] = [f"{estimates[at]:.4g} ± {errors[at]:.2g}" for at in largest]
-
-    def make(headings: Sequence[str]) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        add_columns(table, {name: "left" if name == "value" else "right" for name in headings})
-        for cells in zip(*(columns[name] for name in headings), strict=True):
-            table.add_row(*cells)
-        return table
-
-    headings = list(columns)
-    table, left_out = fitting(make, headings, headings[:2:-1], console)
-    which = "" if len(names) <= MAX_VALUES else f", the {MAX_VALUES} largest of {len(names):,}"
+        heading += f" ε {row.setting.target_epsilon:g}" * (len(targets) > 1)
+        heading += f" {_BY[row.setting.accounting]}" * (len(accountings) > 1)
+        for cells, place in zip(lines, largest, strict=True):
+            cells[heading] = f"{estimates[place]:.4g} ± {errors[place]:.2g}"
+    size, headings = len(people.value_names), list(lines[0])
+    which = "" if size <= MAX_VALUES else f", the {MAX_VALUES} largest of {size:,}"
     console.print(
         f"By value{which}: the first repeat's estimates, unrefined, ± one standard error.",
         highlight=False,
     )
-    print_whole(table, console)
-    if left_out:
-        console.print(_WIDER, style="dim")
+    _mention_wider(print_fitting(lines, headings, headings[:2:-1], console), console)
 
 
-def as_json(
-    rows: Sequence[SweepRow], people: Population, *, by_value: bool = False
-) -> list[dict[str, Any]]:
+def as_json(rows: Sequence[SweepRow], *, by_value: bool = False) -> list[dict[str, Any]]:
     """Return every field of every row; on request also the estimates by value."""
     fields = [row.as_json() for row in rows]
     for row, each in zip(rows, fields, strict=True):
         if by_value and row.by_value is not None:
-            columns = (people.value_names, *(column.tolist() for column in row.by_value))
+            columns = (row.population.value_names, *(column.tolist() for column in row.by_value))
             keys = ("value", "truth", "estimate", "standard_error")
             each["by_value"] = [
                 dict(zip(keys, line, strict=True)) for line in zip(*columns, strict=True)

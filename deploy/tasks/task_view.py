@@ -8,8 +8,6 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.registry import check_deadline
-from analyzer.task_builder import complete
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchStatus
@@ -50,6 +48,10 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
         TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
             can be claimed for n_min users.
     """
+    # Imported here: all other commands about tasks need nothing of the service.
+    from analyzer.registry import check_deadline  # noqa: PLC0415
+    from analyzer.task_builder import complete  # noqa: PLC0415
+
     check_deadline(draft, now)
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))

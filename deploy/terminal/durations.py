@@ -6,7 +6,7 @@ from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
-"""From this many of a unit on, the next smaller one is left out."""
+"""With this many of a unit or more, the next smaller one is left out."""
 _FOREVER: Final = 365 * 86400
 
 

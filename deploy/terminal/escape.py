@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
 def escaped(text: str) -> str:
     """
-    Do the same for text printed by rich: none of it is markup. No markup may follow it directly.
+    Escape text for rich, too: none of it is markup. No markup may follow it directly.
 
     The blank keeps a backslash at the end single: `escape` would double it for what follows.
     """

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import sys
 from typing import Any
 
 from common.messages.guarantee import Guarantee
@@ -22,3 +23,8 @@ def number_or_text(value: Any) -> Any:  # noqa: ANN401  # anything JSON holds
 def dumps(value: object) -> str:
     """Write JSON without NaN and infinity."""
     return json.dumps(value, indent=1, allow_nan=False)
+
+
+def print_json(value: object) -> None:
+    """Print JSON without NaN and infinity."""
+    sys.stdout.write(dumps(value) + "\n")

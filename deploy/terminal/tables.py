@@ -7,8 +7,8 @@ from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 
-_WIDE: Final = 10_000
-"""Columns of a console that has room for everything."""
+_MAX_WIDTH: Final = 10_000
+"""Columns of a console in which nothing is folded."""
 
 
 def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
@@ -16,11 +16,6 @@ def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
     for heading, side in headings.items():
         longest = max(map(len, heading.split()), default=0)
         table.add_column(heading, justify=side, overflow="fold", min_width=longest)
-
-
-def full_width(table: Table, console: Console) -> int:
-    """Return the width of a table in which nothing is folded."""
-    return Measurement.get(console, console.options.update(max_width=_WIDE), table).maximum
 
 
 def fitting(
@@ -41,10 +36,11 @@ def fitting(
     Returns:
         The table, and whether a column was left out.
     """
+    unfolded = console.options.update(max_width=_MAX_WIDTH)
     kept = list(headings)
     table = make(kept)
     for heading in (heading for heading in dispensable if heading in headings):
-        if full_width(table, console) <= console.width:
+        if Measurement.get(console, unfolded, table).maximum <= console.width:
             break
         kept.remove(heading)
         table = make(kept)

@@ -77,11 +77,11 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.shuffle.BatchShuffler._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
-    "common.runtime.health_check._address": "a file that its own service wrote",
+    "common.runtime.health_check.check": "a file that its own service wrote",
     "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",
     "deploy.audit.sampling.devices._Answers.__init__": "reports that it has just made",
     "deploy.audit.laws.value_reports._set_bits": "a hash that it has just made",
-    "deploy.commands.init._found_in": "an address that a service wrote",
+    "deploy.commands.profile._found_in": "an address that a service wrote",
     "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",

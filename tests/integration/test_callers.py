@@ -13,7 +13,7 @@ from common.runtime.access import CALLS, Caller
 from common.runtime.certificates import Authority
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
-from common.runtime.tls import Tls, development_files, files_in
+from common.runtime.tls import Tls, TlsFiles, development_files
 from common.wire.tasks import draft_to_wire
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import draft
@@ -77,7 +77,7 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
     stranger = services.directory / "stranger"
     development_files(stranger, "shuffler", SystemClock())
     authority = (services.directory / "tls" / "authority.pem").read_bytes()
-    own = files_in(stranger, "shuffler").read()
+    own = TlsFiles.within(stranger, "shuffler").read()
     request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
     for shown in (None, own):
         async with open_channel(
@@ -153,7 +153,7 @@ async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
     (tls / "analyzer.key").write_bytes(key)
 
     with pytest.raises(SettingsError, match="not the key"):
-        Tls.open(files_in(tls, "analyzer"), "analyzer", SystemClock())
+        Tls.open(TlsFiles.within(tls, "analyzer"), "analyzer", SystemClock())
     async with services.channel_as("operator") as channel:
         stub = analyzer_pb2_grpc.AnalyzerStub(channel)
         request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))

@@ -186,8 +186,8 @@ async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
     """Once a call, by the server itself."""
     noted: list[BaseException] = []
     name = "shuffledp.v1.Shuffler"
-    gate = AdmissionInterceptor(certificates=False, token=None)
-    server = make_server(gate, connections_of(name), noted.append)
+    gate = AdmissionInterceptor(certificates=False, token=None, note=noted.append)
+    server = make_server(gate, connections_of(name))
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(_Failing(error), server)
     address = bind(server, _LISTEN, None)
     await server.start()

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.receipt import bulk_receipt_holds, receipt_holds
+from common.crypto.receipt import receipt_holds
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import BatchStateError, PeerRefusalError
 from deploy.audit.harness.services import Services
@@ -24,6 +24,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.keys import bulk_receipt_holds
 
 
 def _planting(

@@ -25,7 +25,8 @@ _COMMAND: Final = re.compile(
 def _commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     yield name, command
     if isinstance(command, TyperGroup):
-        for child, inner in command.commands.items():
+        for child in command.commands:
+            inner = command.get_command(typer.Context(command), child)
             assert isinstance(inner, TyperCommand | TyperGroup)
             yield from _commands(f"{name} {child}", inner)
 

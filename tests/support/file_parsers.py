@@ -12,17 +12,16 @@ import pyarrow.parquet as pq
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
-from deploy.accountant import query_file
+from deploy.accountant.answers import answer_file
 from deploy.clients.base import read_token
-from deploy.commands.options import read_identity
+from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
-from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.load.behaviour import Behaviour
 from deploy.load.plan import Crowd
 from deploy.load.users import SealedUsers, seal
 from deploy.results.decoded_texts import read_candidates
-from deploy.results.iteration import read_iterated
+from deploy.results.privkvm import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from shuffler.settings import ShufflerSettings
@@ -132,7 +131,7 @@ PARSERS: Final = (
     ),
     file_parser(
         "questions.json",
-        query_file.answer_file,
+        answer_file,
         _QUESTIONS,
         form="json",
         share=0.05,  # several searches for an epsilon each
@@ -170,7 +169,7 @@ PARSERS: Final = (
         _parquet({"value": [1, 2, 3], "count": [4, 5, 6]}),
         share=1,
     ),
-    file_parser("envelope.pub", _hexadecimal_file, b"00" * 32 + b"\n", form="text"),
+    file_parser("envelope.pub", read_shuffler_key, b"00" * 32 + b"\n", form="text"),
     file_parser("token", read_token, b"ab" * 32, form="text"),
     file_parser(
         "shuffledp.toml",

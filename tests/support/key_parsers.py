@@ -96,7 +96,7 @@ def _started(folder: Path) -> str:
 
 def _published(folder: Path) -> None:
     state = StateDirectory.open(folder / "state")
-    publish_keys(state, KeyStore(state, SCHEDULE, former="reports.key"))
+    publish_keys(state, KeyStore(state, SCHEDULE))
 
 
 def _rotated(raw: bytes) -> str:

@@ -1,12 +1,16 @@
 """Key stores for tests: keys that live long, and keys that were there before."""
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.key_ring import DAY, Schedule
+from common.crypto.signing import PublicIdentity
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
+from common.task_digest import TaskDigest
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 
@@ -15,14 +19,14 @@ def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0
     """Give a key store that has these keys besides its own."""
     for key in keys:
         state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
-    store = KeyStore(state, SCHEDULE, former="former.key")
+    store = KeyStore(state, SCHEDULE)
     store.rotate(now)
     return store
 
 
 def active_key(path: Path) -> HpkePrivateKey:
     """Read the active key of the default suite from the state directory of another process."""
-    store = KeyStore(StateDirectory.open(path), SCHEDULE, former="former.key")
+    store = KeyStore(StateDirectory.open(path), SCHEDULE)
     public = store.public_key()
     return store.private_key(public.suite, public.raw, whose="key")
 
@@ -30,3 +34,12 @@ def active_key(path: Path) -> HpkePrivateKey:
 def key_files(path: Path) -> list[str]:
     """Files of HPKE keys in a state directory."""
     return sorted(file.name for file in path.glob("hpke-*.key"))
+
+
+def bulk_receipt_holds(
+    identity: PublicIdentity, digest: TaskDigest, stored: Iterable[bytes], receipt: bytes
+) -> bool:
+    """Check that a receipt acknowledges these envelopes, in this order, and no others."""
+    hashes = b"".join(hashlib.sha256(envelope).digest() for envelope in stored)
+    message = digest + hashlib.sha256(hashes).digest()
+    return identity.signed(b"shuffledp v1 bulk receipt", message, receipt)

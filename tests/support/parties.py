@@ -154,7 +154,7 @@ class ShufflerParty(Shuffler):
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open keys that are soon replaced."""
-        keys = KeyStore(state, _SCHEDULE, former="envelope.key")
+        keys = KeyStore(state, _SCHEDULE)
         keys.rotate(self.clock.now())
         return keys
 

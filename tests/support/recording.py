@@ -20,7 +20,7 @@ class RecordingContributor(Contributor):
             self.submissions.append(unpack(plaintext, task))
             return seal(plaintext)
 
-        self._seal_envelope = recorded  # type: ignore[assignment]  # a seal, and a note of it
+        self._seal_envelope = recorded  # a seal, and a note of it
 
 
 def sealed_reports(submission: Submission, task: Task) -> list[bytes]:

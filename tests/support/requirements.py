@@ -4,7 +4,6 @@ from typing import Any
 
 from common.protocols import Kind
 from deploy.planning.design import Design
-from deploy.planning.planner import Prediction
 from deploy.planning.requirements import Requirements
 from deploy.planning.value_design import ValueDesign
 
@@ -35,13 +34,13 @@ def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:
     return Requirements(**fields | changes)
 
 
-def item_design(found: Prediction) -> Design:
+def item_design(found: Design | ValueDesign) -> Design:
     """Return the design of a plan about items."""
-    assert isinstance(found.design, Design)
-    return found.design
+    assert isinstance(found, Design)
+    return found
 
 
-def planned_value_design(found: Prediction) -> ValueDesign:
+def planned_value_design(found: Design | ValueDesign) -> ValueDesign:
     """Return the design of a plan about another kind of values."""
-    assert isinstance(found.design, ValueDesign)
-    return found.design
+    assert isinstance(found, ValueDesign)
+    return found

@@ -5,15 +5,23 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.runtime.metric_definitions import DEFINITIONS
+from common.runtime.metrics import Metrics
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 OF_PROCESS: Final = frozenset(
-    metric.name for metrics in DEFINITIONS.values() for metric in metrics if metric.of_process
+    {
+        "shuffledp_process_cpu_seconds_total",
+        "shuffledp_process_resident_memory_bytes",
+        "shuffledp_memory_limit_bytes",
+        "shuffledp_state_free_bytes",
+        "shuffledp_state_size_bytes",
+    }
 )
+"""Metrics that move with the process or its machine, not with batches."""
 
 
 async def scrape(state: Path) -> Series:
@@ -27,6 +35,11 @@ def fetch(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:  # a test's own
         text: str = answer.read().decode("utf-8")
     return text
+
+
+def series_of(metrics: Metrics) -> Series:
+    """Read a party's metrics without a server."""
+    return series_in(generate_latest(metrics.registry).decode())
 
 
 def series_in(text: str) -> Series:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.crypto.hpke_pool import Pool
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.tokens import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
@@ -39,7 +39,7 @@ class Shuffler:
     case: PublishedTask = CASE
     minimum_batch: int = 1
     most_dummies: int = 10_000
-    pool: Pool | None = None
+    pool: HpkePool | None = None
     """Opens and seals; without one it is done in place."""
     token_identity: TokenIdentity | None = None
     keep_seconds: float = 1000.0

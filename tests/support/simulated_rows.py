@@ -1,11 +1,14 @@
 """Rows of a simulation, made by hand."""
 
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
+from deploy.datasets.catalogue import Dataset
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.errors import ByValue, Repeat
+from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting, SweepRow, SweepSetting
 from tests.support.tasks import published
 
@@ -21,6 +24,9 @@ ERRORS: Final = (
     "regret",
 )
 _TASK_BYTES: Final = TASK.to_bytes()
+PEOPLE: Final = Population.of_items(
+    Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])), 10
+)
 _SHARES: Final = np.array([0.5, 0.3, 0.2])
 
 
@@ -31,7 +37,7 @@ def row(  # noqa: PLR0917
     accounting: Accounting = "tight",
     note: str = "",
     refined: float | None = None,
-    reference: CentralErrors | None = None,
+    reference: CentralErrors = MappingProxyType({}),
 ) -> SweepRow:
     """Return the row of a protocol with these errors of its repeats."""
     setting = SweepSetting(
@@ -51,14 +57,7 @@ def row(  # noqa: PLR0917
         )
         for mse in mses
     ]
-    return SweepRow.of(
-        setting,
-        repeats,
-        n_users=1000,
-        domain_size=100,
-        dataset="made",
-        reference=reference,
-    )
+    return SweepRow.of(setting, repeats, PEOPLE, reference)
 
 
 def refused_row(protocol: str) -> SweepRow:
@@ -66,4 +65,4 @@ def refused_row(protocol: str) -> SweepRow:
     setting = SweepSetting(
         protocol=protocol, target_epsilon=0.1, accounting="published", refusal="it is too much"
     )
-    return SweepRow.of(setting, [], n_users=1000, domain_size=100, dataset="made")
+    return SweepRow.of(setting, [], PEOPLE, {})

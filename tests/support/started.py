@@ -24,7 +24,6 @@ class Started:
         self.clock = ManualClock()
         self.made: dict[str, dict[str, Any]] = {}
         self.forgotten = 0
-        self._memory: Any = None
         self._module, self._monkeypatch = module, monkeypatch
         monkeypatch.setattr(module, "SystemClock", lambda: self.clock)
         seen = self
@@ -32,21 +31,19 @@ class Started:
         class Quick(Rotation):
             """Looks at the clock again and again, and counts when memory is to forget keys."""
 
-            def __init__(self, *, memory: Any, **given: Any) -> None:
-                super().__init__(memory=seen, **given)
-                seen.made["Rotation"] = {**given, "memory": memory}
-                seen._memory = memory
+            def __init__(self, *, forget: Callable[[], None], **given: Any) -> None:
+                def forgetting() -> None:
+                    seen.forgotten += 1
+                    forget()
+
+                super().__init__(forget=forgetting, **given)
+                seen.made["Rotation"] = given
 
             async def run(self, tick: float = 0.001) -> None:
                 """Run at once."""
                 await super().run(tick)
 
         monkeypatch.setattr(module, "Rotation", Quick)
-
-    def forget_keys(self) -> None:
-        """Count, and pass it on."""
-        self.forgotten += 1
-        self._memory.forget_keys()
 
     def note(self, name: str) -> None:
         """Keep what a part is made of, under the part's name."""

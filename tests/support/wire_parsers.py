@@ -23,8 +23,8 @@ from common.task_digest import TaskDigest
 from common.wire import batches, evidence, fields, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.tasks import draft
+from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
-from deploy.results.result_json import as_json
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import InclusionProofs

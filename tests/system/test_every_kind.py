@@ -24,8 +24,8 @@ from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.results.decoded_texts import decode_candidates
-from deploy.results.iteration import next_draft, read_iterated
-from deploy.results.result_json import as_json
+from deploy.results.export import as_json
+from deploy.results.privkvm import next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks.demo_task import closing_draft

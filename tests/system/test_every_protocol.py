@@ -15,7 +15,7 @@ from deploy.clients.local_cluster import Cluster
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.planning.requirements import Requirements
-from deploy.planning.tight_design import tight_design
+from deploy.planning.search import tight_design
 from deploy.simulate.collection import count, release
 
 _USERS = 5000

@@ -5,18 +5,17 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext
-from common.crypto.hpke_pool import Opened, open_each, seal_each
+from common.crypto.hpke_pool import HpkePool, Opened, open_each, seal_each
 
 T = TypeVar("T")
 
 
-class InlinePool:
-    """Opens and seals in the caller's thread; see `common.crypto.hpke_pool.Pool`."""
-
-    processes: int = 2
-    """Callers split their work as for two workers."""
+class InlinePool(HpkePool):
+    """Opens and seals in the caller's thread."""
 
     def __init__(self) -> None:
+        self.processes = 2
+        """Callers split their work as for two workers."""
         self.opened = 0
         """Chunks opened so far."""
 

@@ -257,11 +257,8 @@ class _Recorder:
 
     def _private_key(self, party: str) -> HpkePrivateKey:
         task = Task.from_bytes(self._signed.task_bytes)
-        former, raw = {
-            "analyzer": ("reports.key", task.analyzer_key),
-            "shuffler": ("envelope.key", task.shuffler_key),
-        }[party]
-        store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE, former=former)
+        raw = {"analyzer": task.analyzer_key, "shuffler": task.shuffler_key}[party]
+        store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE)
         return store.private_key(task.suite, raw, whose=f"{party}_key")
 
 

@@ -1,19 +1,19 @@
-"""Whether anybody holds a candidate: p-values over what its hash might have been.
+"""Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
 
-That somebody holds a string shows in that the very bits it hashes to are fuller than what all
-others explain. If nobody holds it, those bits are as good as drawn by lot, independently of all
-reports: that is what a hash does. So the sum of what is left at its bits is compared with the
-sums that h random bits a cohort would have had, a law that is known exactly [CFJL18].
+If users hold a string, the bits it hashes to are fuller than the other candidates explain. If none
+does, a hash draws those bits at random, independently of all reports. So the sum of the residuals
+at its bits is compared with the sums of h random bits a cohort, whose distribution is known exactly
+[CFJL18].
 
-Nothing else is assumed: neither that all strings are on the list, nor how noise falls, nor that
-candidates were not chosen by these data, as long as what is left was made without the candidate's
-own bits.
+Nothing else is assumed: neither that all strings are on the list, nor the distribution of noise,
+nor that candidates were chosen without these data, as long as the residuals were made without the
+candidate's own bits.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,25 @@ from common.mechanisms.rappor.rappor import Rappor
 from deploy.results.rappor.regression import Regression, independent, select
 from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 
-_LIKELY: Final = 1.0
-"""Standard deviations up to which the normal law will do: nothing is detected there."""
-_FEW_DRAWS: Final = 8
+MAX_TOGETHER: Final = 1 / 8
+"""Candidates for each bit of all cohorts up to which all are fitted together."""
+_MAX_AT_ONCE: Final = 256
+"""Candidates that are estimated at a time, so that memory stays bounded."""
+_MAX_NORMAL: Final = 1.0
+"""Standard deviations up to which the normal distribution will do: nothing is detected there."""
+_MIN_DRAWS: Final = 8
 """Hashes in all cohorts together, below which the saddlepoint is no approximation."""
-_FAR: Final = 1e6
+_MAX_TILT: Final = 1e6
 
 
 def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
     """
-    Give the chance that random bits would have had as much left as a candidate's have.
+    Return the probability that random bits have as much left as a candidate's have.
 
     By the saddlepoint approximation [LR80], or by Chernoff's bound where there are few hashes.
 
     Args:
-        left: What the other candidates leave, by cohort and bit, shape (c, k).
+        left: Residuals of the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
         chances: Of one hash for each bit, shape (k,).
 
@@ -55,30 +59,30 @@ def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> 
         return 1.0
     apart = apart / deviation
     found = float(np.take_along_axis(apart, positions, axis=1).sum())
-    if found <= _LIKELY:
+    if found <= _MAX_NORMAL:
         return float(stats.norm.sf(found))
     return _upper_tail(apart, chances, hashes, found)
 
 
 def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> float:
-    """Give P(sum of h draws a cohort ≥ found), for sums of mean 0 and variance 1."""
+    """Return P(sum of h draws a cohort ≥ found), for sums of mean 0 and variance 1."""
 
     def moments(tilt: float) -> tuple[float, float, float]:
         exponents = tilt * apart
         top = exponents.max(axis=1, keepdims=True)
-        law = chances * np.exp(exponents - top)
-        total = law.sum(axis=1, keepdims=True)
-        law = law / total
-        means = (law * apart).sum(axis=1)
-        spreads = (law * apart**2).sum(axis=1) - means**2
+        tilted = chances * np.exp(exponents - top)
+        total = tilted.sum(axis=1, keepdims=True)
+        tilted = tilted / total
+        means = (tilted * apart).sum(axis=1)
+        spreads = (tilted * apart**2).sum(axis=1) - means**2
         log = float((np.log(total) + top).sum())
         return hashes * log, hashes * float(means.sum()), hashes * float(spreads.sum())
 
-    most = hashes * float(apart.max(axis=1).sum())
+    largest = hashes * float(apart.max(axis=1).sum())
     high = 1.0
-    while moments(high)[1] < found and high < _FAR:
+    while moments(high)[1] < found and high < _MAX_TILT:
         high *= 2
-    if found >= most or high >= _FAR:
+    if found >= largest or high >= _MAX_TILT:
         # All draws are the largest: their own chance, with ties.
         ties = np.isclose(apart, apart.max(axis=1, keepdims=True))
         return float(np.exp(hashes * np.log(ties @ chances).sum()))
@@ -86,11 +90,9 @@ def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> fl
     log, _, spread = moments(tilt)
     exponent = log - tilt * found
     chernoff = math.exp(min(0.0, exponent))
-    if hashes * len(apart) < _FEW_DRAWS:
-        return chernoff
     root = math.sqrt(max(0.0, -2 * exponent))
     slope = tilt * math.sqrt(spread)
-    if root == 0 or slope == 0:
+    if hashes * len(apart) < _MIN_DRAWS or root == 0 or slope == 0:
         return chernoff
     # sf(w) + φ(w)(1/u - 1/w), and φ(w) is Chernoff's bound over √2π.
     scaled = float(special.erfcx(root / math.sqrt(2))) / 2
@@ -98,44 +100,21 @@ def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> fl
     return min(chernoff, max(0.0, near))
 
 
-def noise_p_values(shown: Counts, n_reports: int, unset_chance: float) -> Vector:
-    """
-    Give, of labels, the chance that noise alone would have shown a bit so often.
-
-    A label has a bit to itself: without anybody who holds it the count is binomial.
-    """
-    p_values: Vector = stats.binom.sf(shown - 1, n_reports, unset_chance)
-    return p_values
-
-
 def bonferroni(p_values: Vector, level: float) -> NDArray[np.bool_]:
-    """Reject so that any false discovery at all has at most this chance."""
+    """Reject so that any false discovery at all has at most this probability."""
     rejected: NDArray[np.bool_] = p_values <= level / len(p_values)
     return rejected
 
 
 def benjamini_hochberg(p_values: Vector, level: float) -> NDArray[np.bool_]:
     """Reject so that at most this share of the discoveries is expected to be false [BH95]."""
-    order = np.argsort(p_values)
-    within = p_values[order] <= level * np.arange(1, len(p_values) + 1) / len(p_values)
-    rejected = np.zeros(len(p_values), dtype=np.bool_)
-    if within.any():
-        rejected[order[: int(np.nonzero(within)[0].max()) + 1]] = True
+    rejected: NDArray[np.bool_] = stats.false_discovery_control(p_values) <= level
     return rejected
-
-
-Correction = Literal["bonferroni", "benjamini-hochberg"]
-"""What the level bounds: the chance of any false discovery, or their expected share."""
-
-MOST_TOGETHER: Final = 1 / 8
-"""Candidates for each bit of all cohorts up to which all are fitted together."""
-_AT_ONCE: Final = 256
-"""Candidates that are looked at together, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decoding:
-    """What was found of each candidate; vectors have shape (M,)."""
+    """The estimate of each candidate; vectors have shape (M,)."""
 
     candidates: tuple[str, ...]
     n_reports: int
@@ -144,16 +123,16 @@ class Decoding:
     standard_errors: Vector
     """Of those counts; infinite where nothing tells a candidate from those that were fitted."""
     p_values: Vector
-    """One-sided, against "nobody holds it"."""
+    """One-sided, of the hypothesis that no user holds it."""
     detected: NDArray[np.bool_]
-    """By the correction over all M candidates."""
+    """By Bonferroni's correction over all M candidates."""
     unexplained: float
-    """How many people hold what is not on the list, without bias; may be negative."""
+    """How many people hold a text that is not on the list, without bias; may be negative."""
     unexplained_error: float
     """Its standard error."""
     exhaustive: bool
-    """Whether the list names all that a device takes, every label: then nothing is unexplained, and
-    what shares leave of 1 is noise."""
+    """Whether every label is a candidate: then nothing is unexplained, and the difference of the
+    sum of shares from 1 is noise."""
     n_fitted: int
     """Candidates that were fitted together: all, or those that were chosen."""
 
@@ -163,6 +142,12 @@ class Decoding:
         shares: Vector = self.counts / self.n_reports
         return shares
 
+    @property
+    def share_errors(self) -> Vector:
+        """Standard errors of the shares."""
+        errors: Vector = self.standard_errors / self.n_reports
+        return errors
+
 
 def decode(
     rappor: Rappor,
@@ -170,8 +155,7 @@ def decode(
     candidates: Sequence[str],
     *,
     level: float = 0.05,
-    correction: Correction = "bonferroni",
-    most_together: float = MOST_TOGETHER,
+    most_together: float = MAX_TOGETHER,
 ) -> Decoding:
     """
     Decode a tally.
@@ -180,8 +164,7 @@ def decode(
         rappor: The task's mechanism.
         cells: From its `tally`, shape (m + m·k,).
         candidates: Strings to look for, each once; with the encoding `labels`, labels.
-        level: Above 0 and below 1.
-        correction: What the level bounds.
+        level: Bound on the probability of any false discovery; above 0 and below 1.
         most_together: Candidates for each bit of all cohorts up to which all are fitted together.
 
     Raises:
@@ -196,12 +179,12 @@ def decode(
     if not 0 < level < 1:
         raise TaskError(f"level is {level}; it must be above 0 and below 1")
     evidence = TrueBitCounts.of(rappor, cells, candidates)
-    if rappor.spec.encoding == "labels":
+    labelled = rappor.spec.encoding == "labels"
+    if labelled:
         estimates = _each_label(evidence)
     else:
-        estimates = _each_alone(evidence, _regressions(evidence, most_together))
-    exhaustive = rappor.spec.encoding == "labels" and len(candidates) == rappor.spec.bits
-    reject = bonferroni if correction == "bonferroni" else benjamini_hochberg
+        estimates = _each_alone(evidence, _folds(evidence, most_together))
+    exhaustive = labelled and len(candidates) == rappor.spec.bits
     n_reports = evidence.n_reports
     return Decoding(
         candidates=tuple(candidates),
@@ -209,7 +192,7 @@ def decode(
         counts=estimates.shares * n_reports,
         standard_errors=estimates.errors * n_reports,
         p_values=estimates.p_values,
-        detected=reject(estimates.p_values, level),
+        detected=bonferroni(estimates.p_values, level),
         unexplained=0.0 if exhaustive else (1 - float(estimates.shares.sum())) * n_reports,
         unexplained_error=0.0 if exhaustive else estimates.sum_error * n_reports,
         exhaustive=exhaustive,
@@ -227,72 +210,68 @@ class _Estimates:
     n_fitted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Fold:
-    """Cohorts, fitted together."""
-
-    cohorts: NDArray[np.bool_]
-    """Which, shape (c,)."""
-    regression: Regression
-
-
 def _each_label(evidence: TrueBitCounts) -> _Estimates:
-    """Give what each label's own bit says: no other label touches it."""
+    """Estimate each label from its own bit, which no other label touches."""
     places = evidence.positions[:, 0, 0]
     variances = evidence.variances(evidence.estimates)[0, places]
-    n_reports = evidence.n_reports
+    n_reports, shown = evidence.n_reports, evidence.shown[0, places]
     return _Estimates(
         shares=evidence.estimates[0, places] / n_reports,
         errors=np.sqrt(variances) / n_reports,
-        p_values=noise_p_values(evidence.shown[0, places], int(n_reports), evidence.unset_chance),
+        # If no user holds the label, only noise shows its bit: a binomial number of times.
+        p_values=stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance),
         sum_error=float(np.sqrt(variances.sum())) / n_reports,
         n_fitted=len(places),
     )
 
 
-def _regressions(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
-    everybody = np.arange(evidence.n_candidates)
+_Fold = tuple[NDArray[np.bool_], Regression]
+"""Which cohorts are fitted together, shape (c,), and their fit."""
+
+
+def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
+    """Fit all cohorts together; with too many candidates, each half with the other's choice."""
+    everyone = np.arange(evidence.n_candidates)
     cohorts = len(evidence.sizes)
     if evidence.n_candidates <= max(1.0, most_together * evidence.cells):
-        fitted = independent(evidence, everybody)
-        if len(fitted) == len(everybody):
-            every = np.ones(cohorts, dtype=np.bool_)
-            return [_Fold(cohorts=every, regression=Regression.fit(evidence, fitted))]
+        fitted = independent(evidence, everyone)
+        if len(fitted) == len(everyone):
+            return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(evidence, fitted))]
     if cohorts < 2:  # noqa: PLR2004  # halves
         raise TaskError(
             f"one cohort of {evidence.cells} bits cannot tell {evidence.n_candidates} candidates "
             "apart: look for fewer, or collect with more cohorts"
         )
     even = np.arange(cohorts) % 2 == 0
-    return [_half(evidence, half) for half in (even, ~even)]
+    return [(half, _fit_half(evidence, half)) for half in (even, ~even)]
 
 
-def _half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> _Fold:
-    """Fit one half of the cohorts with what the other half chose."""
+def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
+    """Fit one half of the cohorts with the candidates that the other half chose."""
     own = evidence.among(half)
-    chosen = independent(own, select(evidence.among(~half), own.cells))
-    return _Fold(cohorts=half, regression=Regression.fit(own, chosen))
+    chosen = select(evidence.among(~half), own.cells)
+    return Regression.fit(own, independent(own, chosen))
 
 
 def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
-    """Look at each candidate alone in every fold, and put the folds together."""
+    """Estimate each candidate alone in every fold, and join the folds."""
     n_candidates, bits = evidence.n_candidates, len(evidence.chances)
     shares, errors = np.zeros(n_candidates), np.full(n_candidates, np.inf)
     p_values = np.ones(n_candidates)
     noise = np.zeros((len(evidence.sizes), bits))
-    for fold in folds:
-        noise[fold.cohorts] = fold.regression.variances().reshape(-1, bits)
+    for cohorts, regression in folds:
+        noise[cohorts] = regression.variances().reshape(-1, bits)
     of_sum = np.zeros_like(noise)
-    for start in range(0, n_candidates, _AT_ONCE):
-        some = np.arange(start, min(n_candidates, start + _AT_ONCE))
+    for start in range(0, n_candidates, _MAX_AT_ONCE):
+        some = np.arange(start, min(n_candidates, start + _MAX_AT_ONCE))
         products, weights = np.zeros(len(some)), np.zeros(len(some))
         columns, left = np.zeros((2, len(some), *noise.shape))
-        for fold in folds:
-            alone = fold.regression.alone(some)
+        for cohorts, regression in folds:
+            alone = regression.alone(some)
             products += alone.products
             weights += alone.weights
-            columns[:, fold.cohorts] = alone.columns.T.reshape(len(some), -1, bits)
-            left[:, fold.cohorts] = alone.residuals.T.reshape(len(some), -1, bits)
+            columns[:, cohorts] = alone.columns.T.reshape(len(some), -1, bits)
+            left[:, cohorts] = alone.residuals.T.reshape(len(some), -1, bits)
         known = weights > 0
         per_weight = np.divide(1.0, weights, out=np.zeros(len(some)), where=known)
         shares[some] = products * per_weight
@@ -300,15 +279,12 @@ def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
         spread = np.sqrt((columns**2 * noise).sum(axis=(1, 2))) * per_weight
         errors[some[known]] = spread[known]
         for number in np.nonzero(known)[0]:
-            candidate = some[number]
-            p_values[candidate] = hash_p_value(
-                left[number], evidence.positions[candidate], evidence.chances
-            )
-    fitted = {int(each) for fold in folds for each in fold.regression.fitted}
+            positions = evidence.positions[some[number]]
+            p_values[some[number]] = hash_p_value(left[number], positions, evidence.chances)
     return _Estimates(
         shares=shares,
         errors=errors,
         p_values=p_values,
         sum_error=float(np.sqrt((of_sum**2 * noise).sum())),
-        n_fitted=len(fitted),
+        n_fitted=len({int(each) for _, regression in folds for each in regression.fitted}),
     )

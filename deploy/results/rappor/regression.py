@@ -1,6 +1,6 @@
-"""Which of very many candidates to fit: the non-negative LASSO [Tib96], as [EPK14] has it.
+"""Fit candidates to true bits, and choose which of very many: the non-negative LASSO [Tib96].
 
-Run on one half of the cohorts, for a fit on the other half.
+As in [EPK14]. The choice is made on one half of the cohorts, for a fit on the other half.
 """
 
 import importlib
@@ -17,12 +17,14 @@ from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 
-_MOST_SELECTED: Final = 500
-_MOST_OF_CELLS: Final = 0.8
+_MAX_SELECTED: Final = 500
+_MAX_OF_CELLS: Final = 0.8
 """At most so many, and so many of the cells that they are fitted to [GRappor]."""
-_LEAST_DEVIATIONS: Final = 2.0
+_MIN_DEVIATIONS: Final = 2.0
 """Penalty at which a path ends: a candidate stays out whose bits stand out less than so far."""
 _STEPS: Final = 20
+_SINGULAR: Final = 1e-8
+"""Least squared part of a column of norm 1 that is independent of the others."""
 
 
 def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
@@ -41,18 +43,23 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
 
     Cost: 20 fits by coordinate descent.
     """
-    model = _lasso()
-    most = min(_MOST_SELECTED, int(_MOST_OF_CELLS * fit_cells))
+    try:
+        linear_model: Any = importlib.import_module("sklearn.linear_model")
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "choosing among so many candidates needs scikit-learn: install shuffledp with its "
+            "extra research (pip install 'shuffledp[research]'), or scikit-learn beside it"
+        ) from error
+    model = linear_model.Lasso(positive=True, warm_start=True, tol=1e-3, max_iter=2000)
     # Equal variances: a row is divided by √N_j. Centring is the model's own intercept.
-    roots = np.sqrt(np.repeat(evidence.sizes, len(evidence.baseline)))
+    roots = np.sqrt(evidence.rows)
     columns = evidence.incidence.multiply(roots[:, None]).tocsc()
     target = evidence.target.ravel() / roots
     typical = evidence.sizes[:, None] * evidence.baseline
     deviation = math.sqrt(float((evidence.variances(typical).ravel() / roots**2).mean()))
     norm = math.sqrt(float(columns.power(2).sum()) / evidence.n_candidates)
-    least = _LEAST_DEVIATIONS * deviation * norm / len(target)
-    centred = target - target.mean()
-    largest = float((columns.T @ centred).max()) / len(target)
+    least = _MIN_DEVIATIONS * deviation * norm / len(target)
+    largest = float((columns.T @ (target - target.mean())).max()) / len(target)
     chosen = np.zeros(0, dtype=np.intp)
     for alpha in np.geomspace(max(largest, least), least, _STEPS):
         model.set_params(alpha=alpha)
@@ -61,25 +68,10 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
             warnings.simplefilter("ignore")
             model.fit(columns, target)
         found = np.nonzero(model.coef_ > 0)[0]
-        if len(found) > most:
+        if len(found) > min(_MAX_SELECTED, int(_MAX_OF_CELLS * fit_cells)):
             break
         chosen = found
     return chosen
-
-
-def _lasso() -> Any:  # noqa: ANN401  # scikit-learn has no types
-    try:
-        linear_model: Any = importlib.import_module("sklearn.linear_model")
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            "choosing among so many candidates needs scikit-learn: install shuffledp with its "
-            "extra research (pip install 'shuffledp[research]'), or scikit-learn beside it"
-        ) from error
-    return linear_model.Lasso(alpha=1.0, positive=True, warm_start=True, tol=1e-3, max_iter=2000)
-
-
-_SINGULAR: Final = 1e-8
-"""What a column of norm 1 must have to itself, squared, to count as independent of others."""
 
 
 def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -100,25 +92,25 @@ def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArra
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
     """
-    What some candidates have to themselves, after all that the fitted ones explain is taken off.
+    Some candidates after projecting out the fitted ones.
 
     Columns are candidates; rows the bits of all cohorts.
     """
 
     columns: Matrix
-    """B_l - b without what the other fitted columns explain of it, shape (c·k, L)."""
+    """B_l - b, with the other fitted columns projected out, shape (c·k, L)."""
     products: Vector
     """Of those columns and the target, shape (L,)."""
     weights: Vector
-    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 where
-    nothing of the candidate is its own."""
+    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 for a
+    candidate that depends on the others."""
     residuals: Matrix
-    """What the *other* fitted candidates leave of the target, shape (c·k, L)."""
+    """Residuals of the target after the *other* fitted candidates, shape (c·k, L)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:
-    """Shares of the fitted candidates, and what is needed to look at any candidate alone."""
+    """Shares of the fitted candidates, and projections of any candidate."""
 
     evidence: TrueBitCounts
     fitted: NDArray[np.intp]
@@ -136,100 +128,78 @@ class Regression:
         Cost: the cube of their number.
         """
         inverse = linalg.inv(_gram(evidence, fitted, fitted))
-        product = _centred(evidence, fitted, evidence.target.ravel())
+        target = evidence.target.ravel()
+        product = np.asarray(evidence.incidence[:, fitted].T @ target) - evidence.spread @ target
         return cls(evidence=evidence, fitted=fitted, inverse=inverse, shares=inverse @ product)
 
     @property
     def residual(self) -> Vector:
-        """What the fit leaves of the target, shape (c·k,)."""
-        left: Vector = self.evidence.target.ravel() - self._rows * self._mixed(self.shares)
+        """Residual of the target, shape (c·k,)."""
+        explained = self.evidence.rows * self._mixed(self.shares)
+        left: Vector = self.evidence.target.ravel() - explained
         return left
 
     def variances(self) -> Vector:
         """
-        Give the variance of each bit's estimate, shape (c·k,).
+        Return the variance of each bit's estimate, shape (c·k,).
 
-        From the bits that the fit expects; raised by one factor for all where the fit leaves more
-        than that, as strings off the list do.
+        From the bits that the fit expects; all raised by one factor if the residuals are larger,
+        as strings off the list make them.
         """
-        seen = self.evidence
-        expected = (seen.target - self.residual.reshape(seen.target.shape)) + (
-            seen.sizes[:, None] * seen.baseline
-        )
+        seen, residual = self.evidence, self.residual
+        expected = seen.estimates - residual.reshape(seen.estimates.shape)
         known = seen.variances(expected).ravel()
         freedom = len(known) - len(self.fitted)
         if freedom <= 0:
             return known
-        spread = float((self.residual**2 / known).sum()) / freedom
-        raised: Vector = known * max(1.0, spread)
+        raised: Vector = known * max(1.0, float((residual**2 / known).sum()) / freedom)
         return raised
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
-        Look at some candidates, fitted or not, each by itself.
+        Project some candidates, fitted or not, each by itself.
 
         Args:
             candidates: Which, shape (L,).
 
         Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
         """
+        seen, rows = self.evidence, self.evidence.rows[:, None]
         place = {int(candidate): number for number, candidate in enumerate(self.fitted)}
         among = np.array([place.get(int(candidate), -1) for candidate in candidates])
         inside = among >= 0
-        cross = self.inverse @ _gram(self.evidence, self.fitted, candidates)
+        cross = self.inverse @ _gram(seen, self.fitted, candidates)
         cross[:, inside] = 0
-        columns = self._columns(candidates) - self._mixed(cross)
+        columns: Matrix = seen.incidence[:, candidates].toarray()
+        columns -= seen.spread[:, None] + self._mixed(cross)
         own = self.inverse[:, among[inside]]
         columns[:, inside] = self._mixed(own) / np.diag(own[among[inside]])
-        weights = (columns**2 * self._rows[:, None]).sum(axis=0)
-        full = np.diag(_gram(self.evidence, candidates, candidates))
-        nothing = weights <= _SINGULAR * full
+        weights = (columns**2 * rows).sum(axis=0)
+        nothing = weights <= _SINGULAR * np.diag(_gram(seen, candidates, candidates))
         columns[:, nothing] = 0
         weights[nothing] = 0
         held = np.where(inside, self.shares[among] if len(self.shares) else 0.0, 0.0)
         return Alone(
             columns=columns,
-            products=columns.T @ self.evidence.target.ravel(),
+            products=columns.T @ seen.target.ravel(),
             weights=weights,
-            residuals=self.residual[:, None] + self._rows[:, None] * columns * held,
+            residuals=self.residual[:, None] + rows * columns * held,
         )
-
-    @property
-    def _rows(self) -> Vector:
-        return np.repeat(self.evidence.sizes, len(self.evidence.baseline))
-
-    def _columns(self, candidates: NDArray[np.intp]) -> Matrix:
-        seen = self.evidence
-        dense: Matrix = seen.incidence[:, candidates].toarray()
-        return dense - _spread(seen)[:, None]
 
     def _mixed(self, coefficients: Matrix) -> Matrix:
         """Sum the fitted columns with coefficients, shape (S,) or (S, L), to (c·k,) or (c·k, L)."""
         seen = self.evidence
-        common = np.multiply.outer(_spread(seen), coefficients.sum(axis=0))
+        common = np.multiply.outer(seen.spread, coefficients.sum(axis=0))
         mixed: Matrix = np.asarray(seen.incidence[:, self.fitted] @ coefficients) - common
         return mixed
 
 
-def _centred(seen: TrueBitCounts, candidates: NDArray[np.intp], values: Vector) -> Vector:
-    """Multiply candidates' columns, less the baseline, with values of shape (c·k,)."""
-    bits = seen.incidence[:, candidates]
-    product: Vector = np.asarray(bits.T @ values) - float(_spread(seen) @ values)
-    return product
-
-
 def _gram(seen: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
     """Multiply candidates' columns, less the baseline, with each other, weighted by N_j."""
-    rows = np.repeat(seen.sizes, len(seen.baseline))
-    spread = rows * _spread(seen)
+    weighted = seen.rows * seen.spread
     left, right = seen.incidence[:, some], seen.incidence[:, others]
-    product: Matrix = (left.T @ sparse.diags_array(rows) @ right).toarray()
-    product -= np.asarray(left.T @ spread)[:, None]
-    product -= np.asarray(right.T @ spread)
-    product += float(spread @ _spread(seen))
+    product: Matrix = (left.T @ sparse.diags_array(seen.rows) @ right).toarray()
+    product -= np.asarray(left.T @ weighted)[:, None]
+    product -= np.asarray(right.T @ weighted)
+    product += float(weighted @ seen.spread)
     return product
-
-
-def _spread(seen: TrueBitCounts) -> Vector:
-    """Repeat the baseline for every cohort, shape (c·k,)."""
-    return np.tile(seen.baseline, len(seen.sizes))

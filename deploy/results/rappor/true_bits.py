@@ -1,17 +1,19 @@
 """
-What reports of RAPPOR say of true bits, and which bits candidates would have set [EPK14].
+Estimate the true bits behind reports of RAPPOR, and list the bits of candidates [EPK14].
 
 With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*N_j) / (q* - p*) estimates
 how many people of the cohort set bit i, without bias. If s_l is the share of the people who hold
-candidate l, B_l its bits, and u the share of people who hold what is on no list,
+candidate l, B_l its bits, and u the share of people who hold a text that is not on the list,
 
     E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
 
-where b_i is the chance that a random text sets bit i: strings that nobody listed are spread over
-the bits by the hash. Without that term what they add to all bits would be laid on the candidates.
-Put as a regression it is  t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
+where b_i is the chance that a random text sets bit i: the hash spreads unlisted strings over the
+bits. Without that term the regression would attribute their bits to the candidates. It is
+
+    t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,13 +29,13 @@ from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor.rappor import Rappor
 
 Matrix = NDArray[np.float64]
-_MOST_TWINS: Final = 10
-"""Candidates that are named of those that nothing tells apart."""
+_MAX_TWINS: Final = 10
+"""Pairs that are named of candidates that nothing tells apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrueBitCounts:
-    """Estimated true bits of the cohorts that reports came of, and the candidates' bits there."""
+    """Estimated true bits of the cohorts that sent reports, and the candidates' bits there."""
 
     sizes: Vector
     """N_j: reports by cohort, shape (c,), all above 0."""
@@ -57,8 +59,8 @@ class TrueBitCounts:
         """
         Debias counts, and hash the candidates.
 
-        Cohorts that nobody is in say nothing and are left out. With one bit a label there is
-        nothing off the list that a device would take.
+        Cohorts without reports are left out. With one bit a label there is nothing off the list
+        that a device would take.
 
         Args:
             rappor: The task's mechanism.
@@ -67,8 +69,8 @@ class TrueBitCounts:
 
         Raises:
             ReportError: There is no report.
-            TaskError: There is no candidate, or two of them set the same bits in every cohort that
-                somebody is in, as two that are the same do.
+            TaskError: There is no candidate, or two of them are the same or set the same bits in
+                every cohort with reports.
             ValueRangeError: A candidate is too long, or none of the labels.
 
         Cost: a digest for each candidate and cohort.
@@ -121,6 +123,16 @@ class TrueBitCounts:
         return self.estimates - self.sizes[:, None] * self.baseline
 
     @cached_property
+    def rows(self) -> Vector:
+        """N_j for each row of the regression, shape (c·k,)."""
+        return np.repeat(self.sizes, len(self.baseline))
+
+    @cached_property
+    def spread(self) -> Vector:
+        """b_i for each row of the regression, shape (c·k,)."""
+        return np.tile(self.baseline, len(self.sizes))
+
+    @cached_property
     def incidence(self) -> sparse.csc_array[np.float64]:
         """B: 1 where a candidate sets a bit of a cohort; shape (c·k, M), rows by cohort."""
         n_candidates, cohorts, hashes = self.positions.shape
@@ -135,24 +147,21 @@ class TrueBitCounts:
         return found
 
     def among(self, cohorts: NDArray[np.bool_]) -> Self:
-        """Give what some of the cohorts say; shape of the choice (c,)."""
-        return type(self)(
+        """Return the counts of some cohorts only; shape of the choice (c,)."""
+        return dataclasses.replace(
+            self,
             sizes=self.sizes[cohorts],
             shown=self.shown[cohorts],
             estimates=self.estimates[cohorts],
             positions=self.positions[:, cohorts],
-            chances=self.chances,
-            baseline=self.baseline,
-            unset_chance=self.unset_chance,
-            set_chance=self.set_chance,
         )
 
     def variances(self, expected: Matrix) -> Matrix:
         """
-        Give the variance of each t_ij, given how many people of the cohort set the bit.
+        Return the variance of each t_ij, given how many people of the cohort set the bit.
 
-        That of the noise, which is known, and that of who happens to be in the cohort: of the N
-        people N_j come into it by lot, and among them those who set the bit there: hypergeometric.
+        The known variance of the noise, and that of who happens to be in the cohort: N_j of the N
+        people come into it by lot, among them those who set the bit there: hypergeometric.
 
         Args:
             expected: Shape (c, k); cut to 0 .. N_j.
@@ -162,8 +171,7 @@ class TrueBitCounts:
         one = self.set_chance * (1 - self.set_chance)
         zero = self.unset_chance * (1 - self.unset_chance)
         noise = (true * one + (sizes - true) * zero) / (self.set_chance - self.unset_chance) ** 2
-        people = self.n_reports
-        elsewhere = (people - sizes) / max(1.0, people - 1)
+        elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
         both: Matrix = noise + true * (1 - true / sizes) * elsewhere
         return both
 
@@ -179,10 +187,10 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
     if twins.size:
         named = "; ".join(
             f"{candidates[first[which.ravel()[later]]]!r} as {candidates[later]!r}"
-            for later in twins[:_MOST_TWINS].tolist()
+            for later in twins[:_MAX_TWINS].tolist()
         )
         raise TaskError(
             f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
-            "in every cohort that somebody is in: leave them out, or collect with more cohorts "
-            f"({named}{'; …' if twins.size > _MOST_TWINS else ''})"
+            "in every cohort with reports: leave them out, or collect with more cohorts "
+            f"({named}{'; …' if twins.size > _MAX_TWINS else ''})"
         )

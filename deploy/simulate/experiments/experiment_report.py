@@ -1,17 +1,14 @@
-"""What an experiment came to: tables, sentences, figures for programs, and panels to draw."""
+"""The outcome of an experiment: tables, sentences, figures for programs, and panels to draw."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from deploy.simulate.plot import Panel
+from deploy.simulate.table import WIDER, print_fitting
 from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fitting, print_whole
 
 Progress = Callable[[int, int], None]
 """Called with how much of an experiment is done, and of how much."""
@@ -40,7 +37,7 @@ class Report:
     """The outcome of one experiment."""
 
     title: str
-    """What was collected from whom; the beginning of the printed text, and above pictures."""
+    """The collection and its people; the beginning of the printed text, and above pictures."""
     explanation: str
     tables: Sequence[ReportTable]
     figures: Any
@@ -56,21 +53,10 @@ def show(report: Report, console: Console) -> None:
     for table in report.tables:
         if table.heading:
             console.print(f"{table.heading}.", highlight=False)
-        headings = list(table.rows[0])
-        made, left_out = fitting(partial(_made, table), headings, table.dispensable, console)
-        print_whole(made, console)
-        kept = {str(column.header) for column in made.columns}
-        notes = [note for column, note in table.column_notes.items() if column in kept]
-        wider = ["A wider terminal shows more figures."] * left_out
-        for sentence in [*[" ".join(notes)] * bool(notes), *table.remarks, *wider]:
+        left_out = print_fitting(table.rows, list(table.rows[0]), table.dispensable, console)
+        notes = " ".join(note for name, note in table.column_notes.items() if name not in left_out)
+        wider = f"{WIDER}." if left_out else ""
+        for sentence in filter(None, (notes, *table.remarks, wider)):
             console.print(sentence, style="dim", highlight=False)
     for sentence in report.remarks:
         console.print(sentence, style="dim", highlight=False)
-
-
-def _made(table: ReportTable, headings: Sequence[str]) -> Table:
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    add_columns(made, dict.fromkeys(headings, "right"))
-    for cells in table.rows:
-        made.add_row(*(cells[heading] for heading in headings))
-    return made

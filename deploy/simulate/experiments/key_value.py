@@ -1,5 +1,5 @@
 """
-PrivKV against PrivKVM: what iterating takes off the bias of means, and what it costs in variance.
+PrivKV against PrivKVM: how far iterating lowers the bias of means, and its cost in variance.
 
 Everything is at one total local ε. People without a key answer with a fake value, and fakes pull
 the estimated mean towards them; PrivKVM takes the means of the iteration before for fakes, and pays
@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Final, Literal
 
 import numpy as np
@@ -21,10 +21,12 @@ from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from deploy.results.privkvm import budgets, iteration
+from deploy.simulate.errors import Summary
 from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
 from deploy.simulate.plot import Panel, Series
 
 Method = Literal["iterated", "fakes taken out"]
+_CORRECTED: Final[Method] = "fakes taken out"
 _WIDTH: Final = 0.2
 """How far values of one key lie from their mean, to either side."""
 
@@ -51,15 +53,12 @@ class KeyValueExperiment:
         """The true means; shape (keys,)."""
         return self.mean * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
 
-    def whole(self, local_epsilon: float) -> PairRequest:
-        """Return the requirements at one total."""
-        return PairRequest(
-            keys=len(self.shares),
-            low=-1.0,
-            high=1.0,
-            local_epsilon=local_epsilon,
-            key_share=self.key_share,
-        )
+    def people(self, rng: np.random.Generator) -> Pairs:
+        """Draw people with their pairs."""
+        shape = (self.n_users, len(self.shares))
+        values = self.means + rng.uniform(-_WIDTH, _WIDTH, shape)
+        owned = np.where(rng.random(shape) < self.shares, values, np.nan)
+        return Pairs.of_table(owned, len(self.shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +81,72 @@ class MeanErrors:
     """Root of the mean squared error: bias and spread together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """One way of estimating at one total, with its theory."""
+
+    experiment: KeyValueExperiment
+    local_epsilon: float
+    method: Method
+    iterations: int
+
+    def mechanism(self, number: int, before: Vector | None) -> PrivKv:
+        """Make the mechanism of an iteration, with the means of the one before."""
+        experiment = self.experiment
+        keys, share = len(experiment.shares), experiment.key_share
+        whole = PairRequest(
+            keys=keys, low=-1.0, high=1.0, local_epsilon=self.local_epsilon, key_share=share
+        )
+        budget = budgets(self.local_epsilon, self.iterations, share)[number]
+        return PrivKv.of_spec(PrivKv.specify(iteration(whole, budget, before)), keys)
+
+    def means(self, people: Pairs, rng: np.random.Generator) -> Vector:
+        """Collect once, or over several tasks, and estimate the means."""
+        before: Vector | None = None
+        for number in range(self.iterations):
+            mechanism = self.mechanism(number, before)
+            found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
+            before = found.means_with_fakes
+        corrected = self.method == _CORRECTED
+        return mechanism.without_fakes(found).means if corrected else found.means_with_fakes
+
+    def theory(self) -> tuple[Vector, Vector]:
+        """
+        Return the means that are expected after the last iteration, and their standard deviations.
+
+        Each iteration has noise of its own, and passes on φ of the error of the one before.
+        """
+        truth, shares = self.experiment.means, np.array(self.experiment.shares)
+        if self.method == _CORRECTED:
+            return truth, np.full(len(truth), math.nan)
+        before: Vector | None = None
+        variance = np.zeros(len(shares))
+        for number in range(self.iterations):
+            mechanism = self.mechanism(number, before)
+            expected = mechanism.expected(shares, truth, self.experiment.n_users)
+            fakes = mechanism.share_of_fakes(shares)
+            variance = expected.errors_with_fakes**2 + fakes**2 * variance
+            before = expected.means_with_fakes
+        return expected.means_with_fakes, np.sqrt(variance)
+
+    def errors(self, drawn: Vector) -> MeanErrors:
+        """Summarise estimates of shape (repeats, keys)."""
+        truth = self.experiment.means
+        pull = Summary.of(((truth - drawn) * np.sign(truth)).mean(axis=1).tolist())
+        expected, spread = self.theory()
+        return MeanErrors(
+            local_epsilon=self.local_epsilon,
+            method=self.method,
+            iterations=self.iterations,
+            pull=pull.mean,
+            pull_error=pull.standard_error,
+            pull_theory=float(((truth - expected) * np.sign(truth)).mean()),
+            spread=float(np.sqrt(drawn.var(axis=0, ddof=1).mean())),
+            spread_theory=float(np.sqrt((spread**2).mean())),
+            error=float(np.sqrt(((drawn - truth) ** 2).mean())),
+        )
+
+
 def run(experiment: KeyValueExperiment, progress: Progress = unreported) -> list[MeanErrors]:
     """
     Run every total and number of iterations on the same people, drawn again for each repeat.
@@ -91,87 +156,20 @@ def run(experiment: KeyValueExperiment, progress: Progress = unreported) -> list
 
     Cost: some 20 ms an iteration for 200,000 people.
     """
-    settings: list[tuple[Method, int]] = [("fakes taken out", 1)]
+    settings: list[tuple[Method, int]] = [(_CORRECTED, 1)]
     settings += [("iterated", number) for number in experiment.iterations]
-    asked = list(product(experiment.local_epsilons, settings))
-    drawn: list[list[Vector]] = [[] for _ in asked]
-    for number in range(experiment.repeats):
-        people = _people(experiment, np.random.default_rng((experiment.seed, number)))
-        for place, (local_epsilon, (method, iterations)) in enumerate(asked):
-            rng = np.random.default_rng((experiment.seed, number, place))
-            whole = experiment.whole(local_epsilon)
-            drawn[place].append(_means(whole, people, method, iterations, rng))
-        progress(number + 1, experiment.repeats)
-    return [
-        _summary(experiment, experiment.whole(local_epsilon), setting, np.array(found))
-        for (local_epsilon, setting), found in zip(asked, drawn, strict=True)
+    ways = [
+        _Way(experiment=experiment, local_epsilon=epsilon, method=method, iterations=iterations)
+        for epsilon, (method, iterations) in product(experiment.local_epsilons, settings)
     ]
-
-
-def _people(experiment: KeyValueExperiment, rng: np.random.Generator) -> Pairs:
-    shape = (experiment.n_users, len(experiment.shares))
-    values = experiment.means + rng.uniform(-_WIDTH, _WIDTH, shape)
-    owned = np.where(rng.random(shape) < experiment.shares, values, np.nan)
-    return Pairs.of_table(owned, len(experiment.shares))
-
-
-def _means(
-    whole: PairRequest, people: Pairs, method: Method, iterations: int, rng: np.random.Generator
-) -> Vector:
-    """Collect once, or over several tasks, and estimate the means."""
-    before: Vector | None = None
-    for budget in budgets(whole.local_epsilon, iterations, whole.key_share):
-        mechanism = _built(iteration(whole, budget, before))
-        found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
-        before = found.means_with_fakes
-    taken_out = method == "fakes taken out"
-    return mechanism.without_fakes(found).means if taken_out else found.means_with_fakes
-
-
-def _built(wanted: PairRequest) -> PrivKv:
-    return PrivKv.of_spec(PrivKv.specify(wanted), wanted.keys)
-
-
-def _theory(
-    experiment: KeyValueExperiment, whole: PairRequest, iterations: int
-) -> tuple[Vector, Vector]:
-    """
-    Return the means that are expected after the last iteration, and their standard deviations.
-
-    Each iteration has noise of its own, and passes on φ of the error of the one before.
-    """
-    shares = np.array(experiment.shares)
-    before: Vector | None = None
-    variance = np.zeros(len(shares))
-    for budget in budgets(whole.local_epsilon, iterations, whole.key_share):
-        mechanism = _built(iteration(whole, budget, before))
-        expected = mechanism.expected(shares, experiment.means, experiment.n_users)
-        variance = expected.errors_with_fakes**2 + mechanism.share_of_fakes(shares) ** 2 * variance
-        before = expected.means_with_fakes
-    return expected.means_with_fakes, np.sqrt(variance)
-
-
-def _summary(
-    experiment: KeyValueExperiment, whole: PairRequest, setting: tuple[Method, int], drawn: Vector
-) -> MeanErrors:
-    """Summarise estimates of shape (repeats, keys)."""
-    method, iterations = setting
-    truth = experiment.means
-    pulls = ((truth - drawn) * np.sign(truth)).mean(axis=1)
-    expected, spread = _theory(experiment, whole, iterations)
-    if method == "fakes taken out":
-        expected, spread = truth, np.full(len(truth), math.nan)
-    return MeanErrors(
-        local_epsilon=whole.local_epsilon,
-        method=method,
-        iterations=iterations,
-        pull=float(pulls.mean()),
-        pull_error=float(pulls.std(ddof=1) / math.sqrt(len(pulls))),
-        pull_theory=float(((truth - expected) * np.sign(truth)).mean()),
-        spread=float(np.sqrt(drawn.var(axis=0, ddof=1).mean())),
-        spread_theory=float(np.sqrt((spread**2).mean())),
-        error=float(np.sqrt(((drawn - truth) ** 2).mean())),
-    )
+    drawn: list[list[Vector]] = [[] for _ in ways]
+    for number in range(experiment.repeats):
+        people = experiment.people(np.random.default_rng((experiment.seed, number)))
+        for place, way in enumerate(ways):
+            rng = np.random.default_rng((experiment.seed, number, place))
+            drawn[place].append(way.means(people, rng))
+        progress(number + 1, experiment.repeats)
+    return [way.errors(np.array(found)) for way, found in zip(ways, drawn, strict=True)]
 
 
 def key_value(seed: int, progress: Progress) -> Report:
@@ -185,7 +183,7 @@ def report(found: Sequence[MeanErrors], experiment: KeyValueExperiment) -> Repor
     rows = [
         {
             "ε": f"{each.local_epsilon:g}",
-            "iterations": f"{each.iterations}{', fakes taken out' * (each.method != 'iterated')}",
+            "iterations": f"{each.iterations}{f', {_CORRECTED}' * (each.method == _CORRECTED)}",
             "bias": f"{each.pull:.4f} ±{each.pull_error:.4f}",
             "theory": f"{each.pull_theory:.4f}",
             "spread": f"{each.spread:.4f}",
@@ -198,41 +196,15 @@ def report(found: Sequence[MeanErrors], experiment: KeyValueExperiment) -> Repor
     for each in figures:
         if math.isnan(each["spread_theory"]):
             each["spread_theory"] = None
-    return Report(
-        title=f"PrivKV and PrivKVM: {experiment.n_users:,} people, {experiment.repeats} repeats",
-        explanation="means of values in -1 .. 1: how far fakes pull them towards the middle, how "
-        "far they vary, and both together. ε is that of all iterations. Theory leaves out that "
-        "means are put back into -1 .. 1.",
-        tables=[ReportTable(rows=rows, remarks=remarks(found))],
-        figures=figures,
-        panels=_panels(found),
-    )
-
-
-def remarks(found: Sequence[MeanErrors]) -> list[str]:
-    """State for each total how many iterations err least, and how the corrected round compares."""
-    sentences = []
-    for total, (corrected, *iterated) in _by_total(found).items():
+    bias, error, remarks = list[Series](), list[Series](), list[str]()
+    for colour, (total, ways) in enumerate(groupby(found, key=lambda each: each.local_epsilon)):
+        corrected, *iterated = ways
         best = min(iterated, key=lambda each: each.error)
-        sentences.append(
+        remarks.append(
             f"At ε = {total:g} the error is least with {best.iterations} "
             f"iteration{'s' * (best.iterations > 1)}, {best.error:.4f}; "
-            f"one round with the fakes taken out errs by {corrected.error:.4f}."
+            f"one round with the {_CORRECTED} errs by {corrected.error:.4f}."
         )
-    return sentences
-
-
-def _by_total(found: Sequence[MeanErrors]) -> dict[float, list[MeanErrors]]:
-    totals: dict[float, list[MeanErrors]] = {}
-    for each in found:
-        totals.setdefault(each.local_epsilon, []).append(each)
-    return totals
-
-
-def _panels(found: Sequence[MeanErrors]) -> list[Panel]:
-    """Return the bias and the whole error against iterations; dotted: the corrected round."""
-    bias, error = list[Series](), list[Series]()
-    for colour, (total, (corrected, *iterated)) in enumerate(_by_total(found).items()):
         whole = Series(
             name=f"total ε {total:g}",
             x=[float(each.iterations) for each in iterated],
@@ -240,21 +212,29 @@ def _panels(found: Sequence[MeanErrors]) -> list[Panel]:
             colour=colour,
         )
         same = [corrected.error] * len(iterated)
-        taken_out = f"{whole.name}, fakes taken out"
+        taken_out = f"{whole.name}, {_CORRECTED}"
         error += [whole, dataclasses.replace(whole, name=taken_out, y=same, line=":")]
         pulls = [each.pull for each in iterated]
         whiskers = [each.pull_error for each in iterated]
         bias.append(dataclasses.replace(whole, y=pulls, error=whiskers))
-    return [
-        Panel(
-            title=title,
-            x_label="iterations, at one total ε",
-            y_label=label,
-            series=series,
-            log=series is error,
-        )
-        for title, label, series in (
-            ("bias that fakes leave", "mean distance towards the middle", bias),
-            ("bias and noise together", "root of the mean squared error of a mean", error),
-        )
-    ]
+    return Report(
+        title=f"PrivKV and PrivKVM: {experiment.n_users:,} people, {experiment.repeats} repeats",
+        explanation="means of values in -1 .. 1: how far fakes pull them towards the middle, how "
+        "far they vary, and both together. ε is that of all iterations. Theory leaves out that "
+        "means are put back into -1 .. 1.",
+        tables=[ReportTable(rows=rows, remarks=remarks)],
+        figures=figures,
+        panels=[
+            Panel(
+                title=title,
+                x_label="iterations, at one total ε",
+                y_label=label,
+                series=series,
+                log=series is error,
+            )
+            for title, label, series in (
+                ("bias that fakes leave", "mean distance towards the middle", bias),
+                ("bias and noise together", "root of the mean squared error of a mean", error),
+            )
+        ],
+    )

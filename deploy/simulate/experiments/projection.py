@@ -102,17 +102,16 @@ def run(
     """
     points = []
     for place, setting in enumerate(chosen):
-        errors: dict[str, list[float]] = {}
+        found = list[dict[str, float]]()
         for number in range(runs):
-            for name, error in _errors(setting, n_users, rng).items():
-                errors.setdefault(name, []).append(error)
+            found.append(_errors(setting, n_users, rng))
             progress(place * runs + number + 1, len(chosen) * runs)
-        summaries = {name: Summary.of(found) for name, found in errors.items()}
-        points.append(Point(setting=setting, errors=summaries))
+        errors = {name: Summary.of([each[name] for each in found]) for name in found[0]}
+        points.append(Point(setting=setting, errors=errors))
     return points
 
 
-def people(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> Numbers:
+def _people(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> Numbers:
     """Draw people of a population, shape (n_users, dimensions)."""
     d = setting.dimensions
     evenly = ((2 * np.arange(d) + 1) / d - 1) / np.sqrt(3)
@@ -121,7 +120,7 @@ def people(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> Nu
 
 
 def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> dict[str, float]:
-    values = people(setting, n_users, rng)
+    values = _people(setting, n_users, rng)
     d, epsilon = setting.dimensions, setting.local_epsilon
     truth = values.mean(axis=0)
     projecting = MultiRphm.for_epsilon(d, epsilon, rng.bytes(NONCE_BYTES))
@@ -151,7 +150,7 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     Put back what projecting loses of a level that all attributes share: post-processing.
 
     The level is fitted to the projected means by least squares: those of one level are R's column
-    sums times it. What is perpendicular to R of such a level is then added.
+    sums times it. The part of such a level that is perpendicular to R is then added.
 
     Args:
         mechanism: That the means come from.
@@ -165,7 +164,7 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
 
 
 def projection(seed: int, progress: Progress) -> Report:
-    """Run the paper's settings."""
+    """Run the experiment."""
     return report(run(np.random.default_rng(seed), settings(), progress=progress))
 
 
@@ -179,7 +178,11 @@ def report(points: Sequence[Point], n_users: int = 10_000, runs: int = 10) -> Re
         tables=[
             ReportTable(
                 heading=_ATTRIBUTES[name],
-                rows=[_cells(point) for point in here],
+                rows=[
+                    {"d": f"{point.setting.dimensions}", "ε": f"{point.setting.local_epsilon:g}"}
+                    | {each: error.written(".3g") for each, error in point.errors.items()}
+                    for point in here
+                ],
                 dispensable=("MeanEST", "projection alone", "answer 0", "Multi-RPHM centred"),
                 remarks=remarks(here),
             )
@@ -190,11 +193,6 @@ def report(points: Sequence[Point], n_users: int = 10_000, runs: int = 10) -> Re
         panels=[panel for name, here in found.items() if here for panel in _panels(name, here)],
         remarks=[_WHY],
     )
-
-
-def _cells(point: Point) -> dict[str, str]:
-    cells = {"d": f"{point.setting.dimensions}", "ε": f"{point.setting.local_epsilon:g}"}
-    return cells | {name: error.written(".3g") for name, error in point.errors.items()}
 
 
 def remarks(points: Sequence[Point]) -> list[str]:
@@ -235,12 +233,7 @@ def _panels(name: Attributes, points: Sequence[Point]) -> list[Panel]:
             y_label="mean squared error per attribute",
             scale=name,
             series=[
-                Series(
-                    name=estimate,
-                    x=sorted(chosen),
-                    y=[chosen[x].errors[estimate].mean for x in sorted(chosen)],
-                    error=[chosen[x].errors[estimate].standard_error for x in sorted(chosen)],
-                )
+                Series.of(estimate, {x: chosen[x].errors[estimate] for x in sorted(chosen)})
                 for estimate in points[0].errors
             ],
         )

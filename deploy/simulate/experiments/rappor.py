@@ -8,11 +8,10 @@ own. And strings of exponential shares among candidates that nobody holds, after
 from its exact distribution.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from common.mechanisms.base import Counts
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
+from deploy.datasets.choice import apportion
 from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
 from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
 from deploy.simulate.plot import Panel, Series
@@ -43,8 +43,7 @@ _MAX_NAMES: Final = 60
 """Candidates up to which a picture names them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RapporSetting:
+class RapporSetting(NamedTuple):
     """RAPPOR's parameters by the letters of its paper [EPK14]."""
 
     k: int
@@ -54,30 +53,22 @@ class RapporSetting:
     p: Fraction
     q: Fraction
 
-    def mechanism(self) -> Rappor:
-        """
-        Build the mechanism of a Bloom filter.
-
-        Raises:
-            TaskError: A number is out of its range.
-        """
-        spec = Rappor.specify(
-            bits=self.k, hashes=self.h, cohorts=self.m, f=self.f, p=self.p, q=self.q
-        )
-        return Rappor.of(spec, ())
+    def as_floats(self) -> dict[str, float]:
+        """Return the parameters by their letters."""
+        return {letter: float(value) for letter, value in self._asdict().items()}
 
 
 _HALF, _QUARTER, _THREE_QUARTERS = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
-_DEMONSTRATION: Final = RapporSetting(k=32, h=1, m=64, f=_HALF, p=_QUARTER, q=_THREE_QUARTERS)
+_DEMONSTRATION: Final = RapporSetting(32, 1, 64, _HALF, _QUARTER, _THREE_QUARTERS)
 """The public demonstration's [GRappor]."""
 STATE_SETTINGS: Final = (
-    RapporSetting(k=32, h=2, m=16, f=_HALF, p=_HALF, q=_THREE_QUARTERS),
+    RapporSetting(32, 2, 16, _HALF, _HALF, _THREE_QUARTERS),
     _DEMONSTRATION,
-    RapporSetting(k=128, h=2, m=8, f=_THREE_QUARTERS, p=_HALF, q=_THREE_QUARTERS),
+    RapporSetting(128, 2, 8, _THREE_QUARTERS, _HALF, _THREE_QUARTERS),
 )
 EXPONENTIAL_SETTINGS: Final = (
     # The paper's simulations have the noise, and its Chrome collection the filter's length.
-    RapporSetting(k=128, h=2, m=16, f=_HALF, p=_HALF, q=_THREE_QUARTERS),
+    RapporSetting(128, 2, 16, _HALF, _HALF, _THREE_QUARTERS),
     _DEMONSTRATION,
 )
 
@@ -132,19 +123,14 @@ def exponential(seed: int, progress: Progress) -> Report:
 def state_people(n_states: int) -> tuple[list[str], Counts]:
     """Return the first states by alphabet, and their cases."""
     data = load(COVID_US_STATES)
-    rows = [row for row, label in enumerate(data.labels) if label not in _NO_STATES]
-    first = sorted(rows, key=lambda row: data.labels[row])[:n_states]
-    return [data.labels[row] for row in first], data.counts[first]
+    cases = dict(zip(data.labels, data.counts.tolist(), strict=True))
+    names = sorted(cases.keys() - set(_NO_STATES))[:n_states]
+    return names, np.array([cases[name] for name in names])
 
 
 def exponential_people(present: int, n_users: int, scale: float = _SCALE) -> Counts:
     """Share people out: to rank r in proportion to e^(-r/scale), by the largest remainders."""
-    weights = np.exp(-np.arange(present) / scale)
-    exact = weights / weights.sum() * n_users
-    people: Counts = exact.astype(np.int64)
-    left = n_users - int(people.sum())
-    people[np.argsort(people - exact, kind="stable")[:left]] += 1
-    return people
+    return apportion(np.exp(-np.arange(present) / scale), n_users)
 
 
 def collect(
@@ -170,10 +156,12 @@ def collect(
     Cost: a second for some hundred candidates.
     """
     found = list[Decoded]()
+    held = np.flatnonzero(people)
+    texts = [names[place] for place in held.tolist()]
     seeds = np.random.SeedSequence(seed).spawn(len(settings))
     for setting, each in zip(settings, seeds, strict=True):
-        mechanism, held = setting.mechanism(), np.flatnonzero(people)
-        texts = [names[place] for place in held.tolist()]
+        k, h, m, f, p, q = setting
+        mechanism = Rappor.of(Rappor.specify(bits=k, hashes=h, cohorts=m, f=f, p=p, q=q), ())
         cells = mechanism.sample_cells(people[held], texts, np.random.default_rng(each))
         decoding = decode(mechanism, cells, names, level=LEVEL)
         found.append(
@@ -185,17 +173,13 @@ def collect(
 
 def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: int) -> Report:
     people = found[0].people
-    held = int((people > 0).sum())
-    fdr = (
-        f"(FDR): of what is found, an expected share of {LEVEL:g} at most is false (Benjamini and "
-        "Hochberg)."
-    )
     table = ReportTable(
         rows=[_cells(each) for each in found],
         dispensable=("off the list", "RMSE", "false (FDR)", "found (FDR)"),
         column_notes={
             "found": f"Found: the chance of any false one is at most {LEVEL:g} (Bonferroni).",
-            "found (FDR)": fdr,
+            "found (FDR)": f"(FDR): of what is found, an expected share of {LEVEL:g} at most is "
+            "false (Benjamini and Hochberg).",
             "L1": "L1 is how far shares are off, the sum over all candidates.",
             "RMSE": "RMSE is how far counts are off, the root of the mean square over these.",
             "off the list": "Off the list: people whose string is no candidate, ± one standard "
@@ -204,8 +188,8 @@ def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: in
     )
     return Report(
         title=title,
-        explanation=f"{people.sum():,} reports, {held} of {len(names)} candidates held by anybody; "
-        f"seed {seed}.",
+        explanation=f"{people.sum():,} reports, {(people > 0).sum()} of {len(names)} candidates "
+        f"held by anybody; seed {seed}.",
         tables=[table],
         figures=[_figures(each, names) for each in found],
         panels=[_panel(each, names) for each in found],
@@ -215,9 +199,8 @@ def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: in
 def _cells(found: Decoded) -> dict[str, str]:
     decoding = found.decoding
     strict, lenient = found.found(strictly=True), found.found(strictly=False)
-    letters = dataclasses.asdict(found.setting)
     return {
-        **{letter: f"{float(value):g}" for letter, value in letters.items()},
+        **{letter: f"{value:g}" for letter, value in found.setting.as_floats().items()},
         "ε report": rounded_up(found.mechanism.local_epsilon),
         "ε for good": rounded_up(found.mechanism.permanent_epsilon),
         "L1": f"{found.l1:.4f}",
@@ -231,9 +214,9 @@ def _cells(found: Decoded) -> dict[str, str]:
 
 
 def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
-    decoding, letters = found.decoding, dataclasses.asdict(found.setting)
+    decoding = found.decoding
     return {
-        **{letter: float(value) for letter, value in letters.items()},
+        **found.setting.as_floats(),
         "local_epsilon": found.mechanism.local_epsilon,
         "permanent_epsilon": number_or_text(found.mechanism.permanent_epsilon),
         "candidates": list(names),
@@ -251,27 +234,26 @@ def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
 
 def _panel(found: Decoded, names: Sequence[str]) -> Panel:
     """Return shares with their estimates, ± two standard errors."""
-    errors = 2 * found.decoding.standard_errors / found.decoding.n_reports
+    decoding = found.decoding
     places = [float(place) for place in range(len(names))]
-    truth, estimates = found.people / found.people.sum(), found.decoding.shares
-    letters = dataclasses.asdict(found.setting).items()
+    truth = found.people / found.people.sum()
+    errors = 2 * decoding.standard_errors / decoding.n_reports
+    estimates = Series(
+        name="estimate ± 2 standard errors",
+        x=places,
+        y=decoding.shares.tolist(),
+        error=errors.tolist(),
+        line="",
+    )
+    letters = found.setting.as_floats().items()
     held, false = found.found(strictly=True)
-    parameters = ", ".join(f"{letter} = {float(value):g}" for letter, value in letters)
+    parameters = ", ".join(f"{letter} = {value:g}" for letter, value in letters)
     few = len(names) <= _MAX_NAMES
     return Panel(
         title=f"{parameters}\n{held} found, {false} falsely; L1 {found.l1:.4f}",
         x_label="" if few else "candidates, those that people hold first",
         y_label="share",
-        series=[
-            Series(name="people who hold it", x=places, y=truth.tolist(), line=""),
-            Series(
-                name="estimate ± 2 standard errors",
-                x=places,
-                y=estimates.tolist(),
-                error=errors.tolist(),
-                line="",
-            ),
-        ],
+        series=[Series(name="people who hold it", x=places, y=truth.tolist(), line=""), estimates],
         log=False,
         ticks=dict(enumerate(names)) if few else {},
     )

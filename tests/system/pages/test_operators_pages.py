@@ -14,8 +14,8 @@ from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed, live_page
-from deploy.pages.live_server import LivePage, LiveServer
-from deploy.pages.releases_page import releases_page
+from deploy.pages.live_server import LivePage, live_server
+from deploy.pages.result_page import releases_page
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, Watched, show, watch
 from tests.support.budgets import population_budgets
@@ -30,7 +30,6 @@ class Shown:
 
     watched: Watched
     feed: LiveFeed
-    server: LiveServer
     address: str
 
 
@@ -43,16 +42,15 @@ def shown(browser: Browser) -> Iterator[Shown]:
         feed.take(progress(100 + 2 * moment))
         clock.seconds += 2
     html = live_page(TaskDigest(bytes(32)), version="1", poll_seconds=_POLL_SECONDS).encode()
-    server = LiveServer(LivePage(page=html, feed=feed, secret="s3cret"))  # noqa: S106  # of a test
-    address = server.start()
-    watched = watch(browser, size=PHONE, scheme="dark")
-    # Time is the test's: the page asks when the test lets so many seconds pass.
-    watched.page.clock.install()
-    watched.page.goto(address)
-    expect(watched.page.locator("#users")).to_have_text("300")
-    yield Shown(watched=watched, feed=feed, server=server, address=address)
-    watched.close()
-    server.stop()
+    live = LivePage(page=html, feed=feed, secret="s3cret")  # noqa: S106  # of a test
+    with live_server(live) as address:
+        watched = watch(browser, size=PHONE, scheme="dark")
+        # Time is the test's: the page asks when the test lets so many seconds pass.
+        watched.page.clock.install()
+        watched.page.goto(address)
+        expect(watched.page.locator("#users")).to_have_text("300")
+        yield Shown(watched=watched, feed=feed, address=address)
+        watched.close()
 
 
 def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:

@@ -3,15 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.registry import AnalyzerKeys
 from analyzer.storage.task_table import TaskLine
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import SignedTask
 from common.crypto.suites import SUITES
-from common.crypto.tokens import OperatorToken
 from common.errors import UnusableBatchError
-from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import BATCH, AnalyzerCore, chunks_of
 from tests.support.keys import SCHEDULE
@@ -134,24 +131,6 @@ async def test_keys_are_needed_until_a_batch_is_released_or_can_no_longer_come(
     await analyzer.releases.resume()
     await analyzer.settle()
     assert set() == await needed()
-
-
-def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
-    """Signer, operator's token and the key that tasks are sealed to; none lies in plain."""
-    identity, reports = SigningIdentity.generate(), HpkePrivateKey.generate()
-    token, state = OperatorToken.generate(), StateDirectory.open(tmp_path)
-    state.secret("identity.key", identity.private_bytes)
-    state.secret("reports.key", reports.private_bytes)
-    state.plain_secret("operator.token", lambda: token)
-    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
-
-    assert identity.public_identity().raw == keys.identity.public_identity().raw
-    assert reports.public_key().raw == keys.reports.public_key().raw
-    assert keys.operator_token.matches(token.decode())
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert identity.private_bytes() not in written
-    assert reports.private_bytes() not in written
-    assert not (tmp_path / "reports.key").exists()
 
 
 async def test_a_task_that_cannot_be_read_keeps_keys_no_longer_than_another(

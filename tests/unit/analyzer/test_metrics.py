@@ -13,7 +13,7 @@ from common.task.task import Task
 from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 from deploy.audit.harness.pools import InlinePool
 from tests.support.leaves import some_leaves
-from tests.support.scrapes import series_in, value
+from tests.support.scrapes import series_of, value
 
 
 class _FailingTwice(InlinePool):
@@ -32,7 +32,7 @@ class _FailingTwice(InlinePool):
 
 
 async def _number(core: AnalyzerCore, name: str, **labels: str) -> float:
-    series = series_in(core.process_metrics.metrics.page().decode())
+    series = series_of(core.process_metrics.metrics)
     return value(series, f"shuffledp_{name}", **labels)
 
 
@@ -178,7 +178,7 @@ async def test_a_batch_that_the_budget_refuses_is_unusable_once(analyzer: Analyz
 
 
 async def _spent(core: AnalyzerCore) -> float | None:
-    series = series_in(core.process_metrics.metrics.page().decode())
+    series = series_of(core.process_metrics.metrics)
     return series.get(("shuffledp_budget_spent_ratio", ()))
 
 

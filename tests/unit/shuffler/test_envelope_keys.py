@@ -9,7 +9,7 @@ from common.errors import BatchStateError, TaskError, UnknownKeyError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
-from common.runtime.state_directory import StateDirectory, is_sealed
+from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE
@@ -102,7 +102,7 @@ def _published(path: Path) -> dict[str, str]:
 def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     """envelope.pub is the active key of the default suite; others have the suite in their name."""
     state = StateDirectory.open(tmp_path / "state")
-    keys = KeyStore(state, SCHEDULE, former="envelope.key")
+    keys = KeyStore(state, SCHEDULE)
     seen = []
     for day in (0, 88, 90):
         keys.rotate(day * DAY, set())
@@ -126,7 +126,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
 def test_a_damaged_published_key_is_written_again(tmp_path: Path) -> None:
     """It is no secret and can be made anew: the shuffler starts."""
     state = StateDirectory.open(tmp_path / "state")
-    keys = KeyStore(state, SCHEDULE, former="envelope.key")
+    keys = KeyStore(state, SCHEDULE)
     keys.rotate(0.0)
     (state.path / "envelope.pub").write_bytes(b"\xff")
     publish_keys(state, keys)
@@ -140,5 +140,5 @@ async def test_a_batch_key_lies_encrypted(shuffler: Shuffler) -> None:
     [path] = shuffler.key_files()
     [found] = shuffler.rounds.unfinished()
 
-    assert is_sealed(path.read_bytes())
+    assert path.read_bytes().startswith(b"shuffledp sealed secret v1")
     assert found.key._raw not in path.read_bytes()

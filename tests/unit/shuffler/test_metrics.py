@@ -6,13 +6,13 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.failure_counters import WINDOW
-from tests.support.scrapes import Series, by_batches, series_in, value
+from common.runtime.process_metrics import WINDOW
+from tests.support.scrapes import Series, by_batches, series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
 async def _told(shuffler: Shuffler) -> Series:
-    return series_in(shuffler.process_metrics.metrics.page().decode())
+    return series_of(shuffler.process_metrics.metrics)
 
 
 async def _number(shuffler: Shuffler, name: str, **labels: str) -> float:

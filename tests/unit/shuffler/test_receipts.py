@@ -1,10 +1,11 @@
 import pytest
 
-from common.crypto.receipt import bulk_receipt_holds, receipt_holds
+from common.crypto.receipt import receipt_holds
 from common.crypto.signing import SigningIdentity
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.servicer import Receipts
+from tests.support.keys import bulk_receipt_holds
 
 _DIGEST = TaskDigest(b"d" * 32)
 _IDENTITY = SigningIdentity.generate()

@@ -3,6 +3,7 @@ import dataclasses
 import math
 import sqlite3
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,83 +19,72 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
-from deploy.audit.harness.clock import ManualClock
+from tests.support.devices import agent_of
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
-from tests.support.tasks import PublishedTask, published
+from tests.support.tasks import published
 from user_agent.agent import Agent
-from user_agent.budget import Budget, SubmissionState
-from user_agent.credentials import PersonalSecrets, TokenFile
-from user_agent.policy import Policy
+from user_agent.budget import SubmissionState
+from user_agent.credentials import TokenFile
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
 
 
-def _agent(
-    path: Path,
-    shuffler: MemoryShuffler,
-    *,
-    case: PublishedTask = _CASE,
-    several: bool = False,
-    cap: float = 4.0,
-    token_file: Path | None = None,
-) -> tuple[Agent, Budget]:
-    budget = Budget(path / "budget.sqlite")
-    agent = Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=generous(case.identity.public_identity(), local_epsilon_cap=cap),
-        several_persons=several,
-        clock=ManualClock(),
-        rng=np.random.default_rng(1),
-        secrets=PersonalSecrets(bytes(32)),
-        tokens=TokenFile(token_file),
-    )
-    return agent, budget
+@pytest.fixture
+def shuffler() -> MemoryShuffler:
+    """It publishes the task, and takes what comes."""
+    return MemoryShuffler(_CASE.signed)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, shuffler: MemoryShuffler) -> Iterator[Agent]:
+    """One person's."""
+    made = agent_of(tmp_path, _CASE, shuffler)
+    yield made
+    made.budget.close()
 
 
 async def test_a_retry_sends_the_same_bytes(tmp_path: Path) -> None:
     """After a failure to send, and after a restart: randomizing again would spend ε again."""
     shuffler = MemoryShuffler(_CASE.signed)
     shuffler.reachable = False
-    agent, budget = _agent(tmp_path, shuffler)
+    agent = agent_of(tmp_path, _CASE, shuffler)
     with pytest.raises(PeerError):
         await agent.contribute(_DIGEST, 3, "")
-    [saved] = await budget.pending()
-    budget.close()
+    [saved] = await agent.budget.pending()
+    agent.budget.close()
 
     shuffler.reachable = True
-    agent, budget = _agent(tmp_path, shuffler)
+    agent = agent_of(tmp_path, _CASE, shuffler)
     await agent.resend_pending()
 
     assert [saved.envelope] == shuffler.received
-    assert await budget.pending() == []
-    budget.close()
+    assert await agent.budget.pending() == []
+    agent.budget.close()
 
 
-async def test_who_answers_again_is_told_whether_it_had_arrived(tmp_path: Path) -> None:
+async def test_who_answers_again_is_told_whether_it_had_arrived(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """What had not is sent by that call; what had is not."""
-    shuffler = MemoryShuffler(_CASE.signed)
     shuffler.reachable = False
-    agent, budget = _agent(tmp_path, shuffler)
     with pytest.raises(PeerError):
         await agent.contribute(_DIGEST, 3, "")
     shuffler.reachable = True
     late, again = [await agent.contribute(_DIGEST, 3, "") for _ in range(2)]
 
     assert [(True, True), (True, False)] == [(told.repeated, told.sent) for told in (late, again)]
-    budget.close()
 
 
-async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
+async def test_the_answer_is_saved_before_it_is_sent(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """The spend and the sealed bytes are on the disk when the shuffler first sees them."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler)
     found: list[SubmissionState] = []
 
     async def look(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
-        saved = await budget.find("", _DIGEST)
+        saved = await agent.budget.find("", _DIGEST)
         assert digest == _DIGEST
         assert saved is not None
         assert envelope == saved.envelope
@@ -106,90 +96,79 @@ async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
 
     assert [SubmissionState.PENDING] == found
     assert _CASE.task.local_epsilon == receipt.local_epsilon
-    budget.close()
 
 
-async def test_a_task_is_answered_once(tmp_path: Path) -> None:
+async def test_a_task_is_answered_once(agent: Agent, shuffler: MemoryShuffler) -> None:
     """A second call neither randomizes nor sends; its value is not used."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler)
     first = await agent.contribute(_DIGEST, 3, "")
     second = await agent.contribute(_DIGEST, 4, "")
 
     assert (False, True) == (first.repeated, second.repeated)
     assert len(shuffler.received) == 1
-    budget.close()
 
 
-async def test_calls_at_the_same_time_send_one_answer(tmp_path: Path) -> None:
+async def test_calls_at_the_same_time_send_one_answer(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """The first one saved is the one that counts."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler)
     receipts = await asyncio.gather(*(agent.contribute(_DIGEST, value, "") for value in range(5)))
 
     assert len(set(shuffler.received)) == 1
     assert [False, True, True, True, True] == sorted(receipt.repeated for receipt in receipts)
-    budget.close()
 
 
-async def test_a_refusal_is_final_and_the_spend_stands(tmp_path: Path) -> None:
+async def test_a_refusal_is_final_and_the_spend_stands(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """It is passed on, and not sent again by itself."""
-    shuffler = MemoryShuffler(_CASE.signed)
     shuffler.closed = True
-    agent, budget = _agent(tmp_path, shuffler)
     with pytest.raises(PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
-    saved = await budget.find("", _DIGEST)
+    saved = await agent.budget.find("", _DIGEST)
 
     assert caught.value.status == "FAILED_PRECONDITION"
     assert saved is not None
     assert SubmissionState.REFUSED is saved.state
-    assert await budget.pending() == []
-    budget.close()
+    assert await agent.budget.pending() == []
 
 
-async def test_one_agent_is_one_person_unless_configured(tmp_path: Path) -> None:
+async def test_one_agent_is_one_person_unless_configured(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """A name is refused, before anything is fetched."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler)
     with pytest.raises(WireError, match="one person"):
         await agent.contribute(_DIGEST, 3, "someone else")
     assert shuffler.fetched == 0
-    budget.close()
 
-    agent, budget = _agent(tmp_path, shuffler, several=True)
+    agent.several_persons = True
     await agent.contribute(_DIGEST, 3, "one")
     await agent.contribute(_DIGEST, 3, "two")
     assert len(set(shuffler.received)) == 2
     with pytest.raises(WireError, match="say by name"):
         await agent.contribute(_DIGEST, 3, "")
-    budget.close()
 
 
 async def test_an_infinite_spend_is_kept(tmp_path: Path) -> None:
     """A task without local noise gives everything away to who colludes, and the file says so."""
     case = published(local_epsilon=math.inf, dummies_per_user=100)
-    shuffler = MemoryShuffler(case.signed)
-    agent, budget = _agent(tmp_path, shuffler, case=case, cap=math.inf)
+    policy = generous(case.identity.public_identity(), local_epsilon_cap=math.inf)
+    agent = agent_of(tmp_path, case, MemoryShuffler(case.signed), policy=policy)
     receipt = await agent.contribute(case.signed.digest(), 3, "")
-    saved = await budget.find("", case.signed.digest())
+    saved = await agent.budget.find("", case.signed.digest())
 
     assert math.inf == receipt.local_epsilon
     assert saved is not None
     assert math.inf == saved.claim.local_epsilon
-    budget.close()
+    agent.budget.close()
 
 
-async def test_a_refused_value_spends_nothing(tmp_path: Path) -> None:
+async def test_a_refused_value_spends_nothing(agent: Agent, shuffler: MemoryShuffler) -> None:
     """Nothing is saved, nothing is sent."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler)
     with pytest.raises(ValueRangeError):
         await agent.contribute(_DIGEST, 100, "")
 
-    assert await budget.find("", _DIGEST) is None
+    assert await agent.budget.find("", _DIGEST) is None
     assert shuffler.received == []
-    budget.close()
 
 
 _COLUMNS = {
@@ -213,10 +192,10 @@ _WIDE = published(domain_size=10_000_000, buckets=251)
 async def test_no_column_could_hold_a_true_value_and_no_cell_does(tmp_path: Path) -> None:
     """In any table of the device's database."""
     value = 9_867_531
-    agent, budget = _agent(tmp_path, MemoryShuffler(_WIDE.signed), case=_WIDE)
+    agent = agent_of(tmp_path, _WIDE, MemoryShuffler(_WIDE.signed))
     await agent.contribute(_WIDE.signed.digest(), value, "")
-    assert await budget.recognises(b"f" * 32)
-    budget.close()
+    assert await agent.budget.recognises(b"f" * 32)
+    agent.budget.close()
     connection = sqlite3.connect(tmp_path / "budget.sqlite")
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
     read = {name: connection.execute(f"SELECT * FROM {name}") for name in names}  # noqa: S608  # no input
@@ -240,12 +219,12 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
     for value in (9_867_531, 7_135_246):
         shuffler, path = MemoryShuffler(_WIDE.signed), tmp_path / str(value)
         path.mkdir()
-        agent, budget = _agent(path, shuffler, case=_WIDE)
+        agent = agent_of(path, _WIDE, shuffler)
         await agent.contribute(_WIDE.signed.digest(), value, "")
         stored = _bytes_in(path)
         # The look is at the right place: the envelope is there.
         assert shuffler.received[0] in stored
-        budget.close()
+        agent.budget.close()
         stored += _bytes_in(path)
         found.append({name for name, form in _forms(value).items() if form in stored})
 
@@ -272,36 +251,22 @@ def _forms(value: int) -> dict[str, bytes]:
     }
 
 
-async def test_a_task_over_what_is_left_is_not_answered(tmp_path: Path) -> None:
+async def test_a_task_over_what_is_left_is_not_answered(
+    agent: Agent, shuffler: MemoryShuffler
+) -> None:
     """Nothing is drawn, saved or sent; the generator has not moved."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    budget, rng = Budget(tmp_path / "budget.sqlite"), np.random.default_rng(1)
-    agent = Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=Policy(
-            identity=_CASE.identity.public_identity(),
-            local_epsilon_cap=4.0,
-            total_central_epsilon_cap=0.5,
-        ),
-        several_persons=False,
-        clock=ManualClock(),
-        rng=rng,
-        secrets=PersonalSecrets(bytes(32)),
-    )
+    agent.policy = dataclasses.replace(agent.policy, total_central_epsilon_cap=0.5)
     with pytest.raises(BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
         await agent.contribute(_DIGEST, 3, "")
 
     assert [] == shuffler.received
-    assert [] == await budget.pending()
-    assert np.random.default_rng(1).random() == rng.random()
-    budget.close()
+    assert [] == await agent.budget.pending()
+    assert np.random.default_rng(1).random() == agent.rng.random()
 
 
-async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(tmp_path: Path) -> None:
+async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent) -> None:
     """The next person's answer does not compute it again; another task is computed afresh."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = _agent(tmp_path, shuffler, several=True)
+    agent.several_persons = True
     for person in ("one", "two"):
         await agent.contribute(_DIGEST, 3, person)
     assert [_DIGEST] == list(agent._confirmed)
@@ -309,30 +274,30 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(tmp_path: Pat
     cheating = dataclasses.replace(_CASE.task, central_epsilon=0.01)
     signed = _CASE.identity.sign(cheating.to_bytes())
     shuffler = MemoryShuffler(signed)
-    agent._shuffler = shuffler
+    agent.shuffler = shuffler
     for _ in range(2):
         with pytest.raises(PolicyError, match="do not keep its claim of central epsilon"):
             await agent.contribute(signed.digest(), 3, "one")
     assert [] == shuffler.received
-    budget.close()
 
 
-async def test_an_answer_waits_for_its_token(tmp_path: Path) -> None:
+async def test_an_answer_waits_for_its_token(
+    agent: Agent, shuffler: MemoryShuffler, tmp_path: Path
+) -> None:
     """Refused for want of one, it is kept, and sent as it is once the file holds the right one."""
     issuer = TokenIssuer(TokenIssuer.generate())
-    shuffler, file = MemoryShuffler(_CASE.signed), tmp_path / "tokens"
+    file = tmp_path / "tokens"
     shuffler.token = issuer.issue()
     file.write_text(issuer.issue().hex() + "\n", encoding="ascii")
-    agent, budget = _agent(tmp_path, shuffler, token_file=file)
+    agent.tokens = TokenFile(file)
     with pytest.raises(PeerRefusalError, match="a token is asked for"):
         await agent.contribute(_DIGEST, 3, "")
-    [saved] = await budget.pending()
+    [saved] = await agent.budget.pending()
     file.write_text(shuffler.token.hex() + "\n", encoding="ascii")
     await agent.resend_pending()
 
     assert [saved.envelope] == shuffler.received
-    assert await budget.pending() == []
-    budget.close()
+    assert await agent.budget.pending() == []
 
 
 def test_each_person_has_a_token_of_their_own(tmp_path: Path) -> None:

@@ -5,18 +5,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+import pytest
 
 from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
 from common.task.draft import TextDraft
-from deploy.audit.harness.clock import ManualClock
+from tests.support.devices import agent_of
 from tests.support.kind_tasks import kind_draft_fields
-from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.agent import Agent
-from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
 
 _ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
@@ -43,18 +40,16 @@ async def _report(
     """Let an agent answer, open what it sent with both keys, and give the report."""
     shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
     path.mkdir(exist_ok=True)
-    budget = Budget(path / "budget.sqlite")
-    agent = Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=generous(case.identity.public_identity()),
+    agent = agent_of(
+        path,
+        case,
+        shuffler,
+        seed=seed,
         several_persons=True,
-        clock=ManualClock(),
-        rng=np.random.default_rng(seed),
         secrets=PersonalSecrets(b"s" * 32),
     )
     await agent.contribute(digest, text, person)
-    budget.close()
+    agent.budget.close()
     [envelope] = shuffler.received
     content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
@@ -68,56 +63,29 @@ async def _pair(path: Path, first: dict[str, Any], second: dict[str, Any]) -> tu
     )
 
 
-async def test_who_is_asked_again_gives_the_same_response(tmp_path: Path) -> None:
-    """In another task, after a restart, with other randomness: averaging gains nothing."""
-    first, second = await _pair(tmp_path, {}, {})
-
-    assert first == second
-
-
-async def test_two_persons_of_one_device_share_no_noise(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("second", "same"),
+    [
+        ({}, True),
+        ({"person": "Bo"}, False),
+        ({"case": _task(2, "guests")}, False),
+        ({"text": "Utah"}, False),
+        ({"case": _task(2, question="place of birth")}, False),
+    ],
+    ids=["nothing differs", "person", "population", "text", "question"],
+)
+async def test_responses_are_the_same_for_one_person_question_and_text(
+    tmp_path: Path, second: dict[str, Any], *, same: bool
+) -> None:
     """
-    One secret a person: who knows the one's text learns nothing of the other's.
+    In another task, after a restart, with other randomness: averaging gains nothing.
 
     Secrets are fixed, so that this does not vary; over secrets 64 bits, of which half are coins,
     are equal with probability below 1e-7.
     """
-    first, second = await _pair(tmp_path, {"person": "Ada"}, {"person": "Bo"})
+    one, other = await _pair(tmp_path, {}, second)
 
-    assert first != second
-
-
-async def test_another_population_gets_another_response(tmp_path: Path) -> None:
-    """
-    What one is told cannot be linked with what the other is told.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"case": _task(2, "guests")})
-
-    assert first != second
-
-
-async def test_another_text_gets_another_response(tmp_path: Path) -> None:
-    """
-    The noise is that of a filter: bits that did not change do not show through.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"text": "Utah"})
-
-    assert first != second
-
-
-async def test_another_question_gets_another_response(tmp_path: Path) -> None:
-    """
-    Two answers of one person are not one answer: equal texts do not show.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"case": _task(2, question="place of birth")})
-
-    assert first != second
+    assert same is (one == other)
 
 
 async def test_tasks_without_a_question_share_no_noise(tmp_path: Path) -> None:

@@ -8,17 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from common.errors import PeerError, ValueRangeError
-from deploy.audit.harness.clock import ManualClock
-from tests.support.policies import generous
+from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent
-from user_agent.budget import Budget
-from user_agent.credentials import PersonalSecrets, TokenFile
 
 _CASE: Final = published()
 _DIGEST: Final = _CASE.signed.digest()
@@ -50,19 +45,6 @@ def _writes() -> Iterator[list[str]]:
         _written = None
 
 
-def _agent(shuffler: MemoryShuffler, budget: Budget) -> Agent:
-    return Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=generous(_CASE.identity.public_identity(), local_epsilon_cap=4.0),
-        several_persons=True,
-        clock=ManualClock(),
-        rng=np.random.default_rng(1),
-        secrets=PersonalSecrets(bytes(32)),
-        tokens=TokenFile(None),
-    )
-
-
 async def _answered(
     path: Path, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[tuple[object, ...], list[str]]:
@@ -73,8 +55,7 @@ async def _answered(
         pauses.append(seconds)
         return await pause(0, *more)
 
-    budget = Budget(path / "budget.sqlite")
-    agent = _agent(shuffler, budget)
+    agent = agent_of(path, _CASE, shuffler, several_persons=True)
     with monkeypatch.context() as patch, _writes() as writes:
         patch.setattr(asyncio, "sleep", noted)
         shuffler.reachable = False
@@ -84,7 +65,7 @@ async def _answered(
         shuffler.reachable = True
         await agent.resend_pending()
         await agent.contribute(_DIGEST, value, _PERSON)
-    budget.close()
+    agent.budget.close()
     names = tuple(sorted(file.name for file in path.iterdir()))
     return (shuffler.fetched, list(map(len, shuffler.received)), names, pauses), writes
 
@@ -118,15 +99,15 @@ async def test_neither_value_nor_person_stands_in_a_line(
 ) -> None:
     """Of an answer that could not be sent, and of a value that is refused."""
     caplog.set_level(logging.DEBUG)
-    shuffler, budget = MemoryShuffler(_CASE.signed), Budget(tmp_path / "budget.sqlite")
-    agent = _agent(shuffler, budget)
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent = agent_of(tmp_path, _CASE, shuffler, several_persons=True)
     with pytest.raises(ValueRangeError) as refusal:
         await agent.contribute(_DIGEST, 987_654_321, _PERSON)
     shuffler.reachable = False
     with pytest.raises(PeerError):
         await agent.contribute(_DIGEST, 7, _PERSON)
     await agent.resend_pending()
-    budget.close()
+    agent.budget.close()
     said = f"{refusal.value}" + "".join(str(vars(record)) for record in caplog.records)
 
     assert caplog.records

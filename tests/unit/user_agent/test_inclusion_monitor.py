@@ -11,13 +11,12 @@ from common.crypto.signing import SigningIdentity
 from common.errors import UnknownTaskError
 from common.task.shuffler_spec import ShufflerSpec
 from deploy.audit.harness.clock import ManualClock
+from tests.support.devices import agent_of
 from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.agent import Agent
 from user_agent.budget import Budget
-from user_agent.credentials import PersonalSecrets
 from user_agent.evidence import Evidence, InclusionState
 from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, to_ask
 
@@ -32,23 +31,20 @@ class Device:
         self.case, self.digest = case, case.signed.digest()
         self.path = path
         self.shuffler = MemoryShuffler(case.signed)
-        self.budget = Budget(path / "budget.sqlite")
         self.clock = ManualClock()
-        identity = case.identity.public_identity()
-        self.agent = Agent(
-            shuffler=self.shuffler,
-            budget=self.budget,
-            policy=generous(identity, float("inf")),
-            several_persons=False,
+        self.agent = agent_of(
+            path,
+            case,
+            self.shuffler,
             clock=self.clock,
-            rng=np.random.default_rng(1),
-            secrets=PersonalSecrets(bytes(32)),
+            policy=generous(case.identity.public_identity(), float("inf")),
             shuffler_identity=self.shuffler.identity.public_identity(),
         )
+        self.budget = self.agent.budget
         self.watch = InclusionMonitor(
             shuffler=self.shuffler,
             budget=self.budget,
-            identity=identity,
+            identity=case.identity.public_identity(),
             clock=self.clock,
             rng=np.random.default_rng(2),
             pause=100.0,
@@ -216,7 +212,7 @@ async def test_a_person_is_told_what_is_known(device: Device) -> None:
 async def test_without_a_pinned_shuffler_a_receipt_is_kept_unverified(tmp_path: Path) -> None:
     """Whoever learns the identity later can still verify it."""
     device = Device(tmp_path)
-    device.agent._shuffler_identity = None
+    device.agent.shuffler_identity = None
     await device.agent.contribute(device.digest, 3, "")
     record = await device.agent.record(device.digest, "")
 
@@ -232,7 +228,7 @@ async def test_an_answer_of_an_earlier_version_is_told_without_evidence(device: 
     with connection:
         connection.execute("DROP TABLE evidence")
     connection.close()
-    device.budget = device.agent._budget = Budget(device.path / "budget.sqlite")
+    device.budget = device.agent.budget = Budget(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")
 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)

@@ -4,17 +4,14 @@ import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from common.errors import PeerError, PeerRefusalError, WireError
-from deploy.audit.harness.clock import ManualClock
-from tests.support.policies import generous
+from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
-from user_agent.credentials import PersonalSecrets
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -23,22 +20,13 @@ _PERSONS = ("a", "b", "c")
 
 async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
     """An agent of three persons, none of whose answers could be sent."""
-    budget = Budget(path / "budget.sqlite")
-    agent = Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=generous(_CASE.identity.public_identity(), local_epsilon_cap=4.0),
-        several_persons=True,
-        clock=ManualClock(),
-        rng=np.random.default_rng(1),
-        secrets=PersonalSecrets(bytes(32)),
-    )
+    agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
     for person in _PERSONS:
         with pytest.raises(PeerError):
             await agent.contribute(_DIGEST, 3, person)
     shuffler.reachable = True
-    return agent, budget
+    return agent, agent.budget
 
 
 async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import contextlib
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
@@ -13,6 +14,14 @@ from common.task_digest import TaskDigest
 
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 _CONTEXT = report_context(TaskDigest(bytes(32)))
+
+
+@pytest.fixture
+def pool() -> Iterator[HpkePool]:
+    """One worker."""
+    made = HpkePool(1)
+    yield made
+    made.close()
 
 
 def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
@@ -31,33 +40,18 @@ def test_what_does_not_open_is_marked_and_the_rest_opens() -> None:
     assert b"".join(n.to_bytes(12, "big") for n in (0, 1, 0, 3)) == opened.plaintexts
 
 
-def test_worker_processes_open_the_same() -> None:
-    """The pool is `open_each` elsewhere."""
-    key = HpkePrivateKey.generate()
-    blob = b"".join(_sealed(key, 50))
-    pool = HpkePool(2)
-    try:
-        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
-    finally:
-        pool.close()
-
-
-def test_one_pool_opens_under_several_keys() -> None:
+def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
     """Old and new ones, and of other suites, one chunk after the other; a wrong key opens none."""
     keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
     sealed = [b"".join(_sealed(key, 3)) for key in keys]
     sizes = [len(blob) // 3 for blob in sealed]
-    pool = HpkePool(1)
-    try:
-        opened = [
-            pool.open(key, blob, size, _CONTEXT).result().readable
-            for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
-        ]
-        swapped = pool.open(keys[1], sealed[0], sizes[0], _CONTEXT).result().readable
-        pool.forget_keys()
-        again = pool.open(keys[0], sealed[0], sizes[0], _CONTEXT).result().readable
-    finally:
-        pool.close()
+    opened = [
+        pool.open(key, blob, size, _CONTEXT).result().readable
+        for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
+    ]
+    swapped = pool.open(keys[1], sealed[0], sizes[0], _CONTEXT).result().readable
+    pool.forget_keys()
+    again = pool.open(keys[0], sealed[0], sizes[0], _CONTEXT).result().readable
 
     assert [bytes([1, 1, 1])] * 6 == opened
     assert bytes(3) == swapped
@@ -76,21 +70,17 @@ def _wait_until_gone(process: int) -> None:
     raise AssertionError("the worker is still there")
 
 
-def test_workers_that_may_hold_a_destroyed_key_end() -> None:
+def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
     """Other processes take over; what was handed out before is still opened."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 2000))
-    pool = HpkePool(1)
-    try:
-        pool.open(key, blob[:60], 60, _CONTEXT).result()
-        [former] = multiprocessing.active_children()
-        underway = pool.open(key, blob, 60, _CONTEXT)
-        pool.forget_keys()
-        assert bytes([1]) * 2000 == underway.result().readable
-        assert former.pid is not None
-        _wait_until_gone(former.pid)
-    finally:
-        pool.close()
+    pool.open(key, blob[:60], 60, _CONTEXT).result()
+    [former] = multiprocessing.active_children()
+    underway = pool.open(key, blob, 60, _CONTEXT)
+    pool.forget_keys()
+    assert bytes([1]) * 2000 == underway.result().readable
+    assert former.pid is not None
+    _wait_until_gone(former.pid)
 
 
 def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
@@ -103,55 +93,39 @@ def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
     assert key.private_bytes().hex() not in shown
 
 
-def test_worker_processes_seal_what_opens_again() -> None:
+def test_worker_processes_seal_what_opens_again(pool: HpkePool) -> None:
     """To any public key; in order."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
-    pool = HpkePool(1)
-    try:
-        sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
-    finally:
-        pool.close()
+    sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     with pytest.raises(ValueError, match="whole number"):
         seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
+    with pytest.raises(ValueError, match="whole number"):
+        open_each(key, bytes(61), 60, _CONTEXT)
 
 
 def _lengths(opened: Opened, factor: int) -> tuple[int, int]:
     return factor * len(opened.plaintexts), len(opened.readable)
 
 
-def test_worker_processes_go_on_with_what_they_opened() -> None:
+def test_worker_processes_go_on_with_what_they_opened(pool: HpkePool) -> None:
     """The plaintexts stay there; what is made of them comes back."""
     key = HpkePrivateKey.generate()
-    pool = HpkePool(1)
     work = partial(_lengths, factor=2)
-    try:
-        made = pool.open_and(key, work, b"".join(_sealed(key, 5)), 60, _CONTEXT).result()
-    finally:
-        pool.close()
+    made = pool.open_and(key, work, b"".join(_sealed(key, 5)), 60, _CONTEXT).result()
 
     assert (2 * 5 * 12, 5) == made
 
 
-def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
-    """Chunks hold whole ciphertexts."""
-    with pytest.raises(ValueError, match="whole number"):
-        open_each(HpkePrivateKey.generate(), bytes(61), 60, _CONTEXT)
-
-
-def test_a_worker_that_dies_is_replaced() -> None:
+def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
     """What it held fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
-    pool = HpkePool(1)
-    try:
+    pool.open(key, blob, 60, _CONTEXT).result()
+    [worker] = multiprocessing.active_children()
+    worker.kill()
+    worker.join()
+    with contextlib.suppress(BrokenProcessPool):
         pool.open(key, blob, 60, _CONTEXT).result()
-        [worker] = multiprocessing.active_children()
-        worker.kill()
-        worker.join()
-        with contextlib.suppress(BrokenProcessPool):
-            pool.open(key, blob, 60, _CONTEXT).result()
-        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
-    finally:
-        pool.close()
+    assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()

@@ -38,14 +38,6 @@ def test_every_leaf_leads_to_the_root(count: int) -> None:
         assert tree.bits == len(tree.path(prefix))
 
 
-def test_the_order_in_which_leaves_come_changes_nothing() -> None:
-    """A root relates nothing to an order."""
-    leaves = some_leaves(2000)
-    mixed = [leaves[place] for place in np.random.default_rng(1).permutation(2000)]
-
-    assert tree_over(leaves).root == tree_over(mixed).root
-
-
 def test_leaves_are_sorted_as_bytes_are_zeros_included_and_repeats_dropped() -> None:
     """Zeros at any place, at the end too: numpy leaves those out when it compares."""
     rng = np.random.default_rng(2)

@@ -1,7 +1,6 @@
 import pytest
 
 from common.crypto.receipt import (
-    bulk_receipt_holds,
     envelope_hash,
     receipt_holds,
     sign_bulk_receipt,
@@ -9,6 +8,7 @@ from common.crypto.receipt import (
 )
 from common.crypto.signing import SigningIdentity
 from common.task_digest import TaskDigest
+from tests.support.keys import bulk_receipt_holds
 
 _DIGEST, _OTHER = TaskDigest(b"d" * 32), TaskDigest(b"e" * 32)
 _SHUFFLER = SigningIdentity.generate()

@@ -25,16 +25,12 @@ def _holds(proof: InclusionProof, leaf: bytes) -> bool:
     return proof.holds(leaf, _ANALYZER.public_identity(), _DIGEST)
 
 
-@pytest.mark.parametrize("own", _LEAVES[::100])
-def test_what_arrived_is_proven(own: bytes) -> None:
-    """By the bucket that its first bits name."""
-    assert _holds(_proof(own), own)
-
-
-@pytest.mark.parametrize("own", some_leaves(20, start=10**6))
-def test_what_did_not_arrive_is_proven_to_be_absent(own: bytes) -> None:
-    """The bucket where it would stand is whole, signed, and does not hold it."""
-    assert not _holds(_proof(own), own)
+def test_a_proof_shows_whether_a_leaf_arrived() -> None:
+    """By the bucket that its first bits name, which is whole and signed."""
+    for own in _LEAVES[::100]:
+        assert _holds(_proof(own), own)
+    for absent in some_leaves(20, start=10**6):
+        assert not _holds(_proof(absent), absent)
 
 
 def test_an_absent_leaf_cannot_be_slipped_into_its_bucket() -> None:
@@ -119,21 +115,19 @@ def test_the_way_has_the_length_that_the_commitment_says(path_change: int) -> No
         _holds(dataclasses.replace(proof, path=path), own)
 
 
-def test_only_the_pinned_analyzer_commits() -> None:
-    """Another signer's tree, in which everything stands, proves nothing."""
-    other = SigningIdentity.generate()
-    forged = commitment_over(_LEAVES, other, _DIGEST)
-
-    with pytest.raises(ProofError, match="not signed by the pinned analyzer"):
-        forged.check(_ANALYZER.public_identity(), _DIGEST)
-
-
-def test_another_tasks_commitment_proves_nothing() -> None:
-    """Signed by the right analyzer, over the same reports."""
-    elsewhere = commitment_over(_LEAVES, _ANALYZER, TaskDigest(b"e" * 32))
-
-    with pytest.raises(ProofError, match="of another task"):
-        elsewhere.check(_ANALYZER.public_identity(), _DIGEST)
+@pytest.mark.parametrize(
+    ("signer", "digest", "message"),
+    [
+        (SigningIdentity.generate(), _DIGEST, "not signed by the pinned analyzer"),
+        (_ANALYZER, TaskDigest(b"e" * 32), "of another task"),
+    ],
+)
+def test_only_the_pinned_analyzer_commits_to_a_task(
+    signer: SigningIdentity, digest: TaskDigest, message: str
+) -> None:
+    """A commitment over the same reports, by another signer or for another task, is refused."""
+    with pytest.raises(ProofError, match=message):
+        commitment_over(_LEAVES, signer, digest).check(_ANALYZER.public_identity(), _DIGEST)
 
 
 @pytest.mark.parametrize(("n_leaves", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])

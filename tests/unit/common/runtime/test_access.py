@@ -7,7 +7,6 @@ from common.errors import CallerError, CredentialError
 from common.runtime.access import (
     CALLS,
     Caller,
-    asks_for_certificates,
     bearer_token,
     check_caller,
     names_in,
@@ -57,11 +56,7 @@ def test_a_certificate_that_names_nobody_is_nobody() -> None:
     """It is another thing than a connection that has no certificates."""
     with pytest.raises(CallerError, match="names nobody"):
         check_caller(Caller.SHUFFLER, frozenset(), None, None)
-
-
-def test_a_service_without_an_operator_has_none() -> None:
-    """Not one with any token."""
-    with pytest.raises(CredentialError):
+    with pytest.raises(CredentialError, match="no operator"):
         check_caller(Caller.TOKEN_HOLDER, None, "", None)
 
 
@@ -158,10 +153,3 @@ def test_every_method_has_its_row() -> None:
     }
 
     assert methods == {method for method in CALLS if not method.startswith("/grpc.")}
-
-
-def test_only_the_analyzer_asks_for_certificates() -> None:
-    """Devices have none."""
-    assert asks_for_certificates("shuffledp.v1.Analyzer")
-    assert not asks_for_certificates("shuffledp.v1.Shuffler")
-    assert not asks_for_certificates("shuffledp.v1.UserAgent")

@@ -1,4 +1,5 @@
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,20 +21,25 @@ def _all(connection: sqlite3.Connection) -> list[int]:
     return [row[0] for row in connection.execute("SELECT x FROM t")]
 
 
-async def test_work_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A file of one table."""
+    made = Database(tmp_path / "d.sqlite", _SCHEMA)
+    yield made
+    made.close()
+
+
+async def test_work_is_done_whole_or_not_at_all(database: Database) -> None:
     """What raises leaves nothing behind."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
     await database.run(_insert, 1)
     with pytest.raises(RuntimeError):
         await database.run(_insert, 2, fail=True)
 
     assert [1] == await database.run(_all)
-    database.close()
 
 
-async def test_the_file_is_durable_and_closed_to_others(tmp_path: Path) -> None:
+async def test_the_file_is_durable_and_closed_to_others(database: Database, tmp_path: Path) -> None:
     """Write-ahead log, full synchronisation, mode 0600."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
 
     def pragma(connection: sqlite3.Connection, name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -41,12 +47,10 @@ async def test_the_file_is_durable_and_closed_to_others(tmp_path: Path) -> None:
     assert "wal" == await database.run(pragma, "journal_mode")
     assert 2 == await database.run(pragma, "synchronous")
     assert (tmp_path / "d.sqlite").stat().st_mode & 0o777 == 0o600
-    database.close()
 
 
-async def test_a_full_file_refuses_and_takes_more_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_file_refuses_and_takes_more_when_there_is_room(database: Database) -> None:
     """One error of ours, UNAVAILABLE; the transaction that did not fit left nothing."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
 
     def limit(connection: sqlite3.Connection, pages: int) -> None:
         connection.execute(f"PRAGMA max_page_count={pages}").fetchone()
@@ -63,12 +67,10 @@ async def test_a_full_file_refuses_and_takes_more_when_there_is_room(tmp_path: P
 
     assert "UNAVAILABLE" == caught.value.status
     assert 10_010 == len(await database.run(_all))
-    database.close()
 
 
-async def test_a_read_only_file_refuses_until_it_is_writable_again(tmp_path: Path) -> None:
+async def test_a_read_only_file_refuses_until_it_is_writable_again(database: Database) -> None:
     """As after a disk that the system remounted; every call takes the lock of a writer."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
     await database.run(_insert, 1)
     connection = database._connection
 
@@ -82,7 +84,6 @@ async def test_a_read_only_file_refuses_until_it_is_writable_again(tmp_path: Pat
     await database.run(_insert, 3)
 
     assert [1, 3] == await database.run(_all)
-    database.close()
 
 
 async def test_a_damaged_page_is_told(tmp_path: Path) -> None:
@@ -108,12 +109,10 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         Database(tmp_path / "none" / "d.sqlite", _SCHEMA)
 
 
-async def test_a_mistake_of_ours_is_not_blamed_on_the_disk(tmp_path: Path) -> None:
+async def test_a_mistake_of_ours_is_not_blamed_on_the_disk(database: Database) -> None:
     """A wrong statement passes as what it is."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         await database.run(lambda connection: connection.execute("SELECT x FROM none"))
-    database.close()
 
 
 def test_damage_that_the_database_cannot_even_name_is_told_as_such(tmp_path: Path) -> None:
@@ -157,10 +156,9 @@ async def test_what_was_deleted_is_in_no_file_once_the_log_is_empty(tmp_path: Pa
 
 
 async def test_a_file_that_another_process_writes_refuses_and_takes_more_afterwards(
-    tmp_path: Path,
+    database: Database, tmp_path: Path
 ) -> None:
     """A backup that holds the file for longer than SQLite waits is no end of the service."""
-    database = Database(tmp_path / "d.sqlite", _SCHEMA)
 
     def wait_no_longer(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA busy_timeout=1")
@@ -174,4 +172,3 @@ async def test_a_file_that_another_process_writes_refuses_and_takes_more_afterwa
     await database.run(_insert, 2)
 
     assert [2] == await database.run(_all)
-    database.close()

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -7,7 +8,7 @@ import pytest
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, report_context
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import SettingsError, StorageError, UnknownKeyError, WireError
+from common.errors import SettingsError, StorageError, UnknownKeyError
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -17,10 +18,8 @@ _CONTEXT = report_context(TaskDigest(bytes(32)))
 _NOBODY: set[Any] = set()
 
 
-def _store(path: Path, *, former: str = "reports.key") -> KeyStore:
-    return KeyStore(
-        StateDirectory.open(path / "state"), SCHEDULE, former=former, suites=(DEFAULT_SUITE,)
-    )
+def _store(path: Path) -> KeyStore:
+    return KeyStore(StateDirectory.open(path / "state"), SCHEDULE, suites=(DEFAULT_SUITE,))
 
 
 def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
@@ -39,9 +38,9 @@ def _run(path: Path, *days: float) -> KeyStore:
 def test_the_keys_of_every_suite_are_there_after_a_restart(tmp_path: Path) -> None:
     """The same, and they open."""
     state = StateDirectory.open(tmp_path / "state")
-    store = KeyStore(state, SCHEDULE, former="reports.key")
+    store = KeyStore(state, SCHEDULE)
     store.rotate(0.0)
-    again = KeyStore(state, SCHEDULE, former="reports.key")
+    again = KeyStore(state, SCHEDULE)
     again.rotate(1.0)
 
     assert store.ring == again.ring
@@ -86,21 +85,6 @@ def test_a_pending_key_is_shown_before_it_is_used(tmp_path: Path) -> None:
     assert pending is not None
     assert _opens(store, pending)
     assert pending.raw == _run(tmp_path, 90).public_key().raw
-
-
-def test_the_key_of_an_earlier_version_goes_on_as_the_active_one(tmp_path: Path) -> None:
-    """Its file is gone, and a crash before that does it again."""
-    state = StateDirectory.open(tmp_path / "state")
-    key = HpkePrivateKey.generate()
-    former = tmp_path / "state" / "reports.key"
-    for _ in range(2):
-        state.secret(former.name, key.private_bytes)
-        store = _store(tmp_path)
-        store.rotate(0.0)
-
-        assert key.public_key().raw == store.public_key().raw
-        assert not former.exists()
-        assert 1 == len(store.ring.entries)
 
 
 class _CrashError(Exception):
@@ -148,7 +132,7 @@ def test_a_crash_before_any_write_leaves_a_ring_that_goes_on(
         state = _CrashingState.open(path / "state")
         state.left[0] = writes
         try:
-            crashing = KeyStore(state, SCHEDULE, former="reports.key", suites=(DEFAULT_SUITE,))
+            crashing = KeyStore(state, SCHEDULE, suites=(DEFAULT_SUITE,))
             crashing.rotate(days[-1] * DAY, _NOBODY)
         except _CrashError:
             pass
@@ -183,33 +167,43 @@ def test_without_its_ring_every_key_still_opens(tmp_path: Path) -> None:
     assert first.raw != store.public_key().raw
 
 
-def test_a_missing_key_stops_the_start(tmp_path: Path) -> None:
-    """Going on would call it destroyed, and destroy it when it is put back."""
-    _run(tmp_path, 0)
-    [name] = key_files(tmp_path / "state")
-    (tmp_path / "state" / name).unlink()
-
-    with pytest.raises(SettingsError, match=f"{name} is missing .*: put it back, or remove"):
-        _store(tmp_path)
-
-
-def test_a_damaged_ring_stops_the_start(tmp_path: Path) -> None:
-    """The message says what removing it means."""
-    _run(tmp_path, 0)
-    (tmp_path / "state" / RING_FILE).write_bytes(b"\xff")
-
-    with pytest.raises(SettingsError, match=r"keys\.json .* is not a key ring"):
-        _store(tmp_path)
-
-
-def test_a_ring_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
-    """With a sentence, not with the system's own error."""
-    _run(tmp_path, 0)
-    ring = tmp_path / "state" / RING_FILE
+def _make_a_folder(ring: Path) -> None:
     ring.unlink()
     ring.mkdir()
 
-    with pytest.raises(StorageError):
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (
+            lambda state: next(state.glob("hpke-*")).unlink(),
+            SettingsError,
+            r"hpke-.* is missing .*: put it back, or remove",
+        ),
+        (
+            lambda state: (state / RING_FILE).write_bytes(b"\xff"),
+            SettingsError,
+            r"keys\.json .* is not a key ring",
+        ),
+        (lambda state: _make_a_folder(state / RING_FILE), StorageError, "disk of the state"),
+        *(
+            (
+                lambda state, name=name: (state / name).write_bytes(bytes(32)),
+                SettingsError,
+                f"{name} .* an early version: .* or move it away",
+            )
+            for name in ("reports.key", "envelope.key")
+        ),
+    ],
+)
+def test_a_damaged_store_stops_the_start(
+    tmp_path: Path, damage: Callable[[Path], None], error: type[Exception], message: str
+) -> None:
+    """A sentence says what to do; going on would lose keys in silence."""
+    _run(tmp_path, 0)
+    damage(tmp_path / "state")
+
+    with pytest.raises(error, match=message):
         _store(tmp_path)
 
 
@@ -221,12 +215,6 @@ def test_a_file_with_another_key_than_its_name_says_is_refused(tmp_path: Path) -
 
     with pytest.raises(SettingsError, match="does not hold the key of its name"):
         _store(tmp_path).rotate(0.0)
-
-
-def test_a_suite_without_a_key_is_refused(tmp_path: Path) -> None:
-    """Only suites that the party was set up for."""
-    with pytest.raises(WireError, match="no key of the suite rot13"):
-        _run(tmp_path, 0).public_key("rot13")
 
 
 def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:

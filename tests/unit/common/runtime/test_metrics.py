@@ -16,13 +16,12 @@ from common.errors import (
     StorageError,
     TaskError,
 )
-from common.runtime.failure_counters import WINDOW, FailureCounters
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, MetricDefinition, Party
 from common.runtime.metrics import Metrics, MetricsServer
-from common.runtime.process_metrics import ProcessMetrics, memory_limit
+from common.runtime.process_metrics import WINDOW, FailureCounters, ProcessMetrics, memory_limit
 from common.version import VERSION
 from deploy.audit.harness.clock import ManualClock
-from tests.support.scrapes import fetch, series_in, value
+from tests.support.scrapes import fetch, series_in, series_of, value
 
 _UNBOUNDED = re.compile(r"user|peer|task|digest|batch|population|address|connection|person|id$")
 _EVERY = [metric for party in PARTIES for metric in DEFINITIONS[party]]
@@ -53,7 +52,7 @@ def test_a_metric_is_a_bounded_prometheus_metric(metric: MetricDefinition) -> No
 
 def test_what_is_counted_is_there_from_the_start() -> None:
     """With 0: that a series appears would tell something too."""
-    begun = series_in(Metrics("shuffler").page().decode())
+    begun = series_of(Metrics("shuffler"))
 
     assert 0 == value(begun, "shuffledp_batches", state="expired")
     assert 0 == value(begun, "shuffledp_submissions_refused_total", cause="conflict")
@@ -108,7 +107,7 @@ def test_counted_seconds_never_fall() -> None:
 
 
 def _told(metrics: Metrics, name: str) -> float:
-    return value(series_in(metrics.page().decode()), name)
+    return value(series_of(metrics), name)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ def test_free_space_is_told_in_hundredths(tmp_path: Path) -> None:
     """Of the disk, rounded down: no file shows by its own size."""
     process = ProcessMetrics("shuffler", ManualClock())
     process.watch_disk(tmp_path)
-    series = series_in(process.metrics.page().decode())
+    series = series_of(process.metrics)
     size = value(series, "shuffledp_state_size_bytes")
     free = value(series, "shuffledp_state_free_bytes")
 
@@ -198,10 +197,10 @@ async def test_the_page_of_a_service_that_hangs_fails() -> None:
     """The page has threads of its own, and asks the event loop for a sign of life."""
     process = ProcessMetrics("shuffler", ManualClock())
     process.watch_loop(asyncio.get_running_loop(), patience=0.05)
-    assert b"shuffledp_up" in await asyncio.to_thread(process.metrics.page)
+    assert ("shuffledp_overloaded", ()) in await asyncio.to_thread(series_of, process.metrics)
 
     with ThreadPoolExecutor(1) as reader:
-        page = reader.submit(process.metrics.page)
+        page = reader.submit(series_of, process.metrics)
         time.sleep(0.3)  # noqa: ASYNC251  # the event loop hangs
     with pytest.raises(TimeoutError):
         page.result()

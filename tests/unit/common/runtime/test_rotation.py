@@ -18,7 +18,7 @@ class _Party:
 
     def __init__(self, path: Path) -> None:
         state = StateDirectory.open(path / "state")
-        self.keys = KeyStore(state, SCHEDULE, former="former.key", suites=(DEFAULT_SUITE,))
+        self.keys = KeyStore(state, SCHEDULE, suites=(DEFAULT_SUITE,))
         self.clock = ManualClock(0.0)
         self.needed_keys: set[KeyId] = set()
         self.asked = self.forgotten = self.published = 0
@@ -27,7 +27,7 @@ class _Party:
             keys=self.keys,
             clock=self.clock,
             needed=self.needed,
-            memory=self,
+            forget=self.forget_keys,
             publish=self.publish,
         )
 

@@ -11,7 +11,7 @@ from common.errors import SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES
-from common.runtime.rpc import ErrorInterceptor, make_server, open_channel
+from common.runtime.rpc import make_server, open_channel
 from common.runtime.tls import TlsIdentity
 
 _OWN: Final = TlsIdentity(certificate=b"certificate", key=b"key", authority=b"authority")
@@ -85,7 +85,7 @@ def test_an_internal_error_tells_nobody_anything(caplog: pytest.LogCaptureFixtur
     """Neither the caller nor the log: its words might repeat what a user sent."""
     caplog.set_level(logging.DEBUG)
     noted: list[BaseException] = []
-    errors = ErrorInterceptor(noted.append)
+    errors = AdmissionInterceptor(certificates=False, token=None, note=noted.append)
     for error in (ValueError("198.51.100.7 sent 42"), RuntimeError("42"), MemoryError()):
         with pytest.raises(type(error)) as caught:
             raise error

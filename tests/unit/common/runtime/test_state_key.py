@@ -63,15 +63,6 @@ def test_a_key_file_of_another_length_is_refused(tmp_path: Path, length: int) ->
         _state(tmp_path).secret("identity.key", bytes)
 
 
-def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """As for every secret."""
-    _state(tmp_path).secret("identity.key", lambda: b"x" * 32)
-    (tmp_path / "state.key").chmod(0o640)
-
-    with pytest.raises(SettingsError, match=r"state\.key has mode 0640.*chmod 600"):
-        _state(tmp_path).secret("identity.key", bytes)
-
-
 def test_a_key_file_that_cannot_be_made_or_read_is_a_sentence(tmp_path: Path) -> None:
     """No folder, or a folder in its place: never a traceback."""
     for where in (tmp_path / "nowhere" / "key", tmp_path):

@@ -6,12 +6,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from common.errors import SettingsError
-from common.runtime.tls import Tls, TlsIdentity, development_files
+from common.runtime.tls import Tls, TlsFiles, TlsIdentity, development_files
 from deploy.audit.harness.clock import ManualClock
 
 
 def _identity(directory: Path, party: str, clock: ManualClock) -> TlsIdentity:
     return development_files(directory, party, clock).read()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    """The analyzer's."""
+    return development_files(tmp_path, "analyzer", ManualClock())
 
 
 def test_parties_share_an_authority_and_nothing_else(tmp_path: Path) -> None:
@@ -60,9 +66,8 @@ def test_an_authoritys_key_that_is_none_is_refused(tmp_path: Path, content: byte
         development_files(tmp_path, "analyzer", ManualClock())
 
 
-def test_an_ended_certificate_stops_the_start(tmp_path: Path) -> None:
+def test_an_ended_certificate_stops_the_start(files: TlsFiles) -> None:
     """With a sentence that says what to do; one that names another party does too."""
-    files = development_files(tmp_path, "analyzer", ManualClock())
     later = ManualClock(ManualClock().seconds + 400 * 86_400)
 
     with pytest.raises(SettingsError, match=r"ended on 2002-09-09.*shuffledp keys renew"):
@@ -92,10 +97,9 @@ def test_a_development_certificate_is_made_anew_before_it_ends(tmp_path: Path) -
     ],
 )
 def test_a_damaged_certificate_is_refused_when_it_is_read(
-    tmp_path: Path, whole: str, broken: str
+    files: TlsFiles, tmp_path: Path, whole: str, broken: str
 ) -> None:
     """Not later, when one of its fields is looked at: that would be no error of ours."""
-    files = development_files(tmp_path, "analyzer", ManualClock())
     certificate = x509.load_pem_x509_certificate((tmp_path / "analyzer.pem").read_bytes())
     der = certificate.public_bytes(Encoding.DER).replace(
         bytes.fromhex(whole), bytes.fromhex(broken)
@@ -109,9 +113,8 @@ def test_a_damaged_certificate_is_refused_when_it_is_read(
         Tls.open(files, "analyzer", ManualClock())
 
 
-def test_a_key_of_an_unknown_kind_is_not_the_certificates(tmp_path: Path) -> None:
+def test_a_key_of_an_unknown_kind_is_not_the_certificates(files: TlsFiles, tmp_path: Path) -> None:
     """One that the library does not know is refused as any other wrong key is."""
-    files = development_files(tmp_path, "analyzer", ManualClock())
     unknown = base64.b64encode(bytes.fromhex("301302010030070605 2a030405060405 0000000000"))
     (tmp_path / "analyzer.key").write_bytes(
         b"-----BEGIN PRIVATE KEY-----\n" + unknown + b"\n-----END PRIVATE KEY-----\n"
@@ -122,9 +125,8 @@ def test_a_key_of_an_unknown_kind_is_not_the_certificates(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"no certificate"])
-def test_an_authority_that_is_none_stops_the_start(tmp_path: Path, content: bytes) -> None:
+def test_an_authority_that_is_none_stops_the_start(files: TlsFiles, content: bytes) -> None:
     """Trusting nobody, a server would shut everybody out without a word."""
-    files = development_files(tmp_path, "analyzer", ManualClock())
     files.authority.write_bytes(content)
 
     with pytest.raises(SettingsError, match=r"authority\.pem does not hold a certificate"):

@@ -6,9 +6,7 @@ from common.errors import WireError
 from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
 from common.wire import evidence as wire_evidence
-from common.wire import submissions as wire_submissions
 from common.wire.fields import MAX_MESSAGE_BYTES
-from common.wire.submissions import AnswerRecord
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 
@@ -24,13 +22,6 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     proof = InclusionProof.of(_TREE, _COMMITMENT, 5)
     written = wire_evidence.proof_to_wire(proof, _TREE.largest_bucket)
     planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
-    record = AnswerRecord(
-        state="arrived",
-        inclusion="counted",
-        envelope_hash=bytes(32),
-        receipt=bytes(64),
-        receipt_verified=True,
-    )
 
     assert proof == wire_evidence.proof_from_wire(written)
     assert _COMMITMENT == wire_evidence.commitment_from_bytes(
@@ -45,14 +36,6 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     for acknowledged in (False, True):
         registered = wire_evidence.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
         assert (_DIGEST, planned, acknowledged) == wire_evidence.sentinels_from_wire(registered)
-    message = wire_submissions.record_to_wire(record)
-    assert record == AnswerRecord(
-        state=message.state,
-        inclusion=message.inclusion,
-        envelope_hash=message.envelope_hash,
-        receipt=message.receipt,
-        receipt_verified=message.receipt_verified,
-    )
 
 
 def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> None:
@@ -103,23 +86,19 @@ def test_a_commitment_without_a_salt_is_none_any_more() -> None:
         wire_evidence.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
 
 
-def test_a_bucket_holds_as_many_leaves_as_it_says() -> None:
-    """More than there are bytes for is an error."""
+def test_malformed_evidence_is_refused() -> None:
+    """A bucket of too few bytes, a prefix of another length, or a damaged file."""
     proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
     message = wire_evidence.proof_to_wire(proof, _TREE.largest_bucket)
     message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
-
     with pytest.raises(WireError, match="a bucket of 1000000 leaves"):
         wire_evidence.proof_from_wire(message)
-
-
-@pytest.mark.parametrize("length", [1, 3, 5])
-def test_a_prefix_has_four_bytes_or_none(length: int) -> None:
-    """The message names the rule."""
-    with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
-        wire_evidence.prefix_from_wire(
-            shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
-        )
+    for length in (1, 3, 5):
+        asked = shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
+        with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
+            wire_evidence.prefix_from_wire(asked)
+    with pytest.raises(WireError, match="no commitment"):
+        wire_evidence.commitment_from_bytes(b"\xff")
 
 
 def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
@@ -146,9 +125,3 @@ def test_sentinels_are_split_into_what_a_call_takes(count: int, reports: int) ->
         message = wire_evidence.sentinels_to_wire(_DIGEST, part, acknowledged=True)
         assert message.ByteSize() <= MAX_MESSAGE_BYTES
         assert len(wire_evidence.sentinels_from_wire(message)[1]) == len(part) > 0
-
-
-def test_a_kept_commitment_that_is_no_message_is_refused() -> None:
-    """The disk gave back something else than what was kept."""
-    with pytest.raises(WireError, match="no commitment"):
-        wire_evidence.commitment_from_bytes(b"\xff")

@@ -10,7 +10,7 @@ from common.errors import WireError
 from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
 from common.task_digest import TaskDigest
 from common.wire import results
-from deploy.results.result_json import estimate_as_json
+from deploy.results.export import estimate_as_json
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.ledger_entries import first_entry
 from tests.support.results import result as released
@@ -122,26 +122,28 @@ def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
         results.result_from_bytes(b"\xff\xff\xff")
 
 
-@pytest.mark.parametrize(
-    ("field", "figures"),
-    [
-        ("frequencies", (math.nan, math.inf, -math.inf, 1.1e30, -1.1e30)),
-        ("standard_errors", (math.nan, math.inf, -0.1, 1.1e30)),
-        ("refined", (math.nan, math.inf, -0.1, 1.1)),
-    ],
-)
-def test_a_result_s_lists_hold_figures_that_can_be(field: str, figures: tuple[float, ...]) -> None:
-    """No JSON could be written of others, no page drawn, and no share is infinite."""
-    for figure in figures:
-        message = results.result_to_wire(released(_DIGEST))
-        getattr(message, field)[0] = figure
-        with pytest.raises(WireError, match=re.escape(f"{field} holds {figure}; each must lie")):
-            results.result_from_wire(message)
+def _set(message: Any, field: str, wrong: object) -> None:
+    """Set a field of a result, of its first guarantee, or the first number of a list."""
+    if field.startswith("guarantees."):
+        setattr(message.guarantees[0], field.removeprefix("guarantees."), wrong)
+    elif field in {"frequencies", "standard_errors", "refined"}:
+        getattr(message, field)[0] = wrong
+    else:
+        setattr(message, field, wrong)
 
 
 @pytest.mark.parametrize(
     ("field", "wrong", "said"),
     [
+        *(
+            (field, figure, re.escape(f"{field} holds {figure}; each must lie"))
+            for field, figures in {
+                "frequencies": (math.nan, math.inf, -math.inf, 1.1e30, -1.1e30),
+                "standard_errors": (math.nan, math.inf, -0.1, 1.1e30),
+                "refined": (math.nan, math.inf, -0.1, 1.1),
+            }.items()
+            for figure in figures
+        ),
         ("mse_theory", math.nan, "mse_theory is nan; it must lie between 0 and"),
         ("mse_theory", -1e-9, "mse_theory is -1e-09"),
         ("mse_theory", math.inf, "mse_theory is inf"),
@@ -152,54 +154,25 @@ def test_a_result_s_lists_hold_figures_that_can_be(field: str, figures: tuple[fl
         ("n_users", 10**9 + 1, "n_users is 1000000001; it may be at most 1000000000"),
         ("mechanism", "{buckets.__class__}", "the mechanism must be one of grr, warner"),
         ("protocol", "od-hp\n", "the protocol must be one of"),
+        ("guarantees.epsilon", math.nan, "epsilon is nan; it must lie between 0 and inf"),
+        ("guarantees.epsilon", -0.1, "epsilon is -0.1"),
+        ("guarantees.delta", math.nan, "delta is nan; it must lie between 0 and 1"),
+        ("guarantees.delta", -1e-9, "delta is -1e-09"),
+        ("guarantees.delta", 1.5, "delta is 1.5"),
+        ("guarantees.coalition", "nobody", "none of the 1 guarantees of a result is against"),
+        ("guarantees.coalition", "network", "none of the 1 guarantees"),
     ],
 )
-def test_a_result_s_fields_are_what_they_can_be(field: str, wrong: object, said: str) -> None:
-    """An analyzer may be anybody's."""
+def test_a_field_of_a_result_has_a_range(field: str, wrong: object, said: str) -> None:
+    """An analyzer may be anybody's; no JSON could be written of others, and no page drawn."""
     message = results.result_to_wire(released(_DIGEST))
-    setattr(message, field, wrong)
-
+    _set(message, field, wrong)
     with pytest.raises(WireError, match=said):
         results.result_from_wire(message)
 
-
-@pytest.mark.parametrize(
-    ("field", "wrong", "said"),
-    [
-        ("epsilon", math.nan, "epsilon is nan; it must lie between 0 and inf"),
-        ("epsilon", -0.1, "epsilon is -0.1"),
-        ("delta", math.nan, "delta is nan; it must lie between 0 and 1"),
-        ("delta", -1e-9, "delta is -1e-09"),
-        ("delta", 1.5, "delta is 1.5"),
-        ("coalition", "nobody", "none of the 1 guarantees of a result is against the analyzer"),
-        ("coalition", "network", "none of the 1 guarantees"),
-    ],
-)
-def test_a_guarantee_is_one_that_can_hold(field: str, wrong: object, said: str) -> None:
-    """And one is against the analyzer: it is what a task claims, or beside it."""
-    message = results.result_to_wire(released(_DIGEST))
-    setattr(message.guarantees[0], field, wrong)
-
-    with pytest.raises(WireError, match=said):
-        results.result_from_wire(message)
-
-
-def test_every_coalition_is_one_that_is_known() -> None:
-    """Also beside one against the analyzer."""
     message = results.result_to_wire(released(_DIGEST))
     message.guarantees.add(coalition="nobody")
-
     with pytest.raises(WireError, match="a coalition must be one of analyzer, analyzer\\+users"):
-        results.result_from_wire(message)
-
-
-def test_a_result_is_of_something() -> None:
-    """Pages and tables divide by the number of values."""
-    message = results.result_to_wire(released(_DIGEST))
-    for field in ("frequencies", "standard_errors", "refined"):
-        message.ClearField(field)
-
-    with pytest.raises(WireError, match="a result holds 0 estimates; it must hold 1"):
         results.result_from_wire(message)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import SettingsError
 from common.runtime.certificates import PARTIES, Certificate
-from common.runtime.tls import Tls, development_files, files_in
+from common.runtime.tls import Tls, TlsFiles, development_files
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder, Shown
 
@@ -24,7 +24,7 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
             path.name for path in folder.iterdir()
         }
         assert (folder / f"{party}.key").stat().st_mode & 0o777 == 0o600
-        assert Tls.open(files_in(folder, party), party, ManualClock()).authority
+        assert Tls.open(TlsFiles.within(folder, party), party, ManualClock()).authority
         assert {party, "a.example.org", "10.0.0.1"} <= set(
             Certificate.read(folder / f"{party}.pem").names
         )

@@ -1,58 +1,79 @@
-"""Every command explains itself: what it does, every option, and an example with real ones."""
+"""Every command explains itself: its purpose, its options, an example; and its words."""
+
+import re
+import subprocess
+import sys
+from typing import Final
 
 import pytest
+import typer
 from typer.core import TyperGroup, TyperOption
 
-from tests.support.commands import COMMANDS, called, examples, help_text, words_of
+from deploy.cli import app
+from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
+
+_HARD: Final = (
+    *("accounting", "alphabet", "anonymity", "authority", "budget", "buckets", "certificate"),
+    *("chain", "coalition", "collision", "colluders", "digest", "dummies", "envelope"),
+    *("fingerprint", "head", "honest fraction", "identity", "ipums", "kosarak", "known dummies"),
+    *("ledger", "local noise", "mechanism", "mse", "n_min", "od hp paper", "pairwise uniform"),
+    *("population", "protocol", "receipt", "sealed", "seed", "sentinel", "shuffle model"),
+    *("skippers", "suite", "token", "trust", "victim"),
+    "zipf",
+)
+"""Words of this field, with spaces for hyphens, that are explained wherever help has them."""
+_PRINTED: Final = (
+    *("benjamini and hochberg", "bonferroni", "clones", "closed loop", "cohort", "debiased", "em"),
+    *("expectation maximisation", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
+    *("l1", "multi hm × q/d", "norm sub", "open loop", "p value", "permanent response"),
+    *("privacy blanket", "quarantined", "replace one", "rmse", "shrunk", "solh", "spread"),
+    *("two binomial form", "unexplained", "variation ratio", "ε for good"),
+)
+"""Words that commands and pages print."""
+
+
+def _has(text: str, word: str) -> bool:
+    """Return whether a text has a word, or its plural; hyphens are spaces."""
+    plain = text.lower().replace("-", " ")
+    return re.search(rf"(?<!\w){re.escape(word.replace('-', ' '))}s?(?!\w)", plain) is not None
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_says_what_it_does_and_gives_an_example(name: str) -> None:
-    """In a sentence, which ends."""
-    command = COMMANDS[name]
-
-    assert (command.help or "").strip().split("\n\n")[0].endswith(".")
-    assert examples(command)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_and_argument_is_explained(name: str) -> None:
-    """None is a bare name."""
+def test_a_command_has_a_sentence_an_example_and_help_for_every_option(name: str) -> None:
+    """Its help prints the example whole, and cuts off no sentence in a list of commands."""
+    command, text = COMMANDS[name], help_text(name)
     unexplained = [
         parameter.name
-        for parameter in COMMANDS[name].params
+        for parameter in command.params
         if not getattr(parameter, "help", None) and parameter.name != "help"
     ]
+    lines = [line.strip() for line in text.splitlines()]
 
+    assert (command.help or "").strip().split("\n\n")[0].endswith(".")
     assert [] == unexplained
+    assert examples(command)
+    assert {line.strip() for line in (command.epilog or "")[2:].splitlines()} <= set(lines)
+    if isinstance(command, TyperGroup):
+        assert "..." not in text.partition("\nCommands:")[2]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_example_names_options_that_there_are(name: str) -> None:
-    """And every one that is required. Whether it runs is for other tests to say."""
-    for example in examples(COMMANDS[name]):
-        words = words_of(example)
-        _, command = called(words)
-        options = {word for word in words if word.startswith("--")}
-        assert "--help" not in options
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert set() == options - known - {"--version"}
-        for parameter in command.params:
-            if parameter.required and isinstance(parameter, TyperOption):
-                assert options & set(parameter.opts), (example, parameter.name)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_example_names_a_task_as_the_command_takes_it(name: str) -> None:
+def test_an_example_has_real_options_all_required_ones_and_a_digest(name: str) -> None:
     """DIGEST stands for all 64 digits, whichever party is asked."""
     for example in examples(COMMANDS[name]):
-        assert "…" not in example
         words = words_of(example)
         full_name, command = called(words)
+        options = {word for word in words if word.startswith("--")}
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert "…" not in example
+        assert "--help" not in options
+        assert set() == options - known - {"--version"}
         for parameter in command.params:
+            option = isinstance(parameter, TyperOption)
+            if parameter.required and option:
+                assert options & set(parameter.opts), (example, parameter.name)
             if parameter.name != "task":
                 continue
-            option = isinstance(parameter, TyperOption)
             digits = words[words.index("--task") + 1 if option else len(full_name.split())]
             if digits.startswith("--"):  # left out
                 assert not parameter.required
@@ -60,16 +81,39 @@ def test_an_example_names_a_task_as_the_command_takes_it(name: str) -> None:
                 assert "DIGEST" == digits
 
 
-def test_every_command_prints_its_help() -> None:
-    """With its example, whole."""
-    for name, command in COMMANDS.items():
-        lines = [line.strip() for line in help_text(name).splitlines()]
-        for line in (command.epilog or "").removeprefix("\b\n").splitlines():
-            assert line.strip() in lines
+def test_the_glossary_explains_printed_words_and_those_of_help_texts() -> None:
+    """The last line of the first help text names it."""
+    rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    explained = " | ".join(row.strip("|").partition(" | ")[0] for row in rows if row[:2] == "| ")
+    helps = " ".join(" ".join(help_text(name) for name in COMMANDS).split())
+
+    assert [] == [word for word in _PRINTED if not _has(explained, word)]
+    assert [] == [word for word in _HARD if _has(helps, word) and not _has(explained, word)]
+    assert "docs/glossary.md" in help_text("shuffledp").strip().splitlines()[-1]
 
 
-def test_the_list_of_commands_cuts_no_sentence_off() -> None:
-    """What a command is for is read whole."""
-    for name, command in COMMANDS.items():
-        if isinstance(command, TyperGroup):
-            assert "..." not in help_text(name).partition("\nCommands:")[2]
+def test_every_listed_command_is_defined_under_its_name() -> None:
+    """And help offers to install completion."""
+    group = typer.main.get_group(app)
+
+    for name in group.commands:
+        found = group.get_command(typer.Context(group), name)
+        assert found is not None
+        assert name == found.name
+        assert f"\n  {name}" in help_text("shuffledp")
+    assert "--install-completion" in help_text("shuffledp")
+
+
+def test_help_and_version_import_no_command() -> None:
+    """They answer at once: no arithmetic library is loaded for them."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
+        "run = lambda option: CliRunner().invoke(app, [option]).stdout; "
+        "assert run('--version').startswith('shuffledp 0.') and 'Commands' in run('--help'); "
+        "print([name for name in ('numpy', 'grpc', 'scipy', 'pydantic') if name in sys.modules])"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == outcome.stdout.strip()

@@ -22,7 +22,7 @@ def _run(*arguments: str) -> str:
 
 
 def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
-    """As a table and as JSON, with the analyzer's signing identity if it is asked for."""
+    """As JSON and as a table, with the analyzer's signing identity on request."""
     keys, identity = str(tmp_path / "keys"), tmp_path / "identity.pub"
     identity.write_text(SigningIdentity.generate().public_identity().raw.hex(), encoding="ascii")
     made = json.loads(_run("keys", "make", keys, "--host", "a.example.org", "--json"))
@@ -44,7 +44,7 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
 
 
 def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) -> None:
-    """The service then starts with it; a renewed one is another, and nobody holds the state."""
+    """The service starts with it; it is renewed only while no process holds the state."""
     state = tmp_path / "state"
     first = json.loads(_run("keys", "identity", str(state), "--json"))
     again = json.loads(_run("keys", "identity", str(state), "--json"))
@@ -66,7 +66,7 @@ def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) 
 
 
 def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
-    """A token a line, in a file of mode 0600 that is never written over."""
+    """One a line, in a file of mode 0600 that is never overwritten."""
     key = ("--key-directory", str(tmp_path / "issuer"))
     first, second = tmp_path / "one.txt", tmp_path / "two.txt"
     one = json.loads(_run("tokens", "make", "3", "--out", str(first), *key, "--json"))
@@ -78,5 +78,5 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
         TokenIdentity.from_hex(one["token_identity"], "it").accepts(t) for t in tokens
     ]
     assert first.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(SettingsError, match="is there already"):
+    with pytest.raises(SettingsError, match="exists already"):
         _run("tokens", "make", "3", "--out", str(first), *key)

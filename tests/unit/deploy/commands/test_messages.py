@@ -1,4 +1,4 @@
-"""What a newcomer is told: which setting, which option, which command helps."""
+"""Messages name the setting, option or command that helps."""
 
 from pathlib import Path
 from typing import Any
@@ -7,15 +7,23 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import PeerRefusalError, SettingsError, ShuffleDpError, WireError
+from common.errors import (
+    PeerRefusalError,
+    SettingsError,
+    ShuffleDpError,
+    ValueRangeError,
+    WireError,
+)
 from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from deploy.cli import app
+from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
-from deploy.commands.person import _MEANING, contributed_in_words
+from deploy.commands.person import contributed_in_words
 from deploy.commands.sentinels import _begins, _interrupted
 from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.tasks.value_parser import parse_value
 from protos.shuffledp.v1 import user_agent_pb2
 
 
@@ -24,8 +32,10 @@ async def _refuse(_request: object, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is asked for")
 
 
-async def test_who_has_no_token_is_told_where_it_goes_and_what_is_spent(tmp_path: Path) -> None:
-    """The answer is kept; nothing is to be done but to put the token there."""
+async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilon(
+    tmp_path: Path,
+) -> None:
+    """And that the answer is kept."""
     server = grpc.aio.server()
     calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(_refuse)}
     service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
@@ -49,18 +59,11 @@ async def test_who_has_no_token_is_told_where_it_goes_and_what_is_spent(tmp_path
         (True, False, "The earlier answer has arrived."),
     ],
 )
-def test_an_answer_that_was_there_is_not_said_to_have_been_missing(
-    *, repeated: bool, sent: bool, words: str
-) -> None:
-    """Only what this call sent had not arrived."""
+def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) -> None:
+    """New, sent now, or arrived earlier."""
     told = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
     assert contributed_in_words(told).endswith(words)
-
-
-def test_who_waits_for_a_proof_is_told_what_sets_the_pace() -> None:
-    """By the setting's name."""
-    assert "inclusion_check_seconds" in _MEANING["unchecked"]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +82,13 @@ def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "analyzer", "", "127.0.0.1:", "a:b"])
 def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> None:
-    """A name that cannot be resolved would be the answer, or none for a long time."""
+    """Otherwise the answer is slow, or that a name cannot be resolved."""
     with pytest.raises(SettingsError, match="it must be host:port, or unix:PATH"):
         open_channel(address, "analyzer", b"")
 
 
-def test_who_interrupts_planting_is_told_how_far_it_is() -> None:
-    """And, from the start, that the same command continues."""
+def test_interrupted_planting_prints_its_progress() -> None:
+    """And says from the start that the same command goes on."""
     states = (SentinelState.ACKNOWLEDGED, SentinelState.STORED, SentinelState.PLANNED)
     planted = [PlantedSentinel(envelope=b"", leaves=b"", state=state) for state in states]
 
@@ -107,9 +110,25 @@ def test_who_interrupts_planting_is_told_how_far_it_is() -> None:
 def test_the_accountant_names_the_option_that_is_missing(
     arguments: tuple[str, ...], option: str
 ) -> None:
-    """And the key of a file of questions."""
+    """And the key in a file of questions."""
     outcome = CliRunner().invoke(app, ["account", "--users", "100", *arguments])
 
     assert isinstance(outcome.exception, ShuffleDpError)
     assert option in str(outcome.exception)
     assert "in a file" in str(outcome.exception)
+
+
+@pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
+def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content: bytes) -> None:
+    """Otherwise gRPC fails with an error of its own on a header that it cannot send."""
+    (tmp_path / "token").write_bytes(content)
+
+    with pytest.raises(SettingsError, match="does not hold an operator's token"):
+        read_token(tmp_path / "token")
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663"])
+def test_a_value_that_is_no_items_number_is_refused_without_being_repeated(text: str) -> None:
+    """Also thousands of digits, which Python itself refuses to read."""
+    with pytest.raises(ValueRangeError, match=r"^a value is an item's number, 0 or more$"):
+        parse_value(text, "categorical")

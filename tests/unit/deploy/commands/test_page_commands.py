@@ -1,4 +1,4 @@
-"""What the pages tell people to type is what the commands take, and leads to a result."""
+"""Commands and settings on the documentation's pages are real, and lead to a result."""
 
 import tomllib
 from pathlib import Path
@@ -44,7 +44,7 @@ _PARTIES: Final = {
 
 
 def _file(name: str, folder: Path) -> Path:
-    """Write the block that begins with a file's name, with an identity where a page has none."""
+    """Write the block that begins with a file's name, with an identity for each `…`."""
     written = [*blocks(_OPERATORS, "toml"), *blocks(_QUICK_START, "toml")]
     [text] = [one for one in written if one.startswith(f"# {name}\n")]
     file = folder / name
@@ -53,18 +53,18 @@ def _file(name: str, folder: Path) -> Path:
 
 
 def _given(folder: Path) -> UserAgentSettings:
-    """Read the user agent's settings as the page gives them."""
+    """Return the user agent's settings of the page."""
     return settings.load(UserAgentSettings, _file("user_agent.toml", folder), {}, "SHUFFLEDP")
 
 
 def _trial() -> dict[str, Any]:
-    """Give what is changed of a user agent's settings for the five people."""
+    """Return the changed settings of a user agent for five people."""
     [text] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
     return tomllib.loads(text)
 
 
 def test_commands_are_found_on_the_pages() -> None:
-    """By themselves, after a pipe, and in containers: else nothing below would be tested."""
+    """By themselves, after a pipe, and in containers: otherwise nothing below is tested."""
     lines = [line for _, line in _ON_PAGES]
 
     assert any(line.startswith("shuffledp plan ") for line in lines)
@@ -73,8 +73,8 @@ def test_commands_are_found_on_the_pages() -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), _ON_PAGES, ids=lambda one: getattr(one, "name", one))
-def test_a_page_names_options_that_there_are(page: Path, line: str) -> None:
-    """And every one that is required and that no profile gives."""
+def test_a_command_on_a_page_has_real_options_and_all_required_ones(page: Path, line: str) -> None:
+    """But for those that a profile gives."""
     words = words_of(line)
     name, command = called(words)
     options = {word for word in words if word.startswith("--")}
@@ -88,8 +88,8 @@ def test_a_page_names_options_that_there_are(page: Path, line: str) -> None:
             assert options & set(parameter.opts), parameter.name
 
 
-def test_a_plan_that_is_shown_is_one_that_devices_accept(tmp_path: Path) -> None:
-    """Its local cap is no more than what the user agent of the page answers up to."""
+def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
+    """The local cap is no more than that of the user agent on the page."""
     in_help = [one for command in COMMANDS.values() for one in examples(command)]
     planned = [words_of(line) for line in [*in_help, *(line for _, line in _ON_PAGES)]]
     caps = [
@@ -123,7 +123,7 @@ def test_the_settings_for_five_people_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> None:
-    """n_min is within reach, and a device answers; with the default caps it would not again."""
+    """n_min is within reach, and a device answers; with default caps it would not again."""
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
     draft = draft_file.read(_file("five.toml", tmp_path), key)
     task = task_view.preview(draft, now=SystemClock().now())

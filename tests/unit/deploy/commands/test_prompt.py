@@ -1,4 +1,4 @@
-"""What a person types at a terminal, hidden, or pipes in."""
+"""Values that a person types at a terminal, hidden, or pipes in."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ _PATIENCE: Final = 30.0
 
 
 def _ask(kind: Kind, *lines: str) -> str:
-    """Type lines into a terminal of its own, each when it is asked for; give all that it showed."""
+    """Type lines into a terminal, one for each prompt, and return all that it showed."""
     code = f"from deploy.commands.person import asked_for; print('took', [asked_for({kind!r})])"
     child, terminal = pty.fork()
     if child == 0:
@@ -44,7 +44,7 @@ def _shown(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["string", "key-value"])
-def test_nothing_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> None:
+def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> None:
     """The empty text, and no key owned; the prompt shows no default."""
     shown = _ask(kind, "")
 
@@ -53,8 +53,8 @@ def test_nothing_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector"])
-def test_nothing_is_asked_again_where_it_is_no_answer(kind: Kind) -> None:
-    """And what is typed is not shown."""
+def test_other_kinds_ask_again_after_an_empty_line(kind: Kind) -> None:
+    """And never show the typed value."""
     shown = _ask(kind, "", "7531")
 
     assert 2 == shown.count("Your value: ")
@@ -62,8 +62,8 @@ def test_nothing_is_asked_again_where_it_is_no_answer(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("raw", ["Köln".encode(), b"\xef\xbb\xbf" + "Köln".encode()])
-def test_a_byte_order_mark_is_no_part_of_what_is_piped_in(raw: bytes) -> None:
-    """Nor is it of candidates: else nobody would hold the first one."""
+def test_a_byte_order_mark_is_no_part_of_a_piped_value(raw: bytes) -> None:
+    """Nor is it of candidates."""
     code = "from deploy.commands.person import piped; print(ascii(piped()))"
     found = subprocess.run(
         [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT

@@ -1,4 +1,4 @@
-"""`shuffledp task` without services: the dry run, and what is said when something is missing."""
+"""`shuffledp task` without services: the dry run, and messages about missing options."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,9 @@ from common.crypto.suites import DEFAULT_SUITE
 from common.crypto.tokens import OperatorToken
 from common.errors import SettingsError, TaskError
 from common.messages.batch import BatchState, BatchStatus
-from common.messages.task_summary import TaskState
 from deploy.cli import app
-from deploy.tasks.batch_states import BATCH_STATES
 from deploy.tasks.drafts import read
-from deploy.tasks.task_view import TASK_STATES, batch_as_json, summary_as_json
-from tests.support.wire_parsers import _summary
+from deploy.tasks.task_view import batch_as_json
 
 _DRAFT = """
 protocol = "od-hp"
@@ -37,14 +34,14 @@ budget_epsilon = 1.0
 
 @pytest.fixture
 def draft_file(tmp_path: Path) -> Path:
-    """A draft as an operator writes it."""
+    """Return a draft as an operator writes it."""
     path = tmp_path / "draft.toml"
     path.write_text(_DRAFT, encoding="utf-8")
     return path
 
 
-def test_a_dry_run_prints_what_users_will_be_promised(draft_file: Path) -> None:
-    """Against every coalition, and publishes nothing: there is no service."""
+def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path) -> None:
+    """And publishes nothing."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
 
     assert 0 == outcome.exit_code
@@ -55,8 +52,8 @@ def test_a_dry_run_prints_what_users_will_be_promised(draft_file: Path) -> None:
     assert "what the population has left of its budget" in " ".join(outcome.stdout.split())
 
 
-def test_a_dry_run_promises_what_the_task_will_claim(draft_file: Path) -> None:
-    """The figure is the task's own, not another computation of it."""
+def test_a_dry_run_has_the_claim_of_the_task(draft_file: Path) -> None:
+    """It is not another computation."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
     found = json.loads(outcome.stdout)
 
@@ -70,7 +67,7 @@ def test_a_dry_run_promises_what_the_task_will_claim(draft_file: Path) -> None:
 
 
 def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
-    """In the sentence that the analyzer would say."""
+    """By the analyzer's own message."""
     draft_file.write_text(_DRAFT.replace("2030", "2020"), encoding="utf-8")
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
 
@@ -85,18 +82,18 @@ def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
         (BatchState.ERASED, 20, {"batch": "erased", "batch_n_users": 20}),
     ],
 )
-def test_a_batch_for_programs_says_what_the_shuffler_does(
+def test_a_batch_as_json_has_its_state_at_the_shuffler(
     state: BatchState, n_users: int, shown: dict[str, object]
 ) -> None:
-    """Its users once they are known; null where nobody has asked the shuffler for the task."""
+    """And its users once known; null where no device has asked for the task."""
     status = BatchStatus(state=state, n_users=n_users, n_min=10, shuffle_seconds=0.0)
 
     assert shown == batch_as_json(status)
     assert {"batch": None} == batch_as_json(None)
 
 
-def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> None:
-    """And that a dry run needs none of it."""
+def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:
+    """And the dry run, which needs none."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
     assert isinstance(outcome.exception, SettingsError)
@@ -106,23 +103,8 @@ def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> 
     )
 
 
-def test_every_state_has_words() -> None:
-    """Those of a task at the analyzer, and those of a batch at the shuffler."""
-    assert set(TaskState) == set(TASK_STATES)
-    assert set(BatchState) == set(BATCH_STATES)
-
-
-def test_a_summary_for_programs_holds_every_field() -> None:
-    """Under the names of the message."""
-    summary = _summary(TaskState.UNUSABLE)
-    fields = summary_as_json(summary)
-
-    assert set(type(summary).__dataclass_fields__) == set(fields)
-    assert ("unusable", "d1" * 32) == (fields["state"], fields["task_digest"])
-
-
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:
-    """It lies where the shuffler writes, and could lead to an operator's token: as many digits."""
+    """It could lead to an operator's token, which has as many digits."""
     token = tmp_path / "analyzer.token"
     token.write_bytes(OperatorToken.generate())
     key = tmp_path / "envelope.pub"

@@ -9,18 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import TaskError
+from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import (
     COVID_US_STATES,
     IPUMS_1940_CITY,
     KOSARAK_PREFIX,
     KOSARAK_RECONSTRUCTED,
-    MAX_ITEMS,
-    SHIPPED,
     Dataset,
     load,
 )
 from deploy.datasets.choice import dataset
-from deploy.datasets.table import read_csv
+from deploy.datasets.files import read_csv
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
@@ -35,17 +34,10 @@ def _write(folder: Path, text: str, name: str = "mine.csv") -> str:
 # --- shipped ------------------------------------------------------------------------------------
 
 
-def test_the_city_histogram_is_whole() -> None:
-    """602,156 people in 915 cities; code 4610 is the largest with 74,321."""
-    cities = load(IPUMS_1940_CITY)
-
-    assert (915, 602_156) == (len(cities.labels), int(cities.counts.sum()))
-    assert ("4610", 74_321) == (cities.labels[cities.counts.argmax()], cities.counts.max())
-
-
 @pytest.mark.parametrize(
     ("name", "items", "people", "largest"),
     [
+        (IPUMS_1940_CITY, 915, 602_156, ("4610", 74_321)),
         (KOSARAK_PREFIX, 17_034, 36_682, ("6", 5727)),
         (KOSARAK_RECONSTRUCTED, 41_270, 990_002, ("6", 155_784)),
         (COVID_US_STATES, 58, 31_670_031, ("California", 3_718_210)),
@@ -54,20 +46,15 @@ def test_the_city_histogram_is_whole() -> None:
 def test_a_shipped_histogram_is_whole(
     name: str, items: int, people: int, largest: tuple[str, int]
 ) -> None:
-    """Its size, its people, and its largest item, items that nobody has included."""
+    """Its size, its people, and its largest item; drawing everybody gives it back."""
     found = load(name)
     top = int(found.counts.argmax())
+    everybody = found.sample_counts(people, np.random.default_rng(1))
 
     assert (items, people) == (found.domain_size, found.n_users)
     assert largest == (found.labels[top], int(found.counts[top]))
-
-
-def test_what_is_not_real_says_so() -> None:
-    """In its name and in its title."""
-    found = load(KOSARAK_RECONSTRUCTED)
-
-    assert "reconstructed" in found.name
-    assert "RECONSTRUCTED, not real" in found.title
+    assert ("RECONSTRUCTED, not real" in found.title) == ("reconstructed" in name)
+    np.testing.assert_array_equal(everybody, found.counts)
 
 
 # --- drawing ------------------------------------------------------------------------------------
@@ -81,15 +68,6 @@ def test_people_are_drawn_without_replacement() -> None:
     np.testing.assert_array_equal(np.bincount(everybody, minlength=915), cities.counts)
     with pytest.raises(TaskError, match="users is 602157"):
         cities.draw(602_157, np.random.default_rng(1))
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_counts_of_everybody_are_the_histogram(name: str) -> None:
-    """Nothing is left to chance then."""
-    found = load(name)
-    everybody = found.sample_counts(found.n_users, np.random.default_rng(1))
-
-    np.testing.assert_array_equal(everybody, found.counts)
 
 
 @pytest.mark.parametrize("n_users", [-1, 0, 6])
@@ -119,19 +97,16 @@ def test_sampled_counts_have_the_law_of_people_drawn() -> None:
 # --- laws ---------------------------------------------------------------------------------------
 
 
-def test_a_zipf_law_is_shared_out_by_largest_remainders() -> None:
-    """Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first."""
-    found = dataset("zipf:3,1", 12)
+def test_a_law_is_shared_out_by_largest_remainders() -> None:
+    """
+    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first.
 
-    assert [7, 3, 2] == found.counts.tolist()
-    assert "zipf:3,1" == found.name
-    assert () == found.labels
+    Without numbers a law has a million people, and a Zipf law the exponent 1.1.
+    """
+    found, usual = dataset("zipf:3,1", 12), dataset("zipf:1000")
 
-
-def test_a_law_has_a_million_people_unless_it_is_told() -> None:
-    """And a Zipf law the exponent 1.1."""
-    assert 1_000_000 == dataset("zipf:1000").n_users
-    assert "zipf:1000,1.1" == dataset("zipf:1000").name
+    assert ([7, 3, 2], "zipf:3,1", ()) == (found.counts.tolist(), found.name, found.labels)
+    assert (1_000_000, "zipf:1000,1.1") == (usual.n_users, usual.name)
     assert [3, 3, 2, 2] == dataset("uniform:4", 10).counts.tolist()
 
 
@@ -194,16 +169,29 @@ def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, text: str, message
         dataset(_write(tmp_path, text))
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """Missing, not text, not compressed, or compressed and cut short."""
-    (tmp_path / "bytes.csv").write_bytes(b"value\n\xff\xfe\n")
-    (tmp_path / "plain.csv.gz").write_bytes(b"value\na\nb\n")
-    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"value\n" + b"a\nb\n" * 1000)[:-12])
-    for name in ("missing.csv", "plain.csv.gz", "cut.csv.gz"):
-        with pytest.raises(TaskError, match=f"{name} cannot be read"):
-            dataset(str(tmp_path / name))
-    with pytest.raises(TaskError, match=r"bytes\.csv is not a table"):
-        dataset(str(tmp_path / "bytes.csv"))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.csv", None, "cannot be read"),
+        ("plain.csv.gz", b"value\na\nb\n", "cannot be read"),
+        ("cut.csv.gz", gzip.compress(b"value\n" + b"a\nb\n" * 1000)[:-12], "cannot be read"),
+        # A kind of block that there is not.
+        ("damaged.csv.gz", gzip.compress(b"")[:10] + b"\x07", "cannot be read"),
+        ("bytes.csv", b"value\n\xff\xfe\n", "is not a table"),
+        ("long.csv", f"value\n{'x' * 257}\ny\n".encode(), "has 257 characters"),
+        # 64 MB in 64 kB: no more than a megabyte of it is read.
+        ("bomb.csv.gz", gzip.compress(b"value\n" + b"x" * (64 << 20)), "is too long"),
+    ],
+)
+def test_a_damaged_or_hostile_file_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    """By its name and in one sentence."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(TaskError, match=message) as refused:
+        dataset(str(tmp_path / name))
+    assert name in str(refused.value)
 
 
 @given(st.text(alphabet='value,count\n"01-é ', max_size=60))
@@ -227,7 +215,7 @@ def test_any_text_gives_a_table_or_an_error(rest: str) -> None:
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
         ("zipf:1", "items of a Zipf law is 1"),
-        (f"uniform:{MAX_ITEMS + 1}", "items of a uniform law is 16777217"),
+        (f"uniform:{MAX_DOMAIN_SIZE + 1}", "items of a uniform law is 16777217"),
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
         ("zipf:9,nan", "exponent is nan"),
     ],
@@ -272,47 +260,10 @@ def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
         dataset(saved(value=["z", "a"], count=[-2, 0]))
     with pytest.raises(TaskError, match="has 1 empty fields"):
         dataset(saved(value=["z", None]))
+    twice = [arrow.array(["a", "b"])] * 2
+    parquet.write_table(arrow.Table.from_arrays(twice, names=["value", "value"]), path)
+    with pytest.raises(TaskError, match="2 columns value"):
+        dataset(str(path))
     path.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(TaskError, match="not a Parquet file"):
         dataset(str(path))
-
-
-# --- hostile files -------------------------------------------------------------------------------
-
-
-def test_a_small_file_that_unpacks_to_one_endless_line_is_refused(tmp_path: Path) -> None:
-    """64 MB in 64 kB: no more than a megabyte of it is read."""
-    path = tmp_path / "bomb.csv.gz"
-    path.write_bytes(gzip.compress(b"value\n" + b"x" * (64 << 20)))
-
-    with pytest.raises(TaskError, match=r"a line of bomb\.csv\.gz is too long"):
-        dataset(str(path))
-
-
-def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:
-    """Also where the damage lies in the compressed data itself."""
-    path = tmp_path / "mine.csv.gz"
-    path.write_bytes(gzip.compress(b"")[:10] + b"\x07")  # a kind of block that there is not
-
-    with pytest.raises(TaskError, match=r"mine\.csv\.gz cannot be read"):
-        dataset(str(path))
-
-
-def test_a_value_is_no_longer_than_a_label(tmp_path: Path) -> None:
-    """Otherwise a few rows would fill the memory."""
-    text = _write(tmp_path, f"value\n{'x' * 257}\ny\n")
-
-    with pytest.raises(TaskError, match=r"row 1 of mine\.csv has 257 characters"):
-        dataset(text)
-
-
-@pytest.mark.skipif(not _PYARROW, reason="pyarrow is part of the extra research")
-def test_a_parquet_file_names_a_column_once(tmp_path: Path) -> None:
-    """Of two columns value nobody knows which one is meant."""
-    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    column = arrow.array(["a", "b"])
-    table = arrow.Table.from_arrays([column, column], names=["value", "value"])
-    parquet.write_table(table, tmp_path / "twice.parquet")
-
-    with pytest.raises(TaskError, match="2 columns value"):
-        dataset(str(tmp_path / "twice.parquet"))

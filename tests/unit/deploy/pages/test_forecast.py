@@ -9,8 +9,8 @@ _EVENLY: list[Sample] = [(float(second), 10 * second) for second in range(0, 601
 """Ten users a second for ten minutes."""
 
 
-def test_who_comes_evenly_is_foretold_closely() -> None:
-    """1,000 more at ten a second take 100 s; a minute of them tells it to a fifth."""
+def test_even_arrivals_have_a_narrow_range() -> None:
+    """1,000 more at ten a second take 100 s, to a fifth."""
     expected = forecast(_EVENLY, 7000)
 
     assert expected is not None
@@ -18,7 +18,7 @@ def test_who_comes_evenly_is_foretold_closely() -> None:
 
 
 def test_a_burst_widens_the_range() -> None:
-    """The last minute and the last ten minutes tell different rates; the range spans both."""
+    """It spans the rates of the last minute and of the last ten minutes."""
     burst = [(seconds, users + 50 * max(0, int(seconds) - 540)) for seconds, users in _EVENLY]
 
     expected = forecast(burst, burst[-1][1] + 6000)
@@ -27,8 +27,8 @@ def test_a_burst_widens_the_range() -> None:
     assert expected.soonest < 6000 / 60 < 6000 / 15 < expected.latest
 
 
-def test_a_range_has_no_end_once_users_stay_away() -> None:
-    """Nobody came in the last minute: what was before tells the soonest only."""
+def test_a_range_has_no_end_after_a_minute_without_users() -> None:
+    """Earlier arrivals bound the soonest only."""
     quiet = [*_EVENLY, *((600.0 + seconds, 6000) for seconds in range(2, 100, 2))]
 
     expected = forecast(quiet, 7000)
@@ -42,17 +42,17 @@ def test_a_range_has_no_end_once_users_stay_away() -> None:
     "history",
     [[], [(0.0, 5)], [(0.0, 5), (10.0, 50)], [(0.0, 5), (300.0, 5)]],
 )
-def test_nothing_is_foretold_of_too_little(history: list[Sample]) -> None:
-    """A moment, ten seconds, or minutes without anybody."""
+def test_too_short_a_history_has_no_forecast(history: list[Sample]) -> None:
+    """Nor have minutes without users."""
     assert forecast(history, 100) is None
 
 
-def test_what_is_reached_is_now() -> None:
-    """However it came about."""
+def test_a_reached_number_of_users_is_now() -> None:
+    """Whatever the history."""
     assert Forecast(soonest=0.0, latest=0.0) == forecast([(0.0, 5)], 5)
 
 
-def test_nine_of_ten_ranges_hold_what_comes() -> None:
+def test_nine_of_ten_ranges_hold_the_true_time() -> None:
     """
     Users come at random at one rate, watched for 50 s, 200 more are wanted: the time that they
     take lies in the range 9 times in 10. Over 2,000 trials of seed 1 the share lies within .04

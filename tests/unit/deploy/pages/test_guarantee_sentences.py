@@ -1,49 +1,32 @@
+import dataclasses
 import math
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from deploy.pages.guarantee_sentences import coalition_name, guarantee_sentences
 from tests.support.result_pages import guarantee
 
 
-def test_a_sentence_says_how_many_times_as_likely_and_how_much_is_added() -> None:
-    """P[S] ≤ e^ε P'[S] + δ: e^0.1082 is 1.1143, rounded up, and δ is no probability of failing."""
-    [found] = guarantee_sentences([guarantee("analyzer", 0.108_169_5, 1e-6)])
-
-    assert "at most 1.115 times as likely" in found.sentence
-    assert found.sentence.endswith(", plus at most 0.000001.")
-    assert "except" not in found.sentence
-
-
-def test_where_nothing_is_guaranteed_no_number_is_shown() -> None:
-    """Infinity is in words; ε = 0 with δ = 0 is the strongest guarantee."""
-    _, none, all_ = guarantee_sentences(
-        [
-            guarantee("analyzer", 1, 0),
-            guarantee("shuffler+analyzer", math.inf, 0),
-            guarantee("network", 0.0, 0.0),
-        ]
-    )
-
-    assert "no guarantee" == none.epsilon
-    assert "nothing is promised" in none.sentence
-    assert "" == none.odds == none.certainty
-    assert "learn nothing of your value" in all_.sentence
-
-
-def test_the_weakest_coalition_and_the_one_that_is_charged_are_marked() -> None:
-    """Of two guarantees against one coalition both hold, so that the better counts."""
+def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> None:
+    """Rounded up; infinity has words. Of two against one coalition the better counts."""
     found = guarantee_sentences(
         [
-            guarantee("analyzer", 0.1, 1e-6),
+            guarantee("analyzer", 0.108_169_5, 1e-6),  # e^ε is 1.1143
             guarantee("analyzer+users", 5.0, 1e-6),
             guarantee("shuffler+analyzer", 8.0, 0),
             guarantee("shuffler+analyzer", 4.0, 1e-6),
+            guarantee("network", 0.0, 0.0),
         ]
+    )
+    [*_, infinite] = guarantee_sentences(
+        [guarantee("analyzer", 1, 0), guarantee("shuffler+analyzer", math.inf, 0)]
     )
 
     assert ["analyzer+users"] == [one.coalition for one in found if one.weakest]
     assert ["analyzer+users"] == [one.coalition for one in found if one.charged]
+    fields = [dataclasses.asdict(one) for one in (*found, infinite)]
+    assert snapshot == [{**each, "guarantee": ""} for each in fields]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +36,7 @@ def test_the_weakest_coalition_and_the_one_that_is_charged_are_marked() -> None:
         ("analyzer+users", "The analyzer and dishonest users"),
         ("users", "Dishonest users alone"),
         ("shuffler+analyzer+users", "The shuffler, the analyzer and dishonest users together"),
-        ("whoever asks", "Whoever asks"),
+        ("other parties", "Other parties"),
     ],
 )
 def test_every_coalition_has_a_name(coalition: str, name: str) -> None:

@@ -21,7 +21,7 @@ def _text(feed: LiveFeed) -> str:
 
 
 def _watched(rate: int, seconds: int = 100, **changes: Any) -> LiveFeed:
-    """Watch users come at a rate, asked every two seconds, from 100 on."""
+    """Return a feed of users who come at a rate, from 100 on, asked every two seconds."""
     clock = ManualClock()
     feed = LiveFeed(clock)
     for moment in range(0, seconds + 1, 2):
@@ -54,7 +54,7 @@ def test_a_batch_is_described(
 
 @pytest.mark.parametrize("state", BatchState)
 def test_every_state_has_words(state: BatchState, snapshot: SnapshotAssertion) -> None:
-    """And only a batch that collects has a forecast."""
+    """Only a collecting batch has a forecast."""
     batch = _batch(_watched(1, state=state))
 
     assert ('id="forecast"' in batch["html"]) == (state is BatchState.COLLECTING)
@@ -70,7 +70,7 @@ def test_the_bar_ends_at_the_target() -> None:
     assert 'id="mark" style="left: 50.0%"' in html
 
 
-def test_a_cause_of_refusal_that_is_unknown_is_escaped_and_counted() -> None:
+def test_an_unknown_cause_of_refusal_is_escaped_and_counted() -> None:
     """Beside the known ones."""
     feed = _watched(1, refused={"token used": 12, "<b>new": 5})
 
@@ -85,16 +85,13 @@ def test_old_samples_are_dropped() -> None:
     assert "11 minutes ago" in _batch(_watched(1, seconds=3600))["html"]
 
 
-def test_a_shuffler_that_cannot_be_asked_is_named_beside_its_last_answer() -> None:
+def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:
     """The figures stay, with their age."""
     feed = LiveFeed(ManualClock())
     assert "has not answered yet" in json.loads(feed.answer)["trouble"]
     feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
-    fetched = json.loads(feed.answer)
-    assert ("Nobody has fetched this task from the shuffler yet.", None) == (
-        fetched["trouble"],
-        fetched["batch"],
-    )
+    trouble = "No device has fetched this task from the shuffler yet."
+    assert {"trouble": trouble, "batch": None} == json.loads(feed.answer)
     feed = _watched(2)
     feed.take_error(PeerError("it could not be reached in time"))
 

@@ -16,7 +16,7 @@ from common.messages.batch import BatchProgress
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
-from deploy.pages.live_server import LivePage, LiveServer, serve_live_page
+from deploy.pages.live_server import LivePage, live_server, serve_live_page
 from tests.support.batch_progress import progress
 
 
@@ -28,10 +28,9 @@ def _live(page: bytes = b"<p>") -> LivePage:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """A page that is served, with the secret `s3cret`."""
-    server = LiveServer(_live())
-    yield server.start()
-    server.stop()
+    """Serve a page with the secret `s3cret`."""
+    with live_server(_live()) as address:
+        yield address
 
 
 def _get(
@@ -72,68 +71,55 @@ def test_the_page_and_its_figures_are_served_under_the_secret(address: str) -> N
 
 
 def test_a_page_is_served_to_this_machine_alone(address: str) -> None:
-    """At loopback's own address, and at no other that the machine has."""
+    """At 127.0.0.1, and at no other address."""
     port = urllib.parse.urlsplit(address).port
     socket.create_connection(("127.0.0.1", port), 5).close()
     with pytest.raises(OSError, match=r"refused|unreachable|assign"):
         socket.create_connection(("127.0.0.2", port), 5)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/progress.json", "/s3cre/", "/s3cret", "/s3cret/../s3cret/", "/s3cret//", "/ä"]
-)
-def test_nothing_else_is_served(address: str, path: str) -> None:
-    """Without the secret nothing is found."""
-    assert 404 == _get(address, urllib.parse.quote(path))[0]
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", ""])
-def test_a_foreign_name_for_this_machine_is_refused(address: str, host: str) -> None:
-    """A page whose name was made to lead here learns nothing."""
-    assert 403 == _get(address, "/s3cret/progress.json", host=host)[0]
-
-
-@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "DELETE", "OPTIONS"])
-def test_there_is_no_other_method(address: str, method: str) -> None:
-    """Nothing can be done but reading."""
-    assert (405, b"") == _get(address, "/s3cret/", method=method)
+def test_other_paths_names_and_methods_are_refused(address: str) -> None:
+    """Without the secret; by DNS rebinding; and all but reading."""
+    for path in ("/", "/progress.json", "/s3cre/", "/s3cret", "/s3cret/../s3cret/", "/s3cret//"):
+        assert 404 == _get(address, path)[0]
+    assert 404 == _get(address, urllib.parse.quote("/ä"))[0]
+    for host in ("evil.example", "evil.example:80", "127.0.0.1", ""):
+        assert 403 == _get(address, "/s3cret/progress.json", host=host)[0]
+    for method in ("POST", "HEAD", "PUT", "DELETE", "OPTIONS"):
+        assert (405, b"") == _get(address, "/s3cret/", method=method)
 
 
 def test_an_idle_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Others are answered meanwhile; the terminal stays as it is."""
+    """Others are answered meanwhile, and nothing is printed."""
     monkeypatch.setattr("deploy.pages.live_server._Handler.timeout", 0.2)
-    server = LiveServer(_live())
-    address = server.start()
-    with _connected(address) as idle:
+    with live_server(_live()) as address, _connected(address) as idle:
         assert (200, b"<p>") == _get(address, "/s3cret/")
         with suppress(ConnectionError):
             assert b"" == idle.recv(1)
-    server.stop()
 
     assert ("", "") == capfd.readouterr()
 
 
-def test_who_hangs_up_leaves_nothing_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_connection_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """In the middle of a long page, with a reset."""
-    server = LiveServer(_live(bytes(50_000_000)))
-    address, idle = server.start(), threading.active_count()
-    with _connected(address) as leaving:
-        host = urllib.parse.urlsplit(address).netloc
-        leaving.sendall(f"GET /s3cret/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        assert leaving.recv(1)
-        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    _wait_for_threads(idle)
-    server.stop()
+    with live_server(_live(bytes(50_000_000))) as address:
+        idle = threading.active_count()
+        with _connected(address) as leaving:
+            host = urllib.parse.urlsplit(address).netloc
+            leaving.sendall(f"GET /s3cret/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert leaving.recv(1)
+            leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        _wait_for_threads(idle)
 
     assert ("", "") == capfd.readouterr()
 
 
-async def test_the_shuffler_is_asked_again_after_it_could_not_be_reached(
+async def test_the_shuffler_is_asked_again_after_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The page says so, and goes on."""
+    """The page shows the error meanwhile."""
     monkeypatch.setattr("deploy.pages.live_server.POLL_SECONDS", 0.01)
     asked = 0
     answered = asyncio.Event()
@@ -171,8 +157,9 @@ async def test_the_shuffler_is_asked_again_after_it_could_not_be_reached(
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    """In one sentence."""
+    """The message names it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SettingsError, match=f"port {port} cannot be served"):
-            LiveServer(_live(), port)
+        refused = pytest.raises(SettingsError, match=f"port {port} cannot be served")
+        with refused, live_server(_live(), port):
+            pass

@@ -1,5 +1,6 @@
-"""The page of a result, of every kind of value."""
+"""The pages of a result, of every kind of value, and of the ledger."""
 
+import base64
 import dataclasses
 import re
 from html import unescape
@@ -9,17 +10,21 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.estimate import Histogram, KeyValues, Means
+from common.messages.estimate import Histogram, KeyValues, Means, interval_reach
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.result import Result
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
-from deploy.pages.result_page import drawn, result_page
-from deploy.results.estimate_table import EstimateRow, EstimateTable
+from deploy.pages import result_page as module
+from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
+from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import result_view
+from tests.support.budgets import population_budgets
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
+from tests.support.ledger_entries import first_entry
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import collected
@@ -53,20 +58,20 @@ def _story(page: str) -> str:
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_all_is_on_the_page_of_every_kind(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """Estimates, guarantees in sentences, refused reports, parameters, and how to cite it."""
+def test_a_page_of_every_kind_has_all_sections(kind: Kind, snapshot: SnapshotAssertion) -> None:
+    """Estimates, guarantees in sentences, refused reports, parameters, and a citation."""
     assert snapshot == page_text(_of_kind(kind))
 
 
-def test_all_but_the_histogram_is_in_the_text_of_its_page(snapshot: SnapshotAssertion) -> None:
-    """Its values are drawn by the page's script."""
+def test_a_histograms_page_has_all_sections(snapshot: SnapshotAssertion) -> None:
+    """The script draws its values."""
     truth = _known(_COLLECTED.truth.tolist(), "categorical")
     assert snapshot == page_text(_page(_COLLECTED.result, _COLLECTED.task, people=truth))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_only_a_histogram_needs_a_script(kind: Kind) -> None:
-    """No other runs one; none fetches anything."""
+    """No other page runs one, and none fetches anything."""
     for page, scripts in ((_of_kind(kind), 0), (_items(), 2)):
         assert scripts == page.count("<script")
         assert not re.search(r"""(src|href)\s*=\s*["'](https?:)?//""", page)
@@ -84,7 +89,7 @@ def test_a_hostile_label_is_text(kind: Kind) -> None:
 
 
 def test_a_hostile_candidate_or_population_is_text() -> None:
-    """Whoever wrote it."""
+    """Neither markup nor a template."""
     found = kind_collected("string")
     task = dataclasses.replace(found.task, population=_HOSTILE)
     page = _page(found.result, task, candidates=(_HOSTILE, "Ohio"))
@@ -98,7 +103,7 @@ def test_a_hostile_candidate_or_population_is_text() -> None:
 def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     protocol: str, snapshot: SnapshotAssertion
 ) -> None:
-    """In words; each field of the task and of its mechanism by its name."""
+    """Each field of the task and of its mechanism by its name."""
     if protocol in OF_OTHER_KINDS:
         task = kind_task(protocol)
         estimate = kind_collected(task.kind).result.estimate
@@ -120,7 +125,7 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
 
 
 def test_every_refinement_has_words() -> None:
-    """On the page of a result that has it."""
+    """On the page of a result with it."""
     rows = [PROTOCOLS[name] for name in protocols_of("categorical")]
     refinements = {row.refinement_for(name): row.name for row in rows for name in row.mechanisms}
     for protocol in refinements.values():
@@ -146,7 +151,7 @@ def test_every_refinement_has_words() -> None:
 def test_each_variant_of_rappor_has_its_story(
     labels: tuple[str, ...], chances: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """A filter or a label's bit; noise once, twice or kept."""
+    """Filters or labels; noise once, twice or kept."""
     size = {} if labels else {"bits": 32, "cohorts": 8}
     texts = TextDraft(**{"cohorts": 1 if labels else 64, **size, **chances})
     task = kind_task("rappor", labels=labels, texts=texts, population="staff")
@@ -158,7 +163,7 @@ def test_each_variant_of_rappor_has_its_story(
 
 
 def test_the_page_of_a_later_iteration_has_no_owners() -> None:
-    """Neither in its story nor in its title, and no share is there."""
+    """Neither in its story nor in its title, and no shares."""
     pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
     task, estimate = kind_task("priv-kv", pairs=pairs), kind_collected("key-value").result.estimate
     assert isinstance(estimate, KeyValues)
@@ -171,8 +176,8 @@ def test_the_page_of_a_later_iteration_has_no_owners() -> None:
     assert "share of users" not in text
 
 
-def test_a_line_of_noise_is_not_called_an_interval() -> None:
-    """The text under a picture names its lines as the column's heading does."""
+def test_noise_alone_is_not_called_an_interval() -> None:
+    """Neither in a heading nor in the text under a picture."""
     estimate = kind_collected("vector").result.estimate
     assert isinstance(estimate, Means)
     projected = kind_task("multi-rphm")
@@ -181,15 +186,6 @@ def test_a_line_of_noise_is_not_called_an_interval() -> None:
     assert "“95% interval”" in page_text(_of_kind("vector"))
     assert "“± noise alone”" in page_text(_page(noisy, projected))
     assert "“95% interval”" not in page_text(_page(noisy, projected))
-
-
-def test_texts_without_candidates_have_a_page_that_says_what_to_do() -> None:
-    """And no table."""
-    found = kind_collected("string")
-    page = _page(found.result, found.task)
-
-    assert "--candidates" in page
-    assert '<table class="estimates">' not in page
 
 
 def test_only_a_demo_s_page_shows_the_truth() -> None:
@@ -201,37 +197,42 @@ def test_only_a_demo_s_page_shows_the_truth() -> None:
     assert '<line class="truth"' not in _of_kind("vector")
 
 
-def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
-    """The task then only claims it."""
-    alone = published(domain_size=100, local_epsilon=4.0).task
-
-    assert "charged to the population" in _items()
-    assert "charged to the population" not in _page(_COLLECTED.result, alone)
-    assert "what the task claims" in _page(_COLLECTED.result, alone)
-
-
-def test_a_claim_above_the_computed_figure_is_explained() -> None:
-    """A claim of the local epsilon has no room."""
-    local = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0).task
-
-    assert "a little more than the one that is computed" in _items()
-    assert "a little more than" not in _page(_COLLECTED.result, local)
+_NOISY: Final = dataclasses.replace(
+    _COLLECTED.result.histogram,
+    standard_errors=np.full(100, _COLLECTED.result.histogram.frequencies.max() / 2.5),
+)
+_ALONE: Final = published(domain_size=100, local_epsilon=4.0).task
+_LOCAL: Final = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0).task
+_TEXTS: Final = kind_collected("string")
 
 
-def test_few_users_are_said_to_be_too_few() -> None:
-    """Where no value is distinguishable from none, of all at once."""
-    histogram = _COLLECTED.result.histogram
-    errors = np.full(100, histogram.frequencies.max() / 2.5)
+@pytest.mark.parametrize(
+    ("result", "task", "there", "missing"),
+    [
+        (_COLLECTED.result, _COLLECTED.task, "charged to the population", "Too few users"),
+        (_COLLECTED.result, _COLLECTED.task, "more than the one that is computed", "what the task"),
+        (_COLLECTED.result, _ALONE, "what the task claims", "charged to the population"),
+        (_COLLECTED.result, _LOCAL, "what the task claims", "more than the one that is computed"),
+        (
+            dataclasses.replace(_COLLECTED.result, estimate=_NOISY),
+            *(_COLLECTED.task, "Too few users", "what the task"),
+        ),
+        (_TEXTS.result, _TEXTS.task, "--candidates", '<table class="estimates">'),
+    ],
+)
+def test_a_page_explains_its_claim_and_what_it_lacks(
+    result: Result, task: Task, there: str, missing: str
+) -> None:
+    """A claim above the computed figure, a charged population, too few users, no candidates."""
+    page = _page(result, task)
 
-    assert "Too few users" in _items(
-        estimate=dataclasses.replace(histogram, standard_errors=errors)
-    )
-    assert "Too few users" not in _items()
+    assert there in page
+    assert missing not in page
 
 
 @pytest.mark.parametrize("population", ["panel 2.0", "v1.0"])
 def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
-    """Only of numbers `.0` is dropped."""
+    """`.0` is dropped from numbers only."""
     task = dataclasses.replace(_COLLECTED.task, population=population)
     text = page_text(_page(_COLLECTED.result, task))
 
@@ -239,32 +240,95 @@ def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
     assert "local_epsilon | 4\n" in text
 
 
-def _drawn(*rows: EstimateRow) -> dict[str, Any]:
-    return drawn(EstimateTable(title="t", value="mean", name="n", rows=rows))
-
-
-def _row(**changes: float) -> EstimateRow:
-    return EstimateRow(**{"name": "a", "value": 1.0, "low": 0.0, "high": 2.0, **changes})  # type: ignore[arg-type]  # floats
-
-
 @pytest.mark.parametrize(
-    ("rows", "marks", "zero"),
+    ("values", "reaches", "truth", "marks", "zero"),
     [
-        ([_row(low=-1.0), _row(high=3.0)], [(0.0, 75.0, 50.0), (25.0, 100.0, 50.0)], 25.0),
-        ([_row(low=7.0, value=7.5, high=8.0)], [(0.0, 100.0, 50.0)], None),
-        ([_row(low=1.0, high=1.0)], [(0.0, 0.0, 0.0)], None),
-        ([_row(truth=4.0)], [(0.0, 50.0, 25.0, 100.0)], 0.0),
-        (
-            [_row(low=-np.inf, high=np.inf), _row(low=-1.0, high=3.0)],
-            [(0.0, 100.0, 50.0), (0.0, 100.0, 50.0)],
-            25.0,
-        ),
+        ([1.0, 1.0], [2.0, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
+        ([0.0, 2.0], [1.0, 1.0], None, [(0.0, 50.0, 25.0), (50.0, 100.0, 75.0)], 25.0),
+        ([7.5], [0.5], None, [(0.0, 100.0, 50.0)], None),
+        ([1.0], [0.0], None, [(0.0, 0.0, 0.0)], None),
+        ([1.0], [3.0], [6.0], [(0.0, 75.0, 37.5, 100.0)], 25.0),
+        ([1.0, 1.0], [np.inf, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
     ],
 )
-def test_everything_lies_on_its_axis(
-    rows: list[EstimateRow], marks: list[tuple[float, ...]], zero: float | None
+def test_every_row_lies_on_the_axis(
+    values: list[float],
+    reaches: list[float],
+    truth: list[float] | None,
+    marks: list[tuple[float, ...]],
+    zero: float | None,
 ) -> None:
     """From the least to the largest finite end; 0 is drawn if it is between them."""
-    found = _drawn(*rows)
+    table = EstimateTable(
+        title="t",
+        name="n",
+        value="mean",
+        names="ab",
+        values=np.array(values),
+        errors=np.array(reaches) / interval_reach(0.95),
+        shown=range(len(values)),
+        truth=None if truth is None else np.array(truth),
+    )
+    found = drawn(table)
 
     assert (marks, zero) == (found["marks"], found["zero"])
+
+
+def _histogram(*shares: float) -> Histogram:
+    array = np.array(shares)
+    return Histogram(frequencies=array, standard_errors=array / 10, refined=array, mse_theory=0.01)
+
+
+def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float]:
+    numbers: list[float] = np.frombuffer(base64.b64decode(data[name]), dtype=dtype).tolist()
+    return numbers
+
+
+def test_a_histogram_for_scripts_is_packed_as_floats() -> None:
+    """With intervals of each value and of all: of two, each may miss with half the chance."""
+    data = histogram_data(_histogram(0.5, -0.25), n_users=4, labels=("a", "b"))
+
+    assert [0.5, -0.25] == _unpacked(data, "estimate")
+    assert (["a", "b"], None, None) == (data["labels"], data["items"], data["truth"])
+    assert {"own": 1.959964, "all": 2.241403} == pytest.approx(data["interval_factors"])
+
+
+def test_a_histogram_for_scripts_holds_the_largest_of_too_many_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With their numbers, in ascending order; the intervals are for all."""
+    monkeypatch.setattr(module, "MAX_VALUES", 2)
+    data = histogram_data(_histogram(0.1, 0.5, 0.0, 0.4), n_users=4, labels=("a", "b", "c", "d"))
+
+    assert [1, 3] == _unpacked(data, "items", "<u4")
+    assert ["b", "d"] == data["labels"]
+    assert 4 == data["size"]
+
+
+def test_an_interval_for_sixteen_million_values_is_exact() -> None:
+    """The probability of either tail is 1.5e-9: 1 - it would lose digits."""
+    assert pytest.approx(5.93, abs=0.01) == interval_reach(1 - 0.05 / 2**24)
+
+
+def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
+    """Privacy figures rounded up, what is left down; a name is text."""
+    first = first_entry(population="<staff>")
+    changes = {
+        "entry": 2,
+        "task_digest": first.task_digest,
+        "batch_id": first.batch_id,
+        "epsilon": 0.123_456,
+        "composed_epsilon": 0.700_01,
+    }
+    second = LedgerEntry.chained(first.entry_hash, **first.fields() | changes)
+    entries = [first, second]
+    page = releases_page(entries, verify(entries), [population_budgets("<staff>")], version="1")
+
+    assert snapshot == page_text(page)
+    assert second.entry_hash.hex() in page
+    assert "<staff>" not in page
+
+
+def test_an_empty_ledger_has_a_page() -> None:
+    """Which says that nothing has been released."""
+    assert "Nothing has been released yet" in releases_page([], ChainHead(), [], version="1")

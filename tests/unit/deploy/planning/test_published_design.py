@@ -1,28 +1,25 @@
+"""Designs by the papers' own bounds, put back into these bounds."""
+
 import dataclasses
 import math
 from typing import Any, Final
 
 import pytest
 
-from common.accounting.guarantees import honest_anonymity_set
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import BoundRangeError, PlanError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.registry import mechanism_of, specify
-from common.protocols import PROTOCOLS, protocol_named
+from common.protocols import PROTOCOLS
 from common.task.dummy_spec import DummySpec
-from common.task.task import Task
 from deploy.planning.design import Design
 from deploy.planning.published_design import published_design
 from deploy.planning.requirements import Requirements
 from deploy.simulate.sweep import task_of
-from tests.support.tasks import published
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"n_users": 20_000, "domain_size": 30}
 _WORDS: Final = {"n_users": 200_000, "domain_size": 4000, "delta": 1e-9}
 _BIT: Final = {"n_users": 100_000, "domain_size": 2, "delta": 1e-5}
-_BASE: Final = published().task
 _OUT_OF_REACH: Final = "its bound cannot reach the target"
 
 _WITH_BOUNDS: Final = [name for name, row in PROTOCOLS.items() if row.published_bound]
@@ -46,57 +43,25 @@ def _wanted(**changes: Any) -> Requirements:
     return Requirements(**fields)
 
 
-def _claim(task: Task) -> float:
-    """What the paper's own bound says of a task."""
-    bound = task.composition.published_bound
+def _claim_of(design: Design, wanted: Requirements) -> float:
+    """Return the claim of the paper's own bound; infinite where it does not apply."""
+    bound = PROTOCOLS[design.protocol].published_bound
     assert bound is not None
-    return PUBLISHED[bound][1](
-        BoundSetting(
-            reduction=mechanism_of(task).reduction,  # type: ignore[arg-type]
-            crowd=honest_anonymity_set(task, task.n_min),
-            delta=task.delta,
-            dummies=task.dummies,
-            shuffler=task.shuffler,
-        )
-    )
-
-
-def _task(design: Design, wanted: Requirements) -> Task:
-    """Make a design's task as `task_of` does, but for the slow search for its claim."""
-    row = protocol_named(design.protocol)
-    size, buckets, epsilon = wanted.domain_size, design.buckets, design.local_epsilon
-    return dataclasses.replace(
-        _BASE,
-        protocol=row.name,
-        domain_size=size,
-        mechanism=specify(
-            row.mechanism_for(domain_size=size, buckets=buckets),
-            domain_size=size,
-            buckets=buckets,
-            local_epsilon=epsilon,
-        ),
+    setting = BoundSetting(
+        reduction=design.reduction,
+        crowd=design.terms(wanted).crowd(wanted.n_min),
+        delta=wanted.delta,
         dummies=design.dummy_spec,
         shuffler=design.shuffler,
-        delta=wanted.delta,
-        budget_delta=wanted.delta,
-        n_min=wanted.n_min,
-        target_size=wanted.n_users,
-        assumed_honest_fraction=wanted.honest_fraction,
-        local_epsilon=epsilon,
-        central_epsilon=0.0,
     )
-
-
-def _claim_of(design: Design, wanted: Requirements) -> float:
-    """The same; infinite where the bound refuses to speak."""
     try:
-        return _claim(_task(design, wanted))
+        return PUBLISHED[bound][1](setting)
     except BoundRangeError:
         return math.inf
 
 
 def _with_less_noise(design: Design) -> Design | None:
-    """Give a few percent less of whatever hides the users; None of whole dummies or coins."""
+    """Return a design with a few percent less noise; None of whole dummies or coins."""
     dummies, shuffler = design.dummy_spec, design.shuffler
     if shuffler.law == "binomial":
         trials = shuffler.trials - math.ceil(0.05 * shuffler.trials)
@@ -152,7 +117,6 @@ def test_the_simulators_task_has_what_was_found(protocol: str) -> None:
     task = task_of(found, wanted)
 
     assert (found.dummy_spec, found.shuffler) == (task.dummies, task.shuffler)
-    assert _claim_of(found, wanted) == _claim(task)
     assert task.central_epsilon <= 0.5 * (1 + 2e-4)
 
 
@@ -198,95 +162,58 @@ def test_solh_hashes_near_a_third_of_its_blanket(epsilon: float, least: int, mos
     assert math.log(blanket - found.buckets + 1) == pytest.approx(found.local_epsilon, rel=1e-9)
 
 
-def test_murs_gives_hashing_up_where_plain_items_are_better() -> None:
-    """Error of the cities at ε = 1: 1.17e-9 by SH against 3.8e-9 by SOLH; not so at ε = .5."""
-    plain, hashed = (
-        published_design("murs", _wanted(central_epsilon=epsilon, **_CITIES))
-        for epsilon in (1.0, 0.5)
-    )
-
-    assert 0 == plain.buckets
-    assert published_design(
-        "sh", _wanted(central_epsilon=1.0, **_CITIES)
-    ).local_epsilon == pytest.approx(plain.local_epsilon)
-    assert hashed.buckets > 0
-
-
-@pytest.mark.parametrize("protocol", ["murs", "hp-sdp", "od-hp", "fe1"])
-def test_two_items_are_not_hashed(protocol: str) -> None:
-    """There is no field below two; the items themselves are reported."""
-    assert 0 == published_design(protocol, _wanted(**_BIT)).buckets
-
-
-def test_od_hp_hashes_only_where_that_gains() -> None:
-    """Four dummies a user are too few for 4,000 plain items at ε = .3, and enough for 30."""
-    many = published_design("od-hp", _wanted(central_epsilon=0.3, **_WORDS))
-    few = published_design("od-hp", _wanted(central_epsilon=0.3, **_SMALL))
-
-    assert 0 < many.buckets < 4000
-    assert 0 == few.buckets
-
-
-@pytest.mark.parametrize("n_users", [99_990, 100_000, 10**6])
-def test_a_chance_is_rounded_so_that_the_claim_is_no_more(n_users: int) -> None:
-    """At ε = 1 a claim a rounding above is outside the bound's range, and none would be made."""
-    for protocol in ("fe1", "puredump", "mixdump", "od-hp"):
-        wanted = _wanted(n_users=n_users, domain_size=40, central_epsilon=1.0)
-        assert _claim_of(published_design(protocol, wanted), wanted) <= 1
-
-
-@pytest.mark.parametrize("cap", [1.01, 1.35, 2.5, 9.0])
-@pytest.mark.parametrize("protocol", ["mixdump", "od-hp", "fe1"])
-def test_a_cap_on_messages_binds(protocol: str, cap: float) -> None:
-    """Fewer dummies, and more noise or fewer buckets instead; never more messages."""
-    wanted = _wanted(central_epsilon=0.5, messages_cap=cap, **_CITIES)
+@pytest.mark.parametrize(
+    ("protocol", "changes", "hashed"),
+    [
+        *((name, _BIT, False) for name in ("murs", "hp-sdp", "od-hp", "fe1")),  # no field below 2
+        ("murs", {"central_epsilon": 1.0, **_CITIES}, False),  # 1.17e-9 by SH, 3.8e-9 by SOLH
+        ("murs", {"central_epsilon": 0.5, **_CITIES}, True),
+        ("od-hp", {"central_epsilon": 0.3, **_WORDS}, True),  # four dummies are too few for 4,000
+        ("od-hp", {"central_epsilon": 0.3, **_SMALL}, False),
+    ],
+)
+def test_items_are_hashed_only_where_that_gains(
+    protocol: str, changes: dict[str, Any], *, hashed: bool
+) -> None:
+    """MURS and OD-HP report plain items where their error is less."""
+    wanted = _wanted(**changes)
     found = published_design(protocol, wanted)
 
-    assert 1 + found.dummy_spec.expected_per_user <= cap + 1e-6
-    assert _claim_of(found, wanted) <= 0.5 or _OUT_OF_REACH in found.note
+    assert hashed == (0 < found.buckets < wanted.domain_size)
+    if protocol == "murs" and not hashed:
+        assert published_design("sh", wanted).local_epsilon == found.local_epsilon
 
 
-@pytest.mark.parametrize(("protocol", "messages"), [("puredump", "32"), ("aue", "462.9")])
-def test_dummies_that_cannot_be_traded_do_not_pass_a_cap(protocol: str, messages: str) -> None:
-    """They are what the bound asks for: there is nothing to give up for them."""
-    with pytest.raises(
-        PlanError, match=f"{protocol} would take {messages} messages a user; the messages cap is 5"
-    ):
-        published_design(protocol, _wanted(central_epsilon=0.1, messages_cap=5.0, **_CITIES))
+_LARGE: Final = {"domain_size": 40, "central_epsilon": 1.0}
+_LOCAL: Final = ("sh", "murs", "hp-sdp", "mixdump", "od-hp")
 
 
-@pytest.mark.parametrize("protocol", ["sh", "murs", "hp-sdp", "mixdump", "od-hp"])
-@pytest.mark.parametrize("cap", [0.3, 2.0])
-def test_a_cap_on_the_local_epsilon_binds(protocol: str, cap: float) -> None:
-    """No report gives away more, and no bound claims more for it."""
-    wanted = _wanted(central_epsilon=1.0, local_cap=cap, **_CITIES)
-    found = published_design(protocol, wanted)
-
-    assert found.local_epsilon <= cap * (1 + 1e-12)
-    assert _claim_of(found, wanted) <= 1 or _OUT_OF_REACH in found.note
-
-
-@pytest.mark.parametrize("protocol", ["aue", "puredump", "fe1", "sbin", "sageo"])
-def test_reports_without_noise_are_refused_where_the_local_epsilon_is_capped(protocol: str) -> None:
-    """Their local ε is infinite, whatever the dummies."""
-    with pytest.raises(
-        PlanError, match=f"{protocol} reports without local noise; the local cap is 4"
-    ):
-        published_design(protocol, _wanted(local_cap=4.0, **_CITIES))
-
-
-def test_what_a_paper_has_no_answer_to_is_refused() -> None:
-    """In a sentence with the number that is out of range."""
-    with pytest.raises(PlanError, match="no paper states a bound for hybrid"):
-        published_design("hybrid", _wanted())
-    with pytest.raises(PlanError, match="ddps collects a bit; the domain size is 30"):
-        published_design("ddps", _wanted())
-    with pytest.raises(PlanError, match=r"a chance of 15\.2 at 20000 users; it must be below 1"):
-        published_design("aue", _wanted(central_epsilon=0.1))
-    with pytest.raises(PlanError, match="even for two buckets; the messages cap leaves 0"):
-        published_design("fe1", _wanted(messages_cap=1.0, **_CITIES))
-    with pytest.raises(PlanError, match=r"fe1 needs 4\.64 dummies a user even for two buckets"):
-        published_design("fe1", _wanted(central_epsilon=0.1))
+@pytest.mark.parametrize(
+    ("protocols", "changes"),
+    [
+        # At ε = 1 a claim a rounding above is outside the bound's range, and none would be made.
+        *(
+            (("fe1", "puredump", "mixdump", "od-hp"), {"n_users": n_users, **_LARGE})
+            for n_users in (99_990, 100_000, 10**6)
+        ),
+        *(
+            (("mixdump", "od-hp", "fe1"), {"messages_cap": cap, **_CITIES})
+            for cap in (1.01, 1.35, 2.5, 9.0)
+        ),
+        *((_LOCAL, {"central_epsilon": 1.0, "local_cap": cap, **_CITIES}) for cap in (0.3, 2.0)),
+    ],
+)
+def test_caps_bind_and_no_bound_claims_more(
+    protocols: tuple[str, ...], changes: dict[str, Any]
+) -> None:
+    """There are fewer dummies, and more noise or fewer buckets instead."""
+    wanted = _wanted(**changes)
+    for protocol in protocols:
+        found = published_design(protocol, wanted)
+        assert found.local_epsilon <= wanted.local_cap * (1 + 1e-12), protocol
+        assert found.messages_per_user <= wanted.messages_cap + 1e-6, protocol
+        claim = _claim_of(found, wanted)
+        assert claim <= wanted.central_epsilon or _OUT_OF_REACH in found.note, protocol
 
 
 @pytest.mark.parametrize("accounted", [0.5, 1.0])
@@ -296,6 +223,34 @@ def test_only_honest_users_count(accounted: float) -> None:
         wanted = _wanted(central_epsilon=0.5, honest_fraction=accounted, **_CITIES)
         found = published_design(protocol, wanted)
         assert 0.98 * 0.5 <= _claim_of(found, wanted) <= 0.5 * (1 + 1e-12), protocol
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("puredump", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "take 32 messages"),
+        ("aue", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "take 462.9 messages"),
+        *(
+            (name, {"local_cap": 4.0, **_CITIES}, f"{name} reports without local noise; the local")
+            for name in ("aue", "puredump", "fe1", "sbin", "sageo")
+        ),
+        ("hybrid", {}, "no paper states a bound for hybrid"),
+        ("ddps", {}, "ddps collects a bit; the domain size is 30"),
+        ("aue", {"central_epsilon": 0.1}, r"a chance of 15\.2 at 20000 users; it must be below 1"),
+        (
+            "fe1",
+            {"messages_cap": 1.0, **_CITIES},
+            "even for two buckets; the messages cap leaves 0",
+        ),
+        ("fe1", {"central_epsilon": 0.1}, r"fe1 needs 4\.64 dummies a user even for two buckets"),
+    ],
+)
+def test_requirements_beyond_a_bound_are_refused(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """The message has the number that is out of range."""
+    with pytest.raises(PlanError, match=message):
+        published_design(protocol, _wanted(**changes))
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])

@@ -1,16 +1,14 @@
-import dataclasses
 from typing import Any, Final
 
 import pytest
 
+from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of
-from deploy.planning.design import Design
-from deploy.planning.planner import central_gaussian_mse
 from deploy.planning.requirements import Requirements
+from deploy.planning.search import tight_design
 from deploy.planning.shuffler_noise import shuffler_design, shuffler_designs
-from deploy.planning.tight_design import tight_design
 from deploy.simulate.sweep import task_of
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
@@ -29,10 +27,6 @@ def _wanted(**changes: Any) -> Requirements:
         "trust": "shuffler-dummies",
     } | changes
     return Requirements(**{"n_min": fields["n_users"]} | fields)
-
-
-def _predicted(found: Design, wanted: Requirements) -> float:
-    return found.mse(wanted.n_users, wanted.domain_size)
 
 
 @pytest.mark.parametrize(
@@ -59,35 +53,13 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * wanted.central_epsilon < claimed <= wanted.central_epsilon
 
 
-@pytest.mark.parametrize(
-    "protocol", ["ddps", "murs", pytest.param("od-hp", marks=pytest.mark.slow)]
-)
-def test_a_bit_is_collected_plain(protocol: str) -> None:
-    """There is nothing to hash two items to; the claim is as tight."""
-    wanted = _wanted(domain_size=2)
-    found = tight_design(protocol, wanted)
-
-    assert 0 == found.buckets
-    assert 0.95 * 0.5 < task_of(found, wanted).central_epsilon <= 0.5
-
-
-@pytest.mark.parametrize("protocol", [pytest.param("mixdump", marks=pytest.mark.slow), "od-hp"])
-def test_where_there_may_be_no_dummies_the_report_alone_is_noisy(protocol: str) -> None:
-    """A messages cap of one leaves SH or MURS of these protocols."""
-    wanted = _wanted(messages_cap=1.0)
-    found = tight_design(protocol, wanted)
-
-    assert 0 == found.dummy_spec.maximum
-    assert 0.95 * 0.5 < task_of(found, wanted).central_epsilon <= 0.5
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
 def test_sageo_has_the_error_of_the_central_laplace_mechanism(epsilon: float) -> None:
     """8/(εn)², within 3 %: two geometric flanks of ratio e^-ε/2."""
     wanted = _wanted(central_epsilon=epsilon, **_CITIES)
     laplace = 8 / (epsilon * 602_325) ** 2
 
-    assert laplace == pytest.approx(_predicted(tight_design("sageo", wanted), wanted), rel=0.03)
+    assert laplace == pytest.approx(tight_design("sageo", wanted).mse(wanted), rel=0.03)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
@@ -96,7 +68,9 @@ def test_puredump_has_the_error_of_the_central_gaussian_mechanism(epsilon: float
     wanted = _wanted(central_epsilon=epsilon, **_CITIES)
     found = tight_design("puredump", wanted)
 
-    assert central_gaussian_mse(wanted) == pytest.approx(_predicted(found, wanted), rel=0.05)
+    assert 2 / (gaussian_mu(epsilon, 1e-6) * 602_325) ** 2 == pytest.approx(
+        found.mse(wanted), rel=0.05
+    )
 
 
 @pytest.mark.parametrize(("rounds", "sharper"), [(1, "sageo"), (10, "sbin")])
@@ -104,7 +78,7 @@ def test_geometric_noise_wins_one_round_and_coins_win_ten(rounds: int, sharper: 
     """Losses of fair coins add like Gaussians'; those of flanks begin at their worst."""
     wanted = _wanted(central_epsilon=1.0, rounds=rounds)
     errors = {
-        design.protocol: design.mse(wanted.n_users, wanted.domain_size)
+        design.protocol: design.mse(wanted)
         for design in (shuffler_design("sageo", wanted), shuffler_design("sbin", wanted))
     }
 
@@ -125,28 +99,44 @@ def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
     capped = shuffler_designs(_wanted(local_cap=2.0))
     free = shuffler_designs(_wanted())
 
-    assert ["hybrid"] == [each.design.protocol for each in capped]
-    assert [2.0] == [each.design.local_epsilon for each in capped]
-    assert {"hybrid", "sageo", "sbin"} == {each.design.protocol for each in free}
+    assert ["hybrid"] == [each.protocol for each in capped]
+    assert [2.0] == [each.local_epsilon for each in capped]
+    assert {"hybrid", "sageo", "sbin"} == {each.protocol for each in free}
+
+
+_BIT: Final = {"domain_size": 2}
+_ALONE: Final = {"messages_cap": 1.0}
+_CAPPED: Final = {"local_cap": 2.0}
 
 
 @pytest.mark.parametrize(
-    "protocol",
+    ("protocol", "changes"),
     [
-        "sh",
-        pytest.param("murs", marks=pytest.mark.slow),
-        pytest.param("mixdump", marks=pytest.mark.slow),
-        "od-hp",
-        "hybrid",
+        ("ddps", _BIT),
+        ("murs", _BIT),
+        pytest.param("od-hp", _BIT, marks=pytest.mark.slow),
+        pytest.param("mixdump", _ALONE, marks=pytest.mark.slow),
+        ("od-hp", _ALONE),
+        ("sh", _CAPPED),
+        pytest.param("murs", _CAPPED, marks=pytest.mark.slow),
+        pytest.param("mixdump", _CAPPED, marks=pytest.mark.slow),
+        ("od-hp", _CAPPED),
+        ("hybrid", _CAPPED),
     ],
 )
-def test_no_report_passes_a_cap_on_the_local_epsilon(protocol: str) -> None:
-    """And the target is kept as before."""
-    wanted = _wanted(local_cap=2.0)
+def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:
+    """
+    A bit is collected plain: there is nothing to hash two items to. A messages cap of one leaves SH
+    or MURS. No report passes a cap on the local epsilon. The claim is as tight where no cap binds.
+    """
+    wanted = _wanted(**changes)
     found = tight_design(protocol, wanted)
+    claimed = task_of(found, wanted).central_epsilon
 
-    assert found.local_epsilon <= 2.0
-    assert task_of(found, wanted).central_epsilon <= 0.5
+    assert found.local_epsilon <= wanted.local_cap
+    assert 1 + found.dummy_spec.maximum <= wanted.messages_cap
+    assert found.buckets == 0 or wanted.domain_size > 2
+    assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
 
 
 def test_only_honest_users_are_counted() -> None:
@@ -158,23 +148,27 @@ def test_only_honest_users_are_counted() -> None:
     assert task_of(many, half).central_epsilon <= 0.5
 
 
-def test_more_dummies_than_messages_allow_are_refused() -> None:
-    """Those of AUE have no other noise to be traded for."""
-    wanted = _wanted()
-    messages = 1 + tight_design("aue", wanted).expected_dummies
-    capped = dataclasses.replace(wanted, messages_cap=messages - 0.1)
-
-    with pytest.raises(PlanError, match=f"aue would take {messages:.4g} messages a user"):
-        tight_design("aue", capped)
-    with pytest.raises(PlanError, match=r"puredump cannot keep a central epsilon of 0\.1 "):
-        tight_design("puredump", _wanted(central_epsilon=0.1, messages_cap=2.0))
-
-
-def test_what_no_parameters_keep_is_refused() -> None:
-    """A domain that is no bit; a crowd too small for AUE's dummies; a cap that nothing fits."""
-    with pytest.raises(PlanError, match="ddps collects a bit; the domain size is 30"):
-        tight_design("ddps", _wanted())
-    with pytest.raises(PlanError, match=r"aue cannot keep a central epsilon of 0\.1 with 20"):
-        tight_design("aue", _wanted(n_users=20, central_epsilon=0.1))
-    with pytest.raises(PlanError, match=r"fe1 cannot keep .* a local epsilon of at most 2"):
-        tight_design("fe1", _wanted(local_cap=2.0))
+@pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("aue", {"messages_cap": 1.0}, r"aue would take .* messages a user; the messages cap is 1"),
+        (
+            "puredump",
+            {"central_epsilon": 0.1, "messages_cap": 2.0},
+            r"puredump cannot keep a central epsilon of 0\.1 ",
+        ),
+        ("ddps", {}, "ddps collects a bit; the domain size is 30"),
+        (
+            "aue",
+            {"n_users": 20, "central_epsilon": 0.1},
+            r"aue cannot keep a central epsilon of 0\.1 with 20",
+        ),
+        ("fe1", {"local_cap": 2.0}, r"fe1 cannot keep .* a local epsilon of at most 2"),
+    ],
+)
+def test_requirements_that_no_parameters_keep_are_refused(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """The message has the number that is out of range."""
+    with pytest.raises(PlanError, match=message):
+        tight_design(protocol, _wanted(**changes))

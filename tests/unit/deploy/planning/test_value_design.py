@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete
 from common.errors import PlanError, TaskError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
@@ -14,7 +13,6 @@ from common.task.draft import NumberDraft, TextDraft
 from common.task.specs import RapporSpec, spec_as
 from deploy.planning.planner import Plan, plan
 from deploy.planning.value_design import (
-    UNUSED_KEY,
     ValueDesign,
     predicted_mse,
     value_design,
@@ -50,7 +48,7 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
         assert 0.7 < design.local_epsilon <= 0.75
         assert randomizer_of(design.task).keeps_promise(design.local_epsilon)
         assert (4000, 5000) == (design.task.n_min, design.task.target_size)
-    order = [(planned_value_design(each).biased, each.mse) for each in predictions]
+    order = [(planned_value_design(each).biased, each.mse(found.wanted)) for each in predictions]
     assert order == sorted(order)
     assert not order[0][0]
     assert found.promise.epsilon <= designs[0].task.central_epsilon
@@ -75,7 +73,7 @@ def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
 def test_a_protocol_without_such_a_task_is_left_out() -> None:
     """Projections of 4,000 numbers would be too large; the others are planned."""
     found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
-    planned = {each.design.protocol for each in (found.best, *found.runners_up)}
+    planned = {each.protocol for each in (found.best, *found.runners_up)}
 
     assert set(protocols_of("vector")) - {"multi-rphm"} == planned
     assert "their product may be at most" in found.left_out["multi-rphm"]
@@ -141,11 +139,3 @@ def test_stated_permanent_noise_is_kept() -> None:
     found = _rappor(draft_fields={"texts": texts}, central_epsilon=20.0)
 
     assert found.base.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
-
-
-def test_the_draft_of_a_plan_makes_the_same_claim_again() -> None:
-    """It is what was checked, and not a rounding of it."""
-    best = planned_value_design(_capped("key-value").best)
-    again = complete(best.base, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-
-    assert best.task == again

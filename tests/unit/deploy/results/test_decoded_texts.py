@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import SettingsError, TaskError, ValueRangeError
+from common.errors import SettingsError, TaskError
 from deploy.results.decoded_texts import (
-    MOST_CANDIDATES,
+    MAX_CANDIDATES,
     decode_candidates,
     decoding_as_json,
     read_candidates,
@@ -40,11 +40,7 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     ],
 )
 def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
-    """
-    Empty lines are left out, and a byte order mark; blanks count, as they do on the device.
-
-    An ö is an ö, however it is written.
-    """
+    """Without empty lines and a byte order mark; blanks count, and text is normalized."""
     assert texts == _read(tmp_path, raw)
 
 
@@ -57,23 +53,19 @@ def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...
         (b"Ohio\r\nOhio\n", "names 1 candidates again"),
         ("Köln\nKo\u0308ln\n".encode(), "names 1 candidates again"),
         (b"Ohio\n\xff\xfe\n", "is not text in UTF-8"),
-        (b"\n".join(b"%d" % number for number in range(MOST_CANDIDATES + 1)), "names 100001"),
+        (b"\n".join(b"%d" % number for number in range(MAX_CANDIDATES + 1)), "names 100001"),
         (b"x" * (16 * 1024 * 1024 + 1), "at most 16777216 are read"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: str) -> None:
-    """With its name and the rule."""
+    """The message names the file and the rule."""
     with pytest.raises(SettingsError, match=f"candidates.txt.*{rule}"):
         _read(tmp_path, raw)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """With the system's reason."""
     with pytest.raises(SettingsError, match=r"none.txt cannot be read: No such file"):
         read_candidates(tmp_path / "none.txt")
 
 
-def test_who_is_held_is_detected_and_who_is_not_has_a_small_share() -> None:
+def test_texts_that_people_hold_are_detected() -> None:
     """
     Shares within seven of their errors of three quarters, one quarter and nothing.
 
@@ -84,21 +76,6 @@ def test_who_is_held_is_detected_and_who_is_not_has_a_small_share() -> None:
 
     assert [True, True] == _DECODED.detected[:2].tolist()
     assert (np.abs(_DECODED.shares - [0.75, 0.25, 0.0]) <= 7 * errors).all()
-
-
-@pytest.mark.parametrize(
-    ("candidates", "error", "rule"),
-    [
-        (("x" * 65,), ValueRangeError, "at most 64 bytes"),
-        ((), TaskError, "candidate"),
-    ],
-)
-def test_candidates_that_no_device_sends_are_refused(
-    candidates: tuple[str, ...], error: type[Exception], rule: str
-) -> None:
-    """A text that is too long; and nothing at all."""
-    with pytest.raises(error, match=rule):
-        decode_candidates(_TASK, bit_table(_TASK), candidates)
 
 
 def test_a_task_for_numbers_has_nothing_to_decode() -> None:
@@ -117,8 +94,8 @@ def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:
     assert fields["explained"] + fields["unexplained"] == pytest.approx(1)
 
 
-def test_a_candidate_that_nothing_tells_apart_is_json_too() -> None:
-    """Its error is infinite, which JSON has no number for."""
+def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
+    """JSON has no number for it."""
     blind = dataclasses.replace(_DECODED, standard_errors=np.array([1.0, np.inf, 1.0]))
     fields = json.loads(dumps(decoding_as_json(blind)))
 

@@ -1,22 +1,62 @@
+import dataclasses
 import math
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from common.errors import TaskError
+from analyzer.task_builder import complete
+from common.errors import SettingsError, TaskError
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
-from deploy.results.privkvm import bias_left, budgets, fakes_after, iteration
+from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
+from deploy.audit.harness.tasks import draft
+from deploy.cli import app
+from deploy.results.export import as_json
+from deploy.results.privkvm import Iterated, budgets, iteration, next_draft, read_iterated
+from deploy.results.result_view import result_view
+from deploy.tasks import drafts as draft_file
+from deploy.terminal.json_output import dumps
+from tests.support.kind_results import kind_collected, result_of
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
+
+_KEY: Final = bytes(31) + b"\x09"
+_ITERATIONS: Final = 3
+
+
+def _whole(**changes: Any) -> TaskDraft:
+    """Return a draft for all iterations: six keys, stars from 0 to 5, ε 4."""
+    fields = {"population": "viewers", "local_epsilon": 4.0}
+    return draft(**kind_draft_fields("priv-kv", **fields) | changes)
+
+
+def _released(means: Iterable[float], **changes: Any) -> Iterated:
+    fields: dict[str, Any] = {"kind": "key-value", "low": 0.0, "high": 5.0, "population": "viewers"}
+    return Iterated(**fields | {"means_with_fakes": tuple(means)} | changes)
+
+
+def _next(number: int, whole: TaskDraft | None = None) -> TaskDraft:
+    before = None if number == 1 else _released(np.linspace(1.0, 4.0, 6))
+    return next_draft(whole or _whole(), _ITERATIONS, number, before)
+
+
+def _pairs(one: TaskDraft) -> PairDraft:
+    assert one.pairs is not None
+    return one.pairs
 
 
 @given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
 def test_all_iterations_together_cost_no_more_than_the_whole(
     epsilon: float, iterations: int, share: float
 ) -> None:
-    """Exactly summed; and the integers that a task of each would state keep to its part."""
+    """Exactly summed; and the integers of each task keep to its part."""
     split = budgets(epsilon, iterations, share)
     whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
     specs = [PrivKv.specify(iteration(whole, budget, None)) for budget in split]
@@ -52,29 +92,13 @@ def test_one_iteration_is_the_mechanism_itself() -> None:
     assert PrivKv.specify(whole) == PrivKv.specify(iteration(whole, only, None))
 
 
-def test_fakes_are_the_means_before_in_the_range_of_the_task() -> None:
-    """What noise has carried beyond it is put back to its ends."""
-    assert (10.0, 15.0, 17.5, 20.0, 20.0) == fakes_after(
-        np.array([-1.0, 0.0, 0.5, 1.0, 3.0]), 10.0, 20.0
-    )
-
-
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
 def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
     """A task would be refused for the last digit."""
-    high = low + width
-    (fake,) = fakes_after(np.array([mean]), low, high)
+    whole = PairRequest(keys=1, low=low, high=low + width, local_epsilon=1.0)
+    (fake,) = iteration(whole, budgets(1.0, 2, 0.5)[1], np.array([mean])).fakes
 
-    assert low <= fake <= high
-
-
-def test_the_bias_left_is_the_product_of_all_shares_of_fakes() -> None:
-    """By hand: .4 · .5 · .5 of the way from m = -.2 to t = 0, and the limit of certain owners."""
-    shares = [np.array([0.4, 0.0]), np.array([0.5, 0.0]), np.array([0.5, 0.0])]
-
-    assert [0.02, 0.0] == pytest.approx(
-        bias_left(shares, np.zeros(2), np.array([-0.2, 0.7])).tolist()
-    )
+    assert low <= fake <= low + width
 
 
 @pytest.mark.parametrize(
@@ -90,7 +114,162 @@ def test_the_bias_left_is_the_product_of_all_shares_of_fakes() -> None:
         ((1.0, 2, 1.0), "key_share is 1.0"),
     ],
 )
-def test_a_split_that_there_is_not_is_refused(arguments: Any, rule: str) -> None:
-    """By the number that breaks a rule."""
+def test_an_impossible_split_is_refused(arguments: Any, rule: str) -> None:
+    """The message names the number that breaks a rule."""
     with pytest.raises(TaskError, match=rule):
         budgets(*arguments)
+
+
+def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
+    """All charges are at most the total local ε together; a stated budget stays."""
+    assert {4.0} == {_next(number).budget_epsilon for number in (1, 2, 3)}
+    assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
+    tasks = [
+        complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
+        for number in range(1, _ITERATIONS + 1)
+    ]
+
+    assert 0 < sum(task.central_epsilon for task in tasks) < 4.0
+    assert all(task.central_epsilon <= task.budget_epsilon for task in tasks)
+
+
+def test_means_become_fakes_clipped_to_the_range_of_the_draft() -> None:
+    """The first iteration has the fakes of the draft."""
+    means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
+    one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
+
+    assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(one).fakes))
+    given = PairDraft(low=0.0, high=5.0, fakes=(1.0,) * 6)
+    assert () == _pairs(_next(1)).fakes
+    assert (1.0,) * 6 == _pairs(_next(1, _whole(pairs=given))).fakes
+
+
+def test_an_iteration_changes_nothing_else_of_the_draft() -> None:
+    """Neither users nor deadline."""
+    one = _next(2)
+    restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
+
+    assert _whole() == dataclasses.replace(one, **restored, budget_epsilon=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "number", "before", "rule"),
+    [
+        ({"protocol": "od-hp"}, 1, None, "od-hp is not for pairs"),
+        ({"protocol": "duchi"}, 1, None, "duchi is not for pairs"),
+        ({"population": ""}, 1, None, "names no population"),
+        ({}, 0, None, "number is 0; there are 3 iterations"),
+        ({}, 4, _released([0.0] * 6), "number is 4; there are 3 iterations"),
+        ({}, 1, _released([0.0] * 6), "the first iteration follows no result"),
+        ({}, 2, None, "number is 2; the result of the iteration before is missing"),
+        ({}, 2, _released([0.0] * 5), "the result has 5 means and the draft 6"),
+        ({"local_epsilon": 0.0}, 1, None, "local_epsilon is 0.0"),
+        ({"pairs": PairDraft(low=2.0, high=2.0)}, 2, _released([0.0] * 6), "low must be below"),
+        ({}, 2, _released([0.0] * 6, high=10.0), "range is 0.0 to 10.0, and the draft's 0.0 to 5"),
+        ({}, 2, _released([0.0] * 6, population="staff"), "of another population"),
+    ],
+)
+def test_an_impossible_iteration_is_refused(
+    changes: dict[str, Any], number: int, before: Iterated | None, rule: str
+) -> None:
+    """The message names the rule."""
+    with pytest.raises(TaskError, match=rule):
+        next_draft(_whole(**changes), _ITERATIONS, number, before)
+
+
+_DRAFTS: Final[dict[str, TaskDraft]] = {
+    **{name: draft(_KEY, **kind_draft_fields(name)) for name in OF_OTHER_KINDS},
+    "items": draft(_KEY),
+    "labels": draft(
+        _KEY,
+        domain_size=5,
+        buckets=0,
+        labels=("a,b", '"q"\\', "ü\n\t", "\N{GRINNING FACE}", "\x7f"),
+    ),
+    "no noise": draft(_KEY, local_epsilon=float("inf")),
+    "basic": draft(
+        _KEY,
+        **kind_draft_fields("rappor", labels=("yes", "no"), domain_size=2, texts=TextDraft(bits=2)),
+    ),
+    "one-time": draft(
+        _KEY, **kind_draft_fields("rappor", texts=TextDraft(unset=0.0, set=1.0, bits=64))
+    ),
+    "small numbers": draft(
+        _KEY, **kind_draft_fields("duchi", numbers=NumberDraft(low=-1e-300, high=1e12), delta=1e-15)
+    ),
+    "tables": draft(
+        _KEY,
+        dummies_per_user=0.0,
+        dummies=DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4),
+        shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
+    ),
+    "budget": draft(_KEY, population="staff", budget_epsilon=3.0, budget_delta=1e-5),
+    "first": _next(1),
+    "second": _next(2),
+}
+
+
+@pytest.mark.parametrize("name", _DRAFTS)
+def test_a_written_draft_is_read_back_unchanged(tmp_path: Path, name: str) -> None:
+    """For every kind, whatever its labels hold."""
+    (tmp_path / "draft.toml").write_text(draft_file.as_toml(_DRAFTS[name]), encoding="utf-8")
+
+    assert _DRAFTS[name] == draft_file.read(tmp_path / "draft.toml", _KEY)
+
+
+def _json(means: str, low: str = "0") -> str:
+    return (
+        f'{{"kind": "key-value", "low": {low}, "high": 5, "population": "viewers", '
+        f'"means_with_fakes": {means}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "7", "{}", "[" * 100_000),
+        '{"kind": "key-value"}',
+        '{"kind": "key-value", "means_with_fakes": [1.0]}',
+        _json("[1]").replace("key-value", "vector"),
+        _json("[1]").replace('"kind": "key-value", ', ""),
+        *map(_json, ("3", '["x"]', "[null]", f"[{'9' * 400}]", "[NaN]", "[1e999]")),
+        _json("[1]", low="null"),
+        _json("[1]", low="NaN"),
+    ],
+)
+def test_a_file_that_is_not_a_result_of_pairs_is_refused(tmp_path: Path, text: str) -> None:
+    """The message names the file."""
+    (tmp_path / "result.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"result.json is not a result of key-value data"):
+        read_iterated(tmp_path / "result.json")
+
+
+def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
+    """The message names the reason."""
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        read_iterated(tmp_path / "none.json")
+    with (tmp_path / "long.json").open("wb") as file:
+        file.truncate(10**10)
+    with pytest.raises(SettingsError, match="too long to be a result"):
+        read_iterated(tmp_path / "long.json")
+
+
+def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: Path) -> None:
+    """The result is read as `shuffledp result --json` prints it."""
+    whole, output = tmp_path / "whole.toml", tmp_path / "second.toml"
+    whole.write_text(draft_file.as_toml(_whole()), encoding="utf-8")
+    task = kind_task("priv-kv", population="viewers")
+    result = result_of(task, estimate=kind_collected("key-value").result.estimate)
+    printed = {**as_json(result), **result_view(result.estimate, task, most=1).fields}
+    (tmp_path / "first.json").write_text(dumps(printed), encoding="utf-8")
+    outcome = CliRunner().invoke(
+        app,
+        [
+            *("iterate", str(whole), "--iterations", "3", "--number", "2"),
+            *("--after", str(tmp_path / "first.json"), "--output", str(output)),
+        ],
+    )
+
+    assert 0 == outcome.exit_code
+    before = _released(np.linspace(4.0, 1.5, 6))
+    assert next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)

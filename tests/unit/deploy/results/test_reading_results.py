@@ -1,4 +1,4 @@
-"""An operator reads a result from an analyzer that does not tell the truth."""
+"""Read results from an analyzer that lies."""
 
 import csv
 import dataclasses
@@ -31,7 +31,7 @@ _FILES: Final = ("csv", "parquet", "html")
 
 
 def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
-    """Answer every call with the same task and result."""
+    """Return an analyzer with one task and result."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), task_digest=signed.digest())
     answers = {
         "GetResult": [result_to_bytes(result)],
@@ -107,7 +107,7 @@ async def test_a_false_result_is_not_printed(changes: dict[str, Any], sentence: 
 
 @pytest.mark.parametrize("decoded", [True, False])
 async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded: bool) -> None:
-    """A row each; without candidates, a row a bit."""
+    """A row for each; without candidates, one for each bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
     status, _, complaint = await _write(tmp_path, names)
 
@@ -120,7 +120,7 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
 
 
 async def test_candidates_that_cannot_be_decoded_leave_no_file(tmp_path: Path) -> None:
-    """Neither of candidates nor of bits: a reader would take the one for the other."""
+    """Neither of candidates nor of bits."""
     status, _, complaint = await _write(tmp_path, b"Ohio\n" + b"x" * 65)
 
     assert 0 != status
@@ -129,7 +129,7 @@ async def test_candidates_that_cannot_be_decoded_leave_no_file(tmp_path: Path) -
 
 
 async def _write(folder: Path, candidates: bytes | None) -> tuple[int | None, str, str]:
-    """Let the command write the result of a task for texts as every kind of file."""
+    """Write the result of a task for texts by the command, as every kind of file."""
     texts = kind_collected("string")
     stated = guarantees(texts.task, texts.result.n_users, 0)
     result = dataclasses.replace(texts.result, guarantees=stated)

@@ -1,4 +1,4 @@
-"""What readers and programs get of a result, the same way for every kind of value."""
+"""The view of a result for readers and programs, for every kind of value."""
 
 import dataclasses
 import io
@@ -11,14 +11,14 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.estimate import Histogram, KeyValues, Means, Owners
+from common.messages.estimate import Histogram, Means, Owners
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import SamplePeople
-from deploy.results.estimate_table import decimals_of, format_figure
-from deploy.results.result_json import as_json
+from deploy.results.estimate_table import EstimateTable
+from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected, result_of
@@ -84,38 +84,37 @@ def _printed(view: ResultView) -> str:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_result_of_every_kind_is_printed(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """Tables with intervals, notes below them."""
+    """Tables with intervals, and notes below."""
     assert snapshot == _printed(_view(kind))
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_in_a_demo_the_truth_stands_beside_every_estimate(
+def test_a_demo_prints_the_truth_beside_every_estimate(
     kind: Kind, snapshot: SnapshotAssertion
 ) -> None:
-    """In each table, with the errors below."""
+    """With the errors below the table."""
     assert snapshot == _printed(_known(kind))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """The estimate, the range that it is in, and what was decoded of texts."""
+    """The estimate, its range, and what was decoded of texts."""
     found = kind_collected(kind)
     fields = json.loads(dumps({**as_json(found.result), **_view(kind).fields}))
     fields.pop("bit_counts", None)
 
     assert kind == fields["kind"]
-    rounded = json.dumps(fields, indent=1)
-    assert snapshot == (rounded if kind != "string" else sorted(fields))
+    assert snapshot == (sorted(fields) if kind == "string" else json.dumps(fields, indent=1))
 
 
-def test_no_kind_of_table_has_fewer_figures_than_were_asked_for() -> None:
-    """As many rows as there may be, of as many as there are."""
+def test_every_kind_of_table_has_as_many_rows_as_asked_for() -> None:
+    """Or as many as there are figures."""
     assert [5, 3, 1, 5, 5] == [len(_view(kind).tables[0].rows) for kind in _KINDS]
     assert [30, 3, 1, 5, 6] == [_view(kind).size for kind in _KINDS]
 
 
-def test_too_few_users_are_said_to_be_too_few() -> None:
-    """Where no value can be told from none, though an interval by itself lies above 0."""
+def test_a_warning_says_that_users_are_too_few() -> None:
+    """Where no value is distinguishable from none, though an interval by itself lies above 0."""
     noisy = _view("categorical", standard_errors=np.full(30, 0.2))
 
     assert noisy.warning.startswith("Too few users")
@@ -124,7 +123,7 @@ def test_too_few_users_are_said_to_be_too_few() -> None:
 
 
 def test_texts_without_candidates_are_not_decoded() -> None:
-    """A warning says how they are, and files hold the bits."""
+    """A warning names the option, and files hold the bits."""
     view = result_view(_estimate("string"), _task("string"), most=5)
 
     assert ((), 0) == (view.tables, view.size)
@@ -132,7 +131,7 @@ def test_texts_without_candidates_are_not_decoded() -> None:
     assert ["cohort", "bit", "set", "reports"] == list(view.columns)
 
 
-def test_labels_are_candidates_by_themselves() -> None:
+def test_labels_are_candidates_without_a_file() -> None:
     """Nobody holds anything else in basic RAPPOR, so nothing is unexplained."""
     task = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
     estimate = result_of(task, estimate=bit_table(task)).estimate
@@ -151,70 +150,6 @@ def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None
     """The message names the kind."""
     with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
         result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
-
-
-@pytest.mark.parametrize(
-    ("size", "labels", "names"),
-    [
-        (1, (), ["mean"]),
-        (1, ("hours",), ["hours"]),
-        (3, (), ["number 0", "number 1", "number 2"]),
-        (3, ("a", "b", "c"), ["a", "b", "c"]),
-    ],
-)
-def test_numbers_are_named_by_labels_or_by_their_place(
-    size: int, labels: tuple[str, ...], names: list[str]
-) -> None:
-    """A mean alone needs no number; fewer than three are not shrunk."""
-    protocol, ones = "piecewise" if size == 1 else "multi-hm", np.ones(size)
-    task = kind_task(protocol, labels=labels, domain_size=size)
-    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
-    [table] = result_view(means, task, most=9).tables
-
-    assert names == [row.name for row in table.rows]
-    assert (size == 3) == ("shrunk" in table.more) == ("shrunk" in table.notes[0])
-
-
-def test_biased_means_have_no_interval_of_confidence() -> None:
-    """The error of a projection is in none; neither with nor without the truth."""
-    view, known = _view("vector", unbiased=False), _known("vector", unbiased=False)
-
-    assert "± noise alone" == view.tables[0].interval
-    assert view.tables[0].notes[0].startswith("Means are biased")
-    assert known.errors is not None
-    assert "of which noise" in known.errors.sentence
-    assert "intervals" not in known.errors.sentence
-
-
-def test_a_key_that_nobody_reported_on_has_no_row() -> None:
-    """Neither a share of one half nor a mean in the middle stands for it; a note counts them."""
-    silent = _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700]))
-
-    for table in silent.tables:
-        assert "key 1" not in [row.name for row in table.rows]
-    assert "Nobody reported on 1 of the keys: nothing is known of them." in silent.tables[0].notes
-
-
-def test_fakes_are_those_of_the_task() -> None:
-    """They pull means, so a note names them."""
-    spec = spec_as(_task("key-value").mechanism, KeyValueSpec)
-    named = dataclasses.replace(
-        _task("key-value"), mechanism=dataclasses.replace(spec, fakes=(1.0,) * 6)
-    )
-    view = result_view(_KEYS, named, most=1)
-
-    assert "a fake value, the task's own for each key, which" in view.tables[1].notes[0]
-    assert "a fake value, the middle of the range, which" in _view("key-value").tables[1].notes[0]
-
-
-def test_a_later_iteration_has_one_table_of_means_with_fakes(snapshot: SnapshotAssertion) -> None:
-    """In the keys' order, without shares and without an interval of confidence."""
-    later = _known("key-value", owners=None)
-
-    assert snapshot == _printed(later)
-    assert later.errors is not None
-    off = (2.25 + 1 + 0.25 + 0 + 0.25 + 1) / 6
-    assert {"mse_vs_truth": pytest.approx(off)} == later.errors.fields
 
 
 def test_errors_by_hand() -> None:
@@ -246,12 +181,8 @@ def test_errors_by_hand() -> None:
     assert 4 / 6 == pytest.approx(pairs.fields["mse_of_means_vs_truth"])
 
 
-def test_a_text_that_nobody_holds_is_no_discovery() -> None:
-    """
-    A false one is counted, and the largest share that was missed is rounded up.
-
-    Ohio and Utah are detected by far: test_decoded_texts.py has the bits' seed.
-    """
+def test_false_discoveries_are_counted_and_the_largest_missed_share_is_rounded_up() -> None:
+    """Ohio and Utah are detected by far: test_decoded_texts.py has the bits' seed."""
     nobody = _people("string", truth=np.array([0.99, 0.0, 0.01001]))
     view = result_view(_estimate("string"), _task("string"), most=5, people=nobody)
     assert view.errors is not None
@@ -268,20 +199,70 @@ def test_a_text_that_nobody_holds_is_no_discovery() -> None:
 def test_figures_have_the_decimals_that_noise_leaves(
     errors: list[float], decimals: int | None
 ) -> None:
-    """Two digits of the least standard error; unknown without an error."""
-    assert decimals == decimals_of(np.array(errors))
+    """Two digits of the least standard error; None without an error."""
+    table = _table(errors)
+
+    assert decimals == table.decimals
+    assert "inf" == table.format(float("inf"))
 
 
-def test_a_number_without_decimals_has_four_digits() -> None:
-    """Infinity is named, and what rounds to 0 has no sign."""
-    numbers = [(0.123456, None), (0.123456, 2), (float("inf"), 2), (-0.0004, 3)]
+def _table(errors: list[float]) -> EstimateTable:
+    size = len(errors)
+    numbers = np.zeros(size)
+    return EstimateTable(
+        title="",
+        name="",
+        value="",
+        names=[""] * size,
+        values=numbers,
+        errors=np.array(errors),
+        shown=range(size),
+    )
 
-    assert ["0.1235", "0.12", "inf", "0.000"] == [format_figure(*number) for number in numbers]
+
+@pytest.mark.parametrize(
+    ("error", "number", "written"),
+    [(0.0, 0.123456, "0.1235"), (0.5, 0.123456, "0.12"), (0.05, -0.0004, "0.000")],
+)
+def test_a_figure_without_decimals_has_four_digits(
+    error: float, number: float, written: str
+) -> None:
+    """And a figure that rounds to 0 has no sign."""
+    assert written == _table([error]).format(number)
 
 
-def test_means_with_fakes_need_no_owners() -> None:
-    """A later iteration's columns leave shares out."""
-    assert isinstance(_KEYS, KeyValues)
-    later = _view("key-value", owners=None).columns
+_KEY_VALUES: Final = _task("key-value")
+_OWN_FAKES: Final = dataclasses.replace(
+    _KEY_VALUES,
+    mechanism=dataclasses.replace(spec_as(_KEY_VALUES.mechanism, KeyValueSpec), fakes=(1.0,) * 6),
+)
 
-    assert ["key", "label", "mean_with_fakes", "error_with_fakes", "reports"] == list(later)
+
+def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
+    task = kind_task("piecewise", labels=labels, domain_size=size)
+    ones = np.ones(size)
+    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
+    return result_view(means, task, most=9)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(_view("vector", unbiased=False), id="biased means: noise alone"),
+        pytest.param(_known("vector", unbiased=False), id="biased means beside the truth"),
+        pytest.param(
+            _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700])),
+            id="a key without reports has no row but a note",
+        ),
+        pytest.param(result_view(_KEYS, _OWN_FAKES, most=1), id="the task's own fakes"),
+        pytest.param(_known("key-value", owners=None), id="a later iteration has no owners"),
+        pytest.param(_few_means((), 1), id="a single mean has no number"),
+        pytest.param(_few_means(("hours",), 1), id="a labelled mean"),
+    ],
+)
+def test_a_special_case_is_printed(view: ResultView, snapshot: SnapshotAssertion) -> None:
+    """With its notes and columns."""
+    errors = dict(view.errors.fields) if view.errors else {}
+
+    assert snapshot == _printed(view)
+    assert snapshot == (list(view.columns), errors)

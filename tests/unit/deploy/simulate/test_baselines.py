@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.accounting.gaussian import gaussian_delta
-from deploy.planning.planner import central_gaussian_mse
-from deploy.simulate.baselines import CentralErrors, exponential_mechanism, permute_and_flip
-from tests.support.requirements import small_requirements
+from deploy.simulate.baselines import (
+    central_errors_of_items,
+    central_errors_of_means,
+    exponential_mechanism,
+    permute_and_flip,
+)
 
 _2_LN_2: Final = 2 * math.log(2)
 """At this ε a coin's chance is 2^-gap: a fraction."""
@@ -21,27 +24,25 @@ _2_LN_2: Final = 2 * math.log(2)
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
 def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
-    """Laplace noise of scale 2/ε in whole counts, summed; Gaussian noise as the planner has it."""
-    found = CentralErrors.of_items(np.array([6000, 4000]), epsilon, 1e-6)
+    """Laplace noise of scale 2/ε in whole counts, summed; Gaussian noise by its exact δ."""
+    found = central_errors_of_items(np.array([6000, 4000]), epsilon, 1e-6)
     x = np.arange(-5000, 5001)
     weights = np.exp(-np.abs(x) * epsilon / 2)
 
-    assert x**2 @ weights / weights.sum() / 1e8 == pytest.approx(found.laplace_mse, rel=1e-9)
-    wanted = small_requirements(n_users=10_000, central_epsilon=epsilon)
-    assert central_gaussian_mse(wanted) == pytest.approx(found.gaussian_mse)
-    mu = math.sqrt(2 / found.gaussian_mse) / 10_000
+    assert x**2 @ weights / weights.sum() / 1e8 == pytest.approx(found["laplace_mse"], rel=1e-9)
+    mu = math.sqrt(2 / found["gaussian_mse"]) / 10_000
     assert gaussian_delta(mu, epsilon) == pytest.approx(1e-6, rel=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_the_errors_of_means_grow_with_the_numbers(size: int) -> None:
     """Laplace noise by their square, Gaussian noise by their number; in the range's units."""
-    one = CentralErrors.of_means(1000, 1, 12.0, 0.5, 1e-6)
-    found = CentralErrors.of_means(1000, size, 12.0, 0.5, 1e-6)
+    one = central_errors_of_means(1000, 1, 12.0, 0.5, 1e-6)
+    found = central_errors_of_means(1000, size, 12.0, 0.5, 1e-6)
 
-    assert 2 * (24 * size / 0.5 / 1000) ** 2 == pytest.approx(found.laplace_mse)
-    assert size * one.gaussian_mse == pytest.approx(found.gaussian_mse)
-    mu = 24 / 1000 / math.sqrt(one.gaussian_mse)
+    assert 2 * (24 * size / 0.5 / 1000) ** 2 == pytest.approx(found["laplace_mse"])
+    assert size * one["gaussian_mse"] == pytest.approx(found["gaussian_mse"])
+    mu = 24 / 1000 / math.sqrt(one["gaussian_mse"])
     assert gaussian_delta(mu, 0.5) == pytest.approx(1e-6, rel=1e-5)
 
 
@@ -85,10 +86,8 @@ def test_chances_of_many_candidates_add_to_one(epsilon: float) -> None:
 def test_permute_and_flip_never_regrets_more(people: list[int], epsilon: float) -> None:
     """Than the exponential mechanism, and neither more than 2·ln(n)/ε, the bound of both."""
     counts = np.array([*people, 61])
-    found = CentralErrors.of_items(counts, epsilon, 1e-6)
+    found = central_errors_of_items(counts, epsilon, 1e-6)
     total, n = counts.sum(), len(counts)
 
-    assert found.regret is not None
-    assert found.exponential_regret is not None
-    assert found.regret <= found.exponential_regret + 1e-9
-    assert found.exponential_regret * total <= 2 * math.log(n) / epsilon + 1e-6
+    assert found["regret"] <= found["exponential_regret"] + 1e-9
+    assert found["exponential_regret"] * total <= 2 * math.log(n) / epsilon + 1e-6

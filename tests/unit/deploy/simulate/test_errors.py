@@ -45,19 +45,17 @@ def test_the_top_are_the_fifty_most_frequent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "mean", "error", "written", "stated"),
+    ("values", "mean", "error", "written"),
     [
-        ([3.0], 3.0, 0.0, "3", None),
-        ([1.0, 3.0], 2.0, 1.0, "2 ±50%", 1.0),
-        ([0.0, 0.0], 0.0, 0.0, "0", 0.0),
-        ([2.0] * 4, 2.0, 0.0, "2", 0.0),
+        ([3.0], 3.0, 0.0, "3"),
+        ([1.0, 3.0], 2.0, 1.0, "2 ±50%"),
+        ([0.0, 0.0], 0.0, 0.0, "0"),
+        ([2.0] * 4, 2.0, 0.0, "2"),
     ],
 )
-def test_a_summary_by_hand(
-    values: list[float], mean: float, error: float, written: str, stated: float | None
-) -> None:
+def test_a_summary_by_hand(values: list[float], mean: float, error: float, written: str) -> None:
     """Mean, and the sample's deviation over the root of their number; none for a single repeat."""
     found = Summary.of(values)
 
     assert Summary(mean=mean, standard_error=error) == found
-    assert (written, stated) == (found.written(".3g"), found.stated_error(len(values)))
+    assert written == found.written(".3g")

@@ -3,11 +3,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.plot import comparison, draw
 from tests.support.simulated_rows import refused_row, row
 
-_CENTRAL = CentralErrors(laplace_mse=1e-7, gaussian_mse=2e-7)
+_CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
 
 def test_a_comparison_has_a_panel_for_each_accounting_and_estimate() -> None:

@@ -21,7 +21,7 @@ from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
 from deploy.terminal.json_output import dumps
 from tests.support.budgets import population_budgets
-from tests.support.scrapes import series_in
+from tests.support.scrapes import series_of
 
 _USERS = 50
 
@@ -78,8 +78,7 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
 
 async def _measured(core: AnalyzerCore) -> float:
     await core.releases.measure_budgets()
-    page = core.process_metrics.metrics.page().decode()
-    return series_in(page)["shuffledp_budget_spent_ratio", ()]
+    return series_of(core.process_metrics.metrics)["shuffledp_budget_spent_ratio", ()]
 
 
 async def test_the_population_that_the_alert_is_about_comes_first(core: AnalyzerCore) -> None:

@@ -1,4 +1,4 @@
-"""Pages are shown without their address being told to other users of the machine."""
+"""Other users of the machine cannot see the address of a page."""
 
 import os
 import subprocess
@@ -21,8 +21,8 @@ stat -c %a "$file" "$(dirname "$file")" > modes
 """
 
 
-def test_a_secret_address_stands_on_no_command_line(tmp_path: Path) -> None:
-    """The browser is given a file that its owner alone reads, and that is gone afterwards."""
+def test_a_secret_address_is_on_no_command_line(tmp_path: Path) -> None:
+    """The browser gets a file that only its owner reads, and that is deleted afterwards."""
     browser = tmp_path / "browser"
     browser.write_text(_BROWSER)
     browser.chmod(0o700)

@@ -17,8 +17,8 @@ from deploy.terminal.durations import between, duration, moment
         (86400 * 3 + 7200, "3 days"),
     ],
 )
-def test_a_duration_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
-    """And in the next where there is one of it only."""
+def test_a_duration_is_written_in_its_largest_unit(seconds: float, told: str) -> None:
+    """And in the next smaller one, if there is only one of it."""
     assert told == duration(seconds)
 
 
@@ -34,11 +34,11 @@ def test_a_duration_is_told_in_its_largest_unit(seconds: float, told: str) -> No
     ],
 )
 def test_a_range_is_rounded_outwards(soonest: float, latest: float, told: str) -> None:
-    """Its ends stay outside of what was foretold."""
+    """Never narrower than the forecast."""
     assert told == between(soonest, latest)
 
 
-def test_a_moment_beyond_the_calendar_is_still_told() -> None:
+def test_a_moment_beyond_the_calendar_is_written() -> None:
     """A task may have a deadline in the year 36812."""
     assert "1 January 2030, 00:00 UTC" == moment(1_893_456_000)
     assert "1,099,511,627,776 seconds after 1970" == moment(2**40)

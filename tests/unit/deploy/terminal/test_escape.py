@@ -1,17 +1,130 @@
-"""Text of other parties on an operator's terminal: it steers nothing, and is no markup."""
+"""Untrusted text on an operator's terminal: it steers nothing, and is no markup."""
 
+import dataclasses
 import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from common.messages.ledger_entry import verify
+from common.messages.result import Result
+from common.messages.task_summary import TaskState
+from common.task_digest import TaskDigest
+from deploy.cli import app
+from deploy.commands.person import show_receipt
+from deploy.commands.result import print_estimates, print_result
+from deploy.commands.sentinels import report
+from deploy.results import ledger
+from deploy.results.result_view import ResultView, result_view
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.tasks import population_budgets, task_view
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible
+from protos.shuffledp.v1 import user_agent_pb2
+from tests.support import budgets
 from tests.support.commands import ROOT
+from tests.support.kind_results import kind_collected
+from tests.support.ledger_entries import first_entry
+from tests.support.results import result
+from tests.support.tasks import published
+from tests.support.wire_parsers import _summary
+
+_HOSTILE: Final = "\x1b]0;t\x07[/x]\u202e"
+_READABLE: Final = "\\x1b]0;t\\x07[/x]\\u202e"
+_RESULT: Final = result(TaskDigest(b"\xd1" * 32))
+_TASK: Final = published().task
+_ENTRY: Final = first_entry(population=_HOSTILE)
+_SUMMARY: Final = dataclasses.replace(
+    _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
+)
+_VIEW: Final = ResultView(tables=(), size=0, columns={})
 
 
-def test_no_name_in_colons_becomes_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two labels would look alike; commands print by no other terminal."""
+def _hostile(found: Result) -> Result:
+    """Return a result whose every text is hostile."""
+    [guarantee, *_] = found.guarantees
+    changes = {"coalition": _HOSTILE, "assumptions": (_HOSTILE,)}
+    return dataclasses.replace(
+        found,
+        protocol=_HOSTILE,
+        refused={_HOSTILE: 1},  # type: ignore[dict-item]  # no cause that there is
+        published_claim=_HOSTILE,
+        guarantees=(dataclasses.replace(guarantee, **changes),),  # type: ignore[arg-type]  # as above
+    )
+
+
+def _receipt(console: Console) -> None:
+    answer = user_agent_pb2.GetReceiptResponse(state=_HOSTILE, inclusion=_HOSTILE)
+    show_receipt(answer, console)
+
+
+def _labels(console: Console) -> None:
+    found = kind_collected("vector", (_HOSTILE, "b", "c", "d", "e"))
+    print_estimates(result_view(found.result.estimate, found.task, most=3), console)
+
+
+@pytest.mark.parametrize(
+    ("print_on", "times"),
+    [
+        (_labels, 1),
+        (lambda console: print_guarantees(_hostile(_RESULT).guarantees, "title", console), 2),
+        (lambda console: print_result(_hostile(_RESULT), _VIEW, console), 4),
+        (_receipt, 2),
+        (lambda console: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
+        (lambda console: task_view.print_list([_SUMMARY], console), 2),
+        (lambda console: ledger.show([_ENTRY], verify([_ENTRY]), [], console), 1),
+        (
+            lambda console: population_budgets.show(
+                [budgets.population_budgets(_HOSTILE)], console
+            ),
+            1,
+        ),
+    ],
+    ids=[
+        *("labels", "guarantees", "result", "receipt"),
+        *("task", "list of tasks", "ledger", "budgets"),
+    ],
+)
+def test_untrusted_text_steers_no_terminal(print_on: Callable[[Console], None], times: int) -> None:
+    """It is readable each time, and no markup."""
+    console = Console(file=io.StringIO(), width=300)
+    print_on(console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+    assert times == printed.count(_READABLE)
+    assert not set("\x1b\x07\u202e") & set(printed)
+
+
+def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The text is the shuffler's own."""
+    refused = PlantedSentinel(
+        envelope=b"", leaves=b"", state=SentinelState.REFUSED, reason=_HOSTILE
+    )
+    report([refused], TaskDigest(bytes(32)), Path("sentinels"), json=False)
+
+    assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
+
+
+def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
+    """Others may have named it."""
+    path = tmp_path / "[x]\x1b.csv"
+    path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
+    arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
+    printed = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
+
+    assert 0 == printed.exit_code, printed.exception
+    assert "The file [x]\\x1b.csv: 3,000 users" in printed.stdout
+
+
+def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two labels would look alike; commands use no other console."""
     terminal().print(escaped(":cat:"))
     elsewhere = [
         path.name
@@ -34,16 +147,16 @@ def test_no_name_in_colons_becomes_a_picture(capsys: pytest.CaptureFixture[str])
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_would_steer_a_terminal_can_be_read_instead(text: str, written: str) -> None:
-    """Letters and pictures stay as they are."""
+def test_control_characters_are_readable(text: str, written: str) -> None:
+    """Letters and emoji stay."""
     assert written == visible(text)
 
 
 @pytest.mark.parametrize(
     "text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y", "a\\", "a\\\\", "[b]\\"]
 )
-def test_nothing_in_it_is_markup(text: str) -> None:
-    """It is printed as it is written, and ends no command."""
+def test_escaped_text_is_no_markup(text: str) -> None:
+    """It is printed unchanged."""
     console = Console(file=io.StringIO(), width=80)
     console.print(escaped(text))
 

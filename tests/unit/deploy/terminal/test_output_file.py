@@ -1,4 +1,4 @@
-"""Files that commands write: whole, or as they were."""
+"""Commands write whole files, or leave them unchanged."""
 
 import os
 import resource
@@ -26,7 +26,7 @@ _RESULT = result(TaskDigest(b"\xd1" * 32))
 
 @contextmanager
 def _full_disk(room: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: what is written further fails, as on a full disk."""
+    """Limit every file to so many bytes: further writing fails, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
@@ -49,7 +49,7 @@ def _full_disk(room: int) -> Iterator[None]:
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, writes: Callable[[Path], None]
 ) -> None:
-    """And a sentence with the name that was asked for."""
+    """The message names the file."""
     path = tmp_path / "kept"
     path.write_text("old", encoding="utf-8")
     with _full_disk(100), pytest.raises(SettingsError, match=r"kept cannot be written: .*File too"):
@@ -63,7 +63,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
-    """Both of its files, which belong together."""
+    """Both of its files."""
     old, new = published().signed, published(labels=tuple("ü" * n for n in range(1, 101))).signed
     save_task(tmp_path / "agreed", old)
     room = len(old.task_bytes) + 100
@@ -74,28 +74,21 @@ def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
     assert [old.task_bytes, old.signature] == found
 
 
-def test_a_file_that_is_written_again_keeps_its_mode(tmp_path: Path) -> None:
-    """What others could not read they still cannot."""
-    path = tmp_path / "private"
-    path.touch(mode=0o600)
-    write(path, "new")
-
-    assert (0o600, "new") == (stat.S_IMODE(path.stat().st_mode), path.read_text(encoding="utf-8"))
-
-
-def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
-    """Whoever put a result elsewhere finds it there."""
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("old", encoding="utf-8")
+def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
+    """The target is written."""
+    target, link = tmp_path / "private", tmp_path / "link"
+    target.touch(mode=0o600)
     link.symlink_to(target)
-    write(link, "new")
+    for path, text in ((target, "new"), (link, "newer")):
+        write(path, text)
 
-    assert link.is_symlink()
-    assert "new" == target.read_text(encoding="utf-8")
+        assert link.is_symlink()
+        assert 0o600 == stat.S_IMODE(target.stat().st_mode)
+        assert text == target.read_text(encoding="utf-8")
 
 
-def test_what_is_no_file_is_written_in_place(tmp_path: Path) -> None:
-    """A pipe, and standard output."""
+def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None:
+    """They are no regular files."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write(tmp_path / "pipe", "through")
@@ -111,8 +104,8 @@ def test_what_is_no_file_is_written_in_place(tmp_path: Path) -> None:
     os.close(reader)
 
 
-def test_whatever_interrupts_writing_leaves_the_old_file(tmp_path: Path) -> None:
-    """Not only a disk: also who ends the command."""
+def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path) -> None:
+    """And nothing beside it."""
     path = tmp_path / "kept"
     write(path, "old")
 

@@ -1,4 +1,4 @@
-"""No figure of any table is cut, however narrow the terminal: `2` for 20 is another promise."""
+"""Figures of tables are whole on narrow terminals: `2` for 20 is another promise."""
 
 import io
 import re
@@ -7,7 +7,6 @@ from typing import Final
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.ledger_entry import verify
@@ -16,7 +15,6 @@ from deploy.load.sender import Tally
 from deploy.results import ledger
 from deploy.tasks import population_budgets
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.terminal.tables import add_columns, full_width, print_whole
 from tests.support.budgets import population_budgets as budgets
 from tests.support.ledger_entries import first_entry
 
@@ -57,7 +55,7 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("name", _TABLES)
 def test_every_figure_is_whole(name: str, width: int) -> None:
-    """Text is folded instead; where that is not enough, lines are longer than the terminal."""
+    """Text is folded instead, or lines are longer than the terminal."""
     show, figures = _TABLES[name]
     words = _at(width, show).replace("│", " ").split()
 
@@ -65,17 +63,7 @@ def test_every_figure_is_whole(name: str, width: int) -> None:
         assert figure in words
 
 
-def test_a_narrow_table_is_as_wide_as_its_figures() -> None:
-    """And where nothing needs to be folded it says how wide it would be."""
-    table = Table(box=None, pad_edge=False)
-    add_columns(table, {"a name": "left", "n": "right"})
-    table.add_row("some text here", "1,234,567")
-
-    assert len("some text here  1,234,567") == full_width(table, Console(width=10))
-    assert "1,234,567" in _at(10, lambda console: print_whole(table, console))
-
-
-def test_a_load_run_s_count_and_time_are_read_on_80_columns() -> None:
+def test_the_progress_of_a_load_run_fits_80_columns() -> None:
     """With long names of phases, and many users."""
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     tally = Tally()

@@ -1,5 +1,6 @@
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import stats
 from common.errors import ReportError, SettingsError, TaskError, ValueRangeError
 from common.mechanisms.base import Counts
 from common.mechanisms.rappor.rappor import Rappor
-from deploy.results.rappor.decoder import Correction, Decoding, _half, decode
+from deploy.results.rappor.decoder import _fit_half, benjamini_hochberg, decode
 from deploy.results.rappor.regression import Regression, independent
 from deploy.results.rappor.true_bits import TrueBitCounts
 
@@ -29,7 +30,7 @@ def _labelled(bits: int) -> Rappor:
 
 
 def _expected(rappor: Rappor, people: Counts, names: tuple[str, ...]) -> Counts:
-    """Cells that are just what is expected: whole numbers, for people in 64s and f = 0."""
+    """Return the expected cells: whole numbers, for people in 64s and f = 0."""
     spec = rappor.spec
     each = people // spec.cohorts
     true = np.zeros((spec.cohorts, spec.bits))
@@ -53,8 +54,8 @@ def _sampled(rappor: Rappor, held: int, absent: int, n_users: int) -> tuple[Coun
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 4])
-def test_what_is_expected_is_decoded_exactly(hashes: int) -> None:
-    """Without the luck of the draw every count is the truth, and nothing is left unexplained."""
+def test_expected_cells_are_decoded_exactly(hashes: int) -> None:
+    """Every count is the truth, and nothing is unexplained."""
     rappor = _rappor(hashes=hashes, f=0)
     people = _PEOPLE * 64
     found = decode(rappor, _expected(rappor, people, _NAMES), _NAMES)
@@ -68,12 +69,12 @@ def test_what_is_expected_is_decoded_exactly(hashes: int) -> None:
 
 
 @pytest.mark.parametrize("hashes", [1, 2])
-def test_what_is_not_on_the_list_is_laid_on_nobody(hashes: int) -> None:
+def test_unlisted_strings_are_not_attributed_to_candidates(hashes: int) -> None:
     """
-    Two fifths of the people hold strings that no candidate is, 1,024 of them.
+    Two fifths of the people hold 1,024 strings that are no candidates.
 
-    Laid on the candidates, they would come to some percent for each: here it is less than one, by
-    the luck of 1,024 hashes. What is unexplained is two fifths but for the same.
+    Attributed to the candidates, they would come to some percent for each: here it is less than
+    one, by the luck of 1,024 hashes.
     """
     rappor = _rappor(hashes=hashes, f=0)
     people = np.concatenate([_PEOPLE * 2**14, np.full(1024, 64)])
@@ -87,7 +88,7 @@ def test_what_is_not_on_the_list_is_laid_on_nobody(hashes: int) -> None:
 
 
 def _dense(evidence: TrueBitCounts) -> NDArray[np.float64]:
-    """The regression's matrix and target with rows divided by √N_j, written out."""
+    """Return the regression's matrix and target, with rows divided by √N_j."""
     cohorts, bits = evidence.target.shape
     columns = np.zeros((cohorts, bits, evidence.n_candidates))
     for candidate, where in enumerate(evidence.positions):
@@ -101,8 +102,8 @@ def _dense(evidence: TrueBitCounts) -> NDArray[np.float64]:
     return rows.reshape(cohorts * bits, -1)
 
 
-def test_all_together_is_weighted_least_squares() -> None:
-    """By numpy's own, of the written-out matrix; so is each one's part of it, and what is left."""
+def test_the_joint_fit_is_weighted_least_squares() -> None:
+    """As numpy solves it; so are each candidate's own part, and the residuals without it."""
     rappor = _rappor(bits=16, cohorts=8)
     cells, names = _sampled(rappor, 5, 3, 10_000)
     evidence = TrueBitCounts.of(rappor, cells, names)
@@ -127,22 +128,8 @@ def test_all_together_is_weighted_least_squares() -> None:
         )
 
 
-def test_what_is_left_of_a_candidate_knows_nothing_of_its_own_bits() -> None:
-    """Other bits for it change neither what others leave nor, so, the law that it is held to."""
-    rappor = _rappor(bits=16, cohorts=8)
-    cells, names = _sampled(rappor, 5, 3, 10_000)
-    left = [
-        Regression.fit(TrueBitCounts.of(rappor, cells, [*names[:-1], last]), np.arange(8))
-        .alone(np.array([7]))
-        .residuals
-        for last in ("one", "another")
-    ]
-
-    np.testing.assert_allclose(left[0], left[1], rtol=1e-8, atol=1e-6)
-
-
-def test_an_estimated_bit_errs_by_noise_and_by_who_is_in_its_cohort() -> None:
-    """Of 400 people 120 would set the bit; 90 to 110 are in each cohort: p*, q* and scipy's law."""
+def test_the_variance_of_a_bit_is_that_of_noise_and_of_the_draw_of_its_cohort() -> None:
+    """Of 400 people 120 would set the bit; 90 to 110 are in each cohort."""
     rappor = _rappor(bits=4, hashes=1, cohorts=4, f=0)
     sizes = np.array([90, 100, 100, 110])
     cells = np.concatenate([sizes, np.full(16, 40)])
@@ -157,26 +144,26 @@ def test_an_estimated_bit_errs_by_noise_and_by_who_is_in_its_cohort() -> None:
         assert noise.tolist() == pytest.approx(found[:, bit].tolist())
 
 
-def test_a_half_is_fitted_with_what_the_other_half_chose() -> None:
-    """Whatever is counted in its own cohorts, the same candidates are."""
+def test_a_half_is_fitted_with_the_candidates_that_the_other_half_chose() -> None:
+    """Other counts in its own cohorts change nothing."""
     rappor = _rappor(bits=32, hashes=1, cohorts=16)
     cells, names = _sampled(rappor, 5, 50, 40_000)
     evidence = TrueBitCounts.of(rappor, cells, names)
     half = np.arange(16) % 2 == 0
     turned = np.where(half[:, None], evidence.estimates[:, ::-1], evidence.estimates)
     chosen, again = (
-        set(_half(each, half).regression.fitted)
+        set(_fit_half(each, half).fitted)
         for each in (evidence, dataclasses.replace(evidence, estimates=turned))
     )
-    others = set(_half(evidence, ~half).regression.fitted)
+    others = set(_fit_half(evidence, ~half).fitted)
 
     assert set(range(5)) < chosen
     assert chosen == again
     assert chosen != others
 
 
-def test_few_candidates_need_no_choice_and_many_do() -> None:
-    """An eighth of the bits of all cohorts; either way every candidate has an estimate."""
+def test_few_candidates_are_fitted_together_and_many_are_chosen_from() -> None:
+    """Up to an eighth of the bits of all cohorts; either way every candidate has an estimate."""
     rappor = _rappor(bits=16, hashes=1, cohorts=64)
     cells, names = _sampled(rappor, 5, 124, 400_000)
     few, many = decode(rappor, cells, names[:128]), decode(rappor, cells, names)
@@ -192,7 +179,7 @@ def test_few_candidates_need_no_choice_and_many_do() -> None:
 
 
 def test_more_candidates_than_bits_are_decoded() -> None:
-    """700 candidates, and 512 bits: 256 to a half, to which fewer candidates are fitted."""
+    """700 candidates, and 512 bits: 256 to a half."""
     rappor = _rappor(bits=16, hashes=1, cohorts=32)
     cells, names = _sampled(rappor, 4, 696, 400_000)
     found = decode(rappor, cells, names)
@@ -202,28 +189,22 @@ def test_more_candidates_than_bits_are_decoded() -> None:
     assert found.n_fitted < 200
 
 
-def test_both_corrections_are_those_of_their_names() -> None:
-    """Of one tally: the lenient one finds all that the strict one finds, and these more."""
+def test_bonferroni_detects_a_part_of_what_benjamini_hochberg_does() -> None:
+    """And fewer at a lower level."""
     rappor = _rappor(bits=32, hashes=1, cohorts=64)
-    rng = np.random.default_rng(2)
     people = 40_000 - 1_000 * np.arange(40)
     names = [f"v{number}" for number in range(40)]
-    cells = rappor.sample_cells(people, names, rng)
-    corrections: tuple[Correction, ...] = ("bonferroni", "benjamini-hochberg")
-    strict, lenient = (
-        decode(rappor, cells, names, correction=correction) for correction in corrections
-    )
+    cells = rappor.sample_cells(people, names, np.random.default_rng(2))
+    strict, less = decode(rappor, cells, names), decode(rappor, cells, names, level=0.001)
+    lenient = benjamini_hochberg(strict.p_values, 0.05)
 
-    assert (strict.p_values == lenient.p_values).all()
     assert (strict.detected == (strict.p_values <= 0.05 / 40)).all()
-    assert (strict.detected <= lenient.detected).all()
-    assert strict.detected.sum() < lenient.detected.sum()
-    less = decode(rappor, cells, names, level=0.001)
-    assert less.detected.sum() < strict.detected.sum()
+    assert (strict.detected <= lenient).all()
+    assert less.detected.sum() < strict.detected.sum() < lenient.sum()
 
 
 def test_labels_have_bits_of_their_own() -> None:
-    """Each count is the bit's own, debiased; a label that was not asked for is unexplained."""
+    """Each count is the bit's own, debiased; noise alone shows a bit a binomial number of times."""
     rappor = _labelled(5)
     people = np.array([4000, 2000, 1000, 0, 800])
     names = [f"v{place}" for place in range(5)]
@@ -233,6 +214,9 @@ def test_labels_have_bits_of_their_own() -> None:
     every, some = decode(rappor, cells, names), decode(rappor, cells, names[3::-1])
 
     assert own.tolist() == pytest.approx(every.counts.tolist())
+    assert [stats.binom.sf(count - 1, 7800, unset) for count in cells[1:]] == pytest.approx(
+        every.p_values.tolist()
+    )
     assert own[3::-1].tolist() == pytest.approx(some.counts.tolist())
     assert 7800 - own[:4].sum() == pytest.approx(some.unexplained)
     assert some.unexplained_error > 0
@@ -241,8 +225,8 @@ def test_labels_have_bits_of_their_own() -> None:
     assert deviation == pytest.approx(every.standard_errors[3], rel=0.01)
 
 
-def test_a_cohort_that_nobody_is_in_is_left_out() -> None:
-    """Three people, sixteen cohorts: counts are finite, and nothing is detected."""
+def test_an_empty_cohort_is_left_out() -> None:
+    """Of three people in sixteen cohorts counts are finite, and nothing is detected."""
     rappor = _rappor()
     cells = rappor.sample_cells(np.array([2, 1]), ["a", "b"], np.random.default_rng(4))
     found = decode(rappor, cells, ["a", "b"])
@@ -253,39 +237,8 @@ def test_a_cohort_that_nobody_is_in_is_left_out() -> None:
     assert not found.detected.any()
 
 
-def test_nobody_is_refused() -> None:
-    """There is nothing to decode."""
-    rappor = _rappor()
-    with pytest.raises(ReportError, match="no report came"):
-        decode(rappor, np.zeros(16 * 33, dtype=np.int64), ["a"])
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, -1.0, float("nan")])
-def test_a_level_that_is_none_is_refused(level: float) -> None:
-    """It is a chance, and neither certain."""
-    with pytest.raises(TaskError, match="it must be above 0 and below 1"):
-        decode(_rappor(), np.ones(16 * 33, dtype=np.int64), ["a"], level=level)
-
-
-@pytest.mark.parametrize(
-    ("cohorts", "candidates", "sentence"),
-    [
-        (16, [], "there are no candidates"),
-        (16, ["a", "b", "a"], r"1 of 3 candidates set the same bits .* \('a' as 'a'\)"),
-        (1, list("abcdefghijklmnopqr"), "set the same bits as one before them, in every cohort"),
-    ],
-)
-def test_candidates_that_nothing_tells_apart_are_refused(
-    cohorts: int, candidates: list[str], sentence: str
-) -> None:
-    """None; one twice; and of 16 bits and one cohort, 18 strings of one bit each."""
-    rappor = _rappor(bits=16, hashes=1, cohorts=cohorts)
-    with pytest.raises(TaskError, match=sentence):
-        decode(rappor, np.ones(cohorts * 17, dtype=np.int64), candidates)
-
-
-def test_bits_that_two_hashes_share_are_the_same_however_they_come_about() -> None:
-    """Positions 1, 1, 2 and 1, 2, 2 are one pair of bits: the same candidate, as data see it."""
+def test_positions_with_the_same_bits_are_the_same_candidate() -> None:
+    """Positions 1, 1, 2 and 1, 2, 2 are one pair of bits."""
     evidence = TrueBitCounts.of(
         _rappor(bits=4, hashes=3, cohorts=1), np.array([10, 1, 2, 3, 4]), ["a"]
     )
@@ -296,16 +249,9 @@ def test_bits_that_two_hashes_share_are_the_same_however_they_come_about() -> No
     assert 1 == len(independent(both, np.arange(2)))
 
 
-def test_one_cohort_must_tell_all_candidates_apart() -> None:
-    """There is no other half to choose by, and more than an eighth of its bits is too much."""
-    rappor = _rappor(bits=16, hashes=1, cohorts=1)
-    with pytest.raises(TaskError, match="one cohort of 16 bits cannot tell 3 candidates apart"):
-        decode(rappor, np.array([99, *range(40, 56)]), ["a", "b", "d"])
-
-
 @pytest.mark.parametrize("cohorts", [1, 2])
-def test_of_the_smallest_filters_one_candidate_is_decoded(cohorts: int) -> None:
-    """Though an eighth of four bits is less than one; of what is expected, without any luck."""
+def test_one_candidate_is_decoded_from_the_smallest_filters(cohorts: int) -> None:
+    """Though an eighth of four bits is less than one."""
     rappor = _rappor(bits=2, hashes=1, cohorts=cohorts, f=0)
     found = decode(rappor, _expected(rappor, np.array([10_000]), ("a",)), ["a"])
 
@@ -314,33 +260,18 @@ def test_of_the_smallest_filters_one_candidate_is_decoded(cohorts: int) -> None:
     assert abs(found.counts[0] - 10_000) < 3 * found.standard_errors[0]
 
 
-def test_a_candidate_that_no_device_would_take_is_refused() -> None:
-    """Too long for the task, or none of its labels."""
-    cells = np.array([99, *range(40, 56)])
-    with pytest.raises(ValueRangeError, match="at most 256 bytes"):
-        decode(_rappor(bits=16, cohorts=1), cells, ["x" * 257])
-    with pytest.raises(ValueRangeError, match="one of the task's labels"):
-        decode(_labelled(16), cells, ["w"])
-
-
-def _decoded(rappor: Rappor, cells: Counts, names: list[str]) -> Decoding:
-    return decode(rappor, cells, names, most_together=0)
-
-
-def test_without_scikit_learn_many_candidates_are_refused_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And few are decoded all the same."""
+def test_only_many_candidates_need_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the extra to install."""
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
     rappor = _rappor()
     cells, names = _sampled(rappor, 3, 3, 10_000)
 
     assert 6 == decode(rappor, cells, names).n_fitted
     with pytest.raises(SettingsError, match=r"needs scikit-learn: .*shuffledp\[research\]"):
-        _decoded(rappor, cells, names)
+        decode(rappor, cells, names, most_together=0)
 
 
-def test_what_one_half_cannot_tell_apart_the_other_may() -> None:
+def test_one_half_may_tell_apart_candidates_that_the_other_cannot() -> None:
     """Two cohorts of two bits: in each half two of three candidates share their bit."""
     rappor = _rappor(bits=2, hashes=1, cohorts=2)
     names = ["a"]
@@ -351,27 +282,55 @@ def test_what_one_half_cannot_tell_apart_the_other_may() -> None:
             continue
         names.append(name)
     cells = rappor.sample_cells(np.full(4, 25_000), names, np.random.default_rng(5))
-    found = _decoded(rappor, cells, names)
+    found = decode(rappor, cells, names, most_together=0)
 
     assert 4 == len(names)
     assert np.isfinite(found.counts).all()
     assert not found.detected.any()
 
 
-def test_where_every_label_is_looked_for_nothing_is_unexplained() -> None:
-    """A device takes nothing else: what shares leave of 1 is noise, and no people."""
+def test_nothing_is_unexplained_where_every_label_is_a_candidate() -> None:
+    """A device takes nothing else: the difference of the sum of shares from 1 is noise."""
     rappor, names = _labelled(3), ["v0", "v1", "v2"]
     cells = rappor.sample_cells(np.array([500, 300, 200]), names, np.random.default_rng(3))
     every, some = decode(rappor, cells, names), decode(rappor, cells, names[:2])
+    filters = _rappor(bits=8, cohorts=2)
+    text = decode(
+        filters, filters.sample_cells(np.array([50]), ["a"], np.random.default_rng(3)), "a"
+    )
 
     assert abs(1 - every.shares.sum()) > 1e-3
     assert (True, 0.0, 0.0) == (every.exhaustive, every.unexplained, every.unexplained_error)
     assert not some.exhaustive
-    assert not decode(*_spread(), ["a"]).exhaustive
+    assert not text.exhaustive
 
 
-def _spread() -> tuple[Rappor, Counts]:
-    """Give a filter of a bit more than candidates, and what one person's report comes to."""
-    spec = Rappor.specify(bits=8, cohorts=2, f=0.5, p=0.25, q=0.75)
-    rappor = Rappor.of(spec, ())
-    return rappor, rappor.sample_cells(np.array([50]), ["a"], np.random.default_rng(3))
+_CELLS: Final = np.array([99, *range(40, 56)])
+_ONES: Final = np.ones(16 * 33, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("rappor", "cells", "candidates", "error", "sentence"),
+    [
+        (_rappor(), 0 * _ONES, "a", ReportError, "no report came"),
+        (_rappor(), _ONES, "", TaskError, "there are no candidates"),
+        (_rappor(), _ONES, "aba", TaskError, r"1 of 3 candidates .* \('a' as 'a'\)"),
+        (_rappor(16, 1, 1), _CELLS, "abcdefghijklmnopqr", TaskError, "in every cohort"),
+        (_rappor(16, 1, 1), _CELLS, "abd", TaskError, "one cohort of 16 bits cannot tell 3"),
+        (_rappor(16, 2, 1), _CELLS, ["x" * 257], ValueRangeError, "at most 256 bytes"),
+        (_labelled(16), _CELLS, "w", ValueRangeError, "one of the task's labels"),
+    ],
+)
+def test_reports_and_candidates_that_cannot_be_decoded_are_refused(
+    rappor: Rappor, cells: Counts, candidates: Sequence[str], error: type[Exception], sentence: str
+) -> None:
+    """The message names the rule."""
+    with pytest.raises(error, match=sentence):
+        decode(rappor, cells, candidates)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -1.0, float("nan")])
+def test_a_level_out_of_range_is_refused(level: float) -> None:
+    """It is a probability, and neither 0 nor 1."""
+    with pytest.raises(TaskError, match="it must be above 0 and below 1"):
+        decode(_rappor(), _ONES, "a", level=level)

@@ -1,13 +1,19 @@
-"""Many queries to the accountant in one JSON file, for `shuffledp account --batch`."""
+"""`shuffledp account`: answers of the accountant on the terminal, as JSON, and for a whole file."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
 from common.errors import AccountingError
-from common.messages.guarantee import Guarantee
-from deploy.accountant.query import Question, QuestionFields
+from common.messages.guarantee import Guarantee, rounded_down, rounded_up
+from deploy.accountant.query import Question
 from deploy.terminal.json_output import number_or_text
+from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
@@ -32,7 +38,7 @@ def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
     if not isinstance(fields, dict):
         return {"error": "a question is an object"}
     try:
-        question = QuestionFields.read(fields).question()
+        question = Question.read(fields)
         return answer_fields(question, question.answer(), comparing=comparing)
     except AccountingError as error:
         return {"error": str(error)}
@@ -61,3 +67,33 @@ def answer_fields(question: Question, guarantee: Guarantee, *, comparing: bool) 
         for name, said in others
     ]
     return fields
+
+
+def show(
+    guarantee: Guarantee, answer: Mapping[str, Any], local_epsilon: float, console: Console
+) -> None:
+    """Print the bound unrounded, then rounded up with its assumptions, and the comparison."""
+    name = "epsilon_upper" if "epsilon_upper" in answer else "delta_upper"
+    console.print(
+        f"{name} = {answer[name]}\n"
+        f"({rounded_up(guarantee.epsilon)}, {rounded_up(guarantee.delta)})-differential privacy "
+        f"against the {guarantee.coalition}, {guarantee.neighbouring}, if "
+        f"{'; '.join(guarantee.assumptions)}.\n"
+        f"By the {guarantee.theorem}.\n"
+        "Against shuffler and analyzer together: "
+        f"epsilon = {rounded_up(local_epsilon)}, delta = 0.",
+        highlight=False,
+    )
+    if "compare" not in answer:
+        return
+    if isinstance(answer["compare"], str):
+        console.print(f"No comparison: {answer['compare']}.")
+        return
+    table = Table(title=f"Central epsilon at delta {guarantee.delta:g}, by every bound")
+    add_columns(table, {"bound": "left", "epsilon, or why none": "left"})
+    table.add_row("this accountant, an upper bound", rounded_up(guarantee.epsilon))
+    table.add_row("proven by an attack, a lower bound", rounded_down(answer["epsilon_lower"]))
+    for row in answer["compare"]:
+        said = row.get("refused") or rounded_up(float(row["epsilon"]))
+        table.add_row(escape(row["bound"]), escape(str(said)))
+    console.print(table)

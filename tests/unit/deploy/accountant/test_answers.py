@@ -1,9 +1,12 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from common.errors import AccountingError
+from deploy.accountant.query import Question
 from deploy.cli import app
 
 _RUNNER = CliRunner()
@@ -19,7 +22,8 @@ def _answer(tmp_path: Path, questions: object) -> list[dict[str, object]]:
 
 
 def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
-    """ε for a δ, δ for an ε, an infinite ε as text, and what cannot be answered in its place."""
+    """ε for a δ, δ for an ε, an infinite ε as text, and errors in their place."""
+    known = {"M": 60, "known_dummies": 20}
     answers = _answer(
         tmp_path,
         [
@@ -27,15 +31,7 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
             {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
             {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
             {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
-            {
-                "kind": "olh",
-                "n": 100,
-                "k": 8,
-                "eps_l": 4.0,
-                "M": 60,
-                "known_dummies": 20,
-                "eps": 1.2,
-            },
+            {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
             {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
         ],
     )
@@ -88,62 +84,52 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     ],
 )
 def test_a_question_that_breaks_a_rule_is_refused_by_name(
-    tmp_path: Path, change: dict[str, object], message: str
+    change: dict[str, object], message: str
 ) -> None:
-    """The sentence names the number or the key; the other questions are answered all the same."""
+    """The message names the number or the key."""
     good: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
-    quick: dict[str, object] = {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0}
-    answers = _answer(tmp_path, [good | change, quick, "no question"])
 
-    assert message in str(answers[0]["error"])
+    with pytest.raises(AccountingError) as caught:
+        Question.read(good | change).answer()
+    assert message in str(caught.value)
+
+
+def test_a_question_without_an_answer_stops_no_other(tmp_path: Path) -> None:
+    """Nor does an entry that is no question."""
+    quick: dict[str, object] = {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0}
+    answers = _answer(tmp_path, [quick | {"n": -1}, quick, "no question"])
+
+    assert "users is -1" in str(answers[0]["error"])
     assert "delta_upper" in answers[1]
     assert "error" in answers[2]
 
 
-def test_one_question_is_answered_with_its_assumptions() -> None:
-    """On the terminal: the figure, whom it is against, and the local one."""
-    outcome = _RUNNER.invoke(
-        app,
-        [
-            "account",
-            "--users",
-            "20000",
-            "--alphabet",
-            "53",
-            "--local-epsilon",
-            "4",
-            "--dummies",
-            "20000",
-            "--delta",
-            "1e-6",
-        ],
+def _asked(options: str) -> str:
+    outcome = _RUNNER.invoke(app, ["account", *options.split()])
+    assert 0 == outcome.exit_code, outcome.exception
+    return outcome.stdout
+
+
+def test_one_question_is_answered_as_text_and_as_json() -> None:
+    """The text has the assumptions."""
+    shown = _asked(
+        "--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6",
+    )
+    written = _asked(
+        "--mechanism grr --users 1 --alphabet 4 --local-epsilon 2 --central-epsilon 1 --json"
     )
 
-    assert "epsilon_upper = 0.108" in outcome.stdout
-    assert "replace-one" in outcome.stdout
+    assert "epsilon_upper = 0.108" in shown
+    assert "replace-one" in shown
+    assert json.loads(written)["delta_upper"] == pytest.approx(0.44958600916134905)
 
 
-def test_one_question_is_answered_as_json() -> None:
-    """For programs."""
-    outcome = _RUNNER.invoke(
-        app,
-        [
-            "account",
-            "--mechanism",
-            "grr",
-            "--users",
-            "1",
-            "--alphabet",
-            "4",
-            "--local-epsilon",
-            "2",
-            "--central-epsilon",
-            "1",
-            "--json",
-        ],
-    )
+def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) -> None:
+    """Also one with a default."""
+    for option in ("--users", "--dummies"):
+        outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), option, "0"])
 
-    assert json.loads(outcome.stdout)["delta_upper"] == pytest.approx(0.44958600916134905)
+        assert "takes its questions from the file alone" in str(outcome.exception)
 
 
 @pytest.mark.parametrize(
@@ -156,50 +142,44 @@ def test_one_question_is_answered_as_json() -> None:
         ({"m": 1, "M_shuffler": 50, "colluders": 99}, {"M": 51, "colluders": 99}),
     ],
 )
-def test_what_users_add_is_what_honest_users_add(
-    tmp_path: Path, spoken: dict[str, object], said: dict[str, object]
+def test_dummies_of_users_are_those_of_honest_users(
+    spoken: dict[str, object], said: dict[str, object]
 ) -> None:
-    """Colluders and skippers take theirs along, nobody the shuffler's."""
+    """Without those of colluders and skippers; the shuffler's stay."""
     base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
-    one, other = _answer(tmp_path, [base | spoken, base | said])
+    one, other = (Question.read(base | each).answer() for each in (spoken, said))
 
-    assert 0 < float(str(one["delta_upper"])) < 1
-    assert one == other
+    assert 0 < one.delta < 1
+    assert one.delta == other.delta
 
 
 @pytest.mark.parametrize(
     "kind", ["symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
 )
-def test_randomizers_beyond_randomized_response_have_answers(tmp_path: Path, kind: str) -> None:
+def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
     """An ε below the local one, and a δ at it that is no more than was asked for."""
     question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
-    [found] = _answer(tmp_path, [question | {"delta": 1e-6}])
-    epsilon = found["epsilon_upper"]
-    [back] = _answer(tmp_path, [question | {"eps": epsilon}])
+    found = Question.read(question | {"delta": 1e-6}).answer()
+    back = Question.read(question | {"eps": found.epsilon}).answer()
 
-    assert isinstance(epsilon, float)
-    assert 0.01 < epsilon < 0.5
-    assert 0.9e-6 < float(str(back["delta_upper"])) <= 1.02e-6
+    assert 0.01 < found.epsilon < 0.5
+    assert 0.9e-6 < back.delta <= 1.02e-6
 
 
 @pytest.mark.slow
 def test_every_bound_is_shown_beside_the_tight_one() -> None:
-    """What an attack proves below it, what papers claim above it, or why they claim nothing."""
-    arguments = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare"
-    outcome = _RUNNER.invoke(app, ["account", *arguments.split(), "--json"])
-    answer = json.loads(outcome.stdout)
-    claims = {row["bound"]: row.get("epsilon") for row in answer["compare"]}
-    reasons = {row["bound"]: row.get("refused") for row in answer["compare"]}
+    """Below it what an attack proves; above it what papers claim, or why they claim nothing."""
+    options = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare --json"
+    answer = json.loads(_asked(options))
 
     assert 0.98 * answer["epsilon_upper"] < answer["epsilon_lower"] < answer["epsilon_upper"]
-    assert len(claims) >= 7
-    for bound, epsilon in claims.items():
-        assert (epsilon is None) != (reasons[bound] is None)
-        assert epsilon is None or epsilon > answer["epsilon_lower"]
-    few = "--users 500 --alphabet 5 --local-epsilon 2 --delta 1e-6 --compare"
-    shown = _RUNNER.invoke(app, ["account", *few.split()]).stdout
-    assert "this accountant" in shown
-    assert "proven by an attack" in shown
+    assert len(answer["compare"]) >= 7
+    for row in answer["compare"]:
+        assert ("epsilon" in row) != ("refused" in row)
+        assert row.get("epsilon", math.inf) > answer["epsilon_lower"]
+    few = _asked("--users 500 --alphabet 5 --local-epsilon 2 --delta 1e-6 --compare")
+    assert "this accountant" in few
+    assert "proven by an attack" in few
 
 
 @pytest.mark.parametrize(
@@ -216,7 +196,7 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     ],
 )
 def test_a_law_of_dummies_is_read_from_one_word(law: str, message: str | None) -> None:
-    """Or refused with the words that there are."""
+    """Or refused with the known ones."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --random-dummies"
     outcome = _RUNNER.invoke(app, ["account", *asked.split(), law, "--json"])
 

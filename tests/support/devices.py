@@ -1,0 +1,30 @@
+"""Agents of devices for tests."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deploy.audit.harness.clock import ManualClock
+from tests.support.policies import generous
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import PublishedTask
+from user_agent.agent import Agent
+from user_agent.budget import Budget
+from user_agent.credentials import PersonalSecrets
+
+
+def agent_of(
+    path: Path, case: PublishedTask, shuffler: MemoryShuffler, *, seed: int = 1, **changes: Any
+) -> Agent:
+    """Make an agent of one person that answers the case's task; its budget lies in `path`."""
+    fields: dict[str, Any] = {
+        "shuffler": shuffler,
+        "budget": Budget(path / "budget.sqlite"),
+        "policy": generous(case.identity.public_identity()),
+        "several_persons": False,
+        "clock": ManualClock(),
+        "rng": np.random.default_rng(seed),
+        "secrets": PersonalSecrets(bytes(32)),
+    }
+    return Agent(**fields | changes)
