@@ -48,16 +48,16 @@ async def _measure(folder: Path, mode: Mode) -> list[tuple[float, float]]:
         signed = await publish(cluster, 2 * (_ROUNDS + 1) * each)
         crowd = Crowd(n_users=(_ROUNDS + 1) * each, dataset="uniform:50")
         users = seal(signed, crowd, seed=1)
-        shuffler = cluster.shuffler.address
+        address = cluster.shuffler.address
         async with (
-            connect("services", shuffler, signed.digest(), authority=cluster.authority) as services,
+            connect("services", address, signed.digest(), authority=cluster.authority) as shuffler,
             sink(signed, folder) as nothing,
         ):
             parts = [slice(start, start + each) for start in range(0, users.n_users, each)]
             return [
                 (
                     await _rate(nothing, plan, users, part),
-                    await _rate(services, plan, users, part),
+                    await _rate(shuffler, plan, users, part),
                 )
                 for part in parts
             ][1:]

@@ -46,9 +46,7 @@ class Begun(Bars):
         super().start_phase(what, users)
 
 
-def _connect(
-    services: Services,
-) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
+def _connect(services: Services) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
     """Connect to the services with all their operators' files."""
     folder = services.directory
     return partial(
