@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, LocalHashing
+from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.square_wave import Band, SquareWave
 from deploy.audit.attacks.leverage import blunt, crafted, leverage, supported, uniform
