@@ -7,7 +7,7 @@ from analyzer.storage.store import Store
 from analyzer.storage.task_table import StoredTask, TaskLine
 from common.crypto.signing import SignedTask
 from common.errors import TaskError, UnknownTaskError
-from common.messages.task_summary import TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task.task import Task

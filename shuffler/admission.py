@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from common.crypto.tokens import TokenIdentity
+from common.crypto.signing import TokenIdentity
 from common.errors import ShareError
 from common.runtime.admission_interceptor import is_one_connection
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SignedTask
-from common.crypto.tokens import serial_of
+from common.crypto.signing import SignedTask, serial_of
 from common.errors import (
     BatchStateError,
     ConflictError,

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 2**22

@@ -1,11 +1,11 @@
-"""Metrics of the shuffler's batches: rows of common/runtime/metric_definitions.py."""
+"""Metrics of the shuffler's batches: rows of common/runtime/metrics.py."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.metric_definitions import COUNTED_REFUSALS, COUNTED_STATES
+from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES
 from common.runtime.process_metrics import ProcessMetrics
 from shuffler.states import AFTER_COLLECTING
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from common.crypto.receipt import sign_bulk_receipt, sign_receipt
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from common.wire.batches import progress_to_wire, status_to_wire

@@ -15,8 +15,7 @@ from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.crypto.merkle import leaf
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.registry import randomizer_of
-from common.messages.submission import Submission, pack
-from common.messages.value import Value
+from common.messages.submission import Submission, Value, pack
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest

@@ -46,8 +46,7 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, Guarantee, sum_upper
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
+from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _WORTH_SAYING: Final = 0.99

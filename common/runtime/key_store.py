@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock

@@ -14,9 +14,9 @@ from common.errors import (
     ProofError,
     WireError,
 )
+from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.result import Result
-from common.messages.task_summary import TaskSummary
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.ranges import within
-from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.specs import MAX_DOMAIN_SIZE, within
 from deploy.datasets.files import Table, read_csv
 
 MAX_PEOPLE: Final = 10**9 - 1

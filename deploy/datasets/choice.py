@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.ranges import within
-from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.specs import MAX_DOMAIN_SIZE, within
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.text import MAX_LABEL_CHARACTERS
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
 
 VALUE: Final = "value"
 _COUNT: Final = "count"

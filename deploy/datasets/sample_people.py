@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Vector
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load

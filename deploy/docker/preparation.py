@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
+from common.runtime.access import OperatorToken
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write

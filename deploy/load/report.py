@@ -17,8 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from common.errors import ShuffleDpError
-from common.messages.estimate import Histogram
-from common.messages.result import Result
+from common.messages.result import Histogram, Result
 from deploy.load.comparison import CountRow
 from deploy.load.plan import LoadPlan, Step
 from deploy.load.sender import Tally

@@ -28,8 +28,7 @@ from common.errors import (
     ShuffleDpError,
 )
 from common.messages.result import Result
-from common.messages.submission import REFUSALS, Outcome
-from common.messages.value import Value
+from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from common.task.task import Task
 from common.task_digest import TaskDigest

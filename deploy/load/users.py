@@ -24,8 +24,7 @@ from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.registry import randomizer_of
-from common.messages.submission import Submission, pack
-from common.messages.value import Value
+from common.messages.submission import Submission, Value, pack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.datasets.choice import dataset

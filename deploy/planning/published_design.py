@@ -19,8 +19,7 @@ from common.accounting.published_noise import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import (
     NOT_AMPLIFIED,

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from common.crypto.merkle import HASH_BYTES, split
-from common.crypto.receipt import envelope_hash
-from common.crypto.signing import SIGNATURE_BYTES
+from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
 from common.errors import SettingsError
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest

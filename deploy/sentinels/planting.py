@@ -14,8 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from common.crypto.receipt import receipt_holds
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, receipt_holds
 from common.errors import (
     BatchStateError,
     PeerError,

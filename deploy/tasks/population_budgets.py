@@ -11,9 +11,9 @@ from rich.table import Table
 from analyzer.budgets import PopulationBudget, SpentBudget, budgets
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
+from common.messages.batch import TaskSummary
 from common.messages.guarantee import rounded_down, rounded_up
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped

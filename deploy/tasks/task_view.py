@@ -10,11 +10,10 @@ from rich.table import Table
 
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
-from common.messages.batch import BatchStatus
+from common.messages.batch import BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
-from common.messages.task_summary import TaskState, TaskSummary
 from common.task.draft import TaskDraft
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest

@@ -7,7 +7,7 @@ from typing import Final, cast, get_args
 import numpy as np
 
 from common.errors import SettingsError, ValueRangeError
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task

@@ -10,9 +10,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from analyzer.intake import open_and_count
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
+    HpkePrivateKey,
+    HpkePublicKey,
+    envelope_context,
+    report_context,
+)
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.mechanisms.registry import mechanism_of
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest

@@ -13,7 +13,7 @@ from common.mechanisms.base import Mechanism, Mixture
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 
 _RUNS = 40

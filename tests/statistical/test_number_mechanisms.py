@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
-from common.messages.estimate import interval_around
+from common.messages.result import interval_around
 from common.protocols import NumberMechanismName
 from tests.support.numbers import EVERY, number_example
 

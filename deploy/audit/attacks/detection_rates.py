@@ -12,7 +12,7 @@ from analyzer.batch_checks import FALSE_ALARM, check_batch, match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
-from common.task.shuffler_spec import KEEP_SUM
+from common.task.dummy_spec import KEEP_SUM
 from common.task.task import Task
 from deploy.audit.finding import Checks, Finding, Findings
 from deploy.audit.scenario import AuditSubject

@@ -14,7 +14,7 @@ from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
 from common.mechanisms.base import Reports
 from common.messages.guarantee import Coalition, Guarantee
-from common.task.shuffler_spec import PERMUTES
+from common.task.dummy_spec import PERMUTES
 from deploy.audit.coalitions.messages import (
     own_reports,
     proven_epsilon,

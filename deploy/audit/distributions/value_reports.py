@@ -21,7 +21,7 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.task.specs import (
     INSTANT_SUM,
     MIX_SUM,

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.runtime.key_store import KeyStore
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory

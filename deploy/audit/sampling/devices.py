@@ -14,8 +14,7 @@ from scipy import fft, stats
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.mechanisms.base import Reports, Vector, is_null
 from common.messages.submission import unpack
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.distributions.support import (
     added_dummies,

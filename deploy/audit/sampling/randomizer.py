@@ -15,7 +15,7 @@ from common.crypto.randomness import secure_generator
 from common.mechanisms.base import Mechanism, Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.task.task import Task
 from deploy.audit.distributions.support import SupportDistribution, support_distribution
 from deploy.audit.distributions.value_reports import (

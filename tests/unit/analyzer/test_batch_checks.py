@@ -9,7 +9,7 @@ from analyzer.batch_checks import SentinelMatches, check_batch, check_refusals, 
 from analyzer.storage.sentinel_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from tests.support.leaves import some_leaves
 from tests.support.results import result

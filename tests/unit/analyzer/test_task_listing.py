@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.task_listing import TaskListing
 from common.errors import TaskError
-from common.messages.task_summary import TaskState
+from common.messages.batch import TaskState
 from common.wire.tasks import MAX_LISTED_TASKS
 from tests.support.analyzer_core import AnalyzerCore
 

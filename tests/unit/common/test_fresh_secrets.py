@@ -6,10 +6,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signing import SigningIdentity
-from common.crypto.suites import SUITES
-from common.crypto.tokens import OperatorToken, TokenIssuer
+from common.crypto.hpke import SUITES, HpkePrivateKey
+from common.crypto.signing import SigningIdentity, TokenIssuer
+from common.runtime.access import OperatorToken
 from shuffler.storage.batch_key import BatchKey
 
 _DRAWN: Final = 400

@@ -1,7 +1,6 @@
 import pytest
 
-from common.crypto.receipt import receipt_holds
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, receipt_holds
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.servicer import Receipts

@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
+from common.crypto.signing import TOKEN_BYTES, TokenIssuer
 from common.errors import (
     BudgetError,
     PeerError,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import ValueRangeError
-from common.messages.value import KIND_IN_WORDS, Value
+from common.messages.submission import KIND_IN_WORDS, Value
 from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft, TextDraft
 from common.task.task import Task

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from common.crypto.merkle import prefix_of, salted, split
-from common.crypto.receipt import envelope_hash, receipt_holds
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, envelope_hash, receipt_holds
 from common.errors import ProofError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of

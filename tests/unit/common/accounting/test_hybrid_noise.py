@@ -12,7 +12,7 @@ from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import geometric_spec
 from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
 

@@ -15,7 +15,7 @@ from common.accounting.item_noise import (
     ItemNoiseRelease,
 )
 from common.errors import AccountingError
-from common.task.shuffler_spec import RATIO_SUM
+from common.task.dummy_spec import RATIO_SUM
 from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
 
 _HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4

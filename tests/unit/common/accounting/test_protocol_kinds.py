@@ -23,8 +23,7 @@ from common.accounting.guarantees import (
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import published
 

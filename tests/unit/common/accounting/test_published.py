@@ -21,8 +21,7 @@ from common.accounting.published import (
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 
 
 def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:

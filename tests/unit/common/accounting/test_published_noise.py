@@ -15,7 +15,7 @@ from common.accounting.published_noise import (
     sbin_trials,
 )
 from common.errors import AccountingError, BoundRangeError
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import published_sageo_spec
 
 

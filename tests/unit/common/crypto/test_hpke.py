@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
     HpkePrivateKey,
     HpkePublicKey,
     Role,
     SealContext,
     envelope_context,
     report_context,
+    suite_named,
 )
-from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.errors import WireError
 from common.task_digest import TaskDigest
 

@@ -2,14 +2,18 @@ import pickle
 
 import pytest
 
-from common.crypto.receipt import (
+from common.crypto.signing import (
+    TOKEN_BYTES,
+    PublicIdentity,
+    SignedTask,
+    SigningIdentity,
+    TokenIdentity,
+    TokenIssuer,
     envelope_hash,
     receipt_holds,
     sign_bulk_receipt,
     sign_receipt,
 )
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.crypto.tokens import TOKEN_BYTES, TokenIdentity, TokenIssuer
 from common.errors import ProofError, WireError
 from common.task_digest import TaskDigest
 from tests.support.keys import bulk_receipt_holds

@@ -2,11 +2,11 @@ from typing import Final
 
 import pytest
 
-from common.crypto.tokens import OperatorToken
 from common.errors import CallerError, CredentialError
 from common.runtime.access import (
     CALLS,
     Caller,
+    OperatorToken,
     bearer_token,
     check_caller,
     names_in,

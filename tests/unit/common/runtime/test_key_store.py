@@ -6,9 +6,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId, report_context
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
+    HpkePrivateKey,
+    HpkePublicKey,
+    KeyId,
+    report_context,
+)
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, StorageError, UnknownKeyError
 from common.runtime.key_store import RING_FILE, KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory

@@ -11,12 +11,17 @@ import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.crypto.hpke import HpkePrivateKey, report_context
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.suites import DEFAULT_SUITE
 from common.errors import OverloadError, SettingsError, ShareError, StorageError, TaskError
-from common.runtime.metric_definitions import DEFINITIONS, PARTIES, MetricDefinition, Party
-from common.runtime.metrics import Metrics, MetricsServer
+from common.runtime.metrics import (
+    DEFINITIONS,
+    PARTIES,
+    MetricDefinition,
+    Metrics,
+    MetricsServer,
+    Party,
+)
 from common.runtime.process_metrics import (
     WINDOW,
     FailureCounters,

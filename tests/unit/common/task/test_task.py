@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.crypto.suites import SUITES
+from common.crypto.hpke import SUITES
 from common.errors import TaskError
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from common.task.text import MOST_CHARACTERS, MOST_WRITTEN, normalised
+from common.task.specs import MOST_CHARACTERS, MOST_WRITTEN, normalised
 
 
 @pytest.mark.parametrize(

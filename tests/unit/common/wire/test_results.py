@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.errors import WireError
-from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
+from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners
 from common.task_digest import TaskDigest
 from common.wire import results
 from deploy.results.export import estimate_as_json

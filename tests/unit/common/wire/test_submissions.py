@@ -1,9 +1,8 @@
 import pytest
 
 from common.errors import ShuffleDpError, ValueRangeError, WireError
-from common.messages.submission import Outcome
-from common.messages.value import Value, kind_of
-from common.task.text import MOST_CHARACTERS
+from common.messages.submission import Outcome, Value, kind_of
+from common.task.specs import MOST_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.submissions import (
     AnswerRecord,

@@ -4,10 +4,9 @@ import pytest
 
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.task_summary import TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.receipt import envelope_hash
+from common.crypto.signing import envelope_hash
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.sentinels.journal import SentinelFile, SentinelState

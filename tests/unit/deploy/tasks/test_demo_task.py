@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from deploy.load.plan import Crowd
 from deploy.load.target import load_draft
 from deploy.tasks.demo_task import demo_draft

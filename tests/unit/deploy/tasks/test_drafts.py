@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE
 from common.errors import TaskError
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
+from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
-from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import as_json, of_populations, of_task, show

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.batch import BatchState, BatchStatus
-from common.messages.task_summary import TaskState
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.messages.batch import BatchState, BatchStatus, TaskState
+from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from common.task.task import Task
 from deploy.tasks import task_view
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task

@@ -9,7 +9,7 @@ from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from deploy.audit.distributions.support import support_distribution
