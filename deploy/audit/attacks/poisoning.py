@@ -15,14 +15,15 @@ from analyzer.finalize import mixture_of
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mechanism, Reports
 from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.support import SupportCounting
 from common.messages.submission import Submission, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
-from deploy.audit.attacks.leverage import Leverage, leverage, uniform
+from deploy.audit.attacks.leverage import Leverage, leverage, supported, uniform
+from deploy.audit.coalitions.messages import own_dummies
 from deploy.audit.finding import Checks, Finding, Findings
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import Counted, count, made_one_by_one
 from shuffler.dummies import draw_kept
-from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 _FAKE_SHARE: Final = 0.05
 """λ, as in [CJG21]."""
@@ -63,8 +64,7 @@ class PoisonedCollection:
 
         Cost: a simulated collection, tenths of a second.
         """
-        task, mechanism = subject.task, subject.mechanism
-        most = _MAX_USERS
+        task, mechanism, most = subject.task, subject.mechanism, _MAX_USERS
         if isinstance(mechanism, StringHashing):
             pairs = mechanism.domain_size * (1 + task.dummies.expected_per_user)
             most = max(1000, min(_MAX_USERS, int(_MAX_PAIRS / pairs)))
@@ -109,28 +109,16 @@ class PoisonedCollection:
     def add_drawn(self, reports: Reports, mean: float, rng: np.random.Generator) -> None:
         """Add reports drawn at random with this mean weight, as far as the shuffler keeps them."""
         kept = reports[draw_kept(self.task.shuffler, len(reports), rng)]
-        weight = self.leverage.weigh(self.mechanism, kept)
+        weight = float(supported(self.mechanism, kept, self.leverage.targets).sum())
         self.off += weight - len(kept) * mean
         self.n_drawn += len(kept)
         self._add(self.mechanism.tally(kept), len(kept), weight)
 
-    def add_copies(
-        self, report: Reports, weight: float, copies: int, rng: np.random.Generator
-    ) -> None:
-        """Add copies of a report with this weight, each sealed separately."""
+    def add_copies(self, copies: int, rng: np.random.Generator) -> None:
+        """Add copies of the crafted report, each sealed separately."""
         number = int(rng.binomial(copies, self.task.shuffler.kept))
-        self._add(number * self.mechanism.tally(report), number, number * weight)
-
-    def add_honest_dummies(self, rng: np.random.Generator) -> None:
-        """Add the dummies of fake users who draw them honestly."""
-        spec = self.task.dummies
-        if spec.uniform:
-            total = int(draw_dummy_counts(spec, self.n_fakes, rng).sum())
-            dummies = self.mechanism.dummies(total, rng)
-        else:
-            drawn = [draw_dummies(self.mechanism, spec, rng) for _ in range(self.n_fakes)]
-            dummies = np.concatenate(drawn)
-        self.add_drawn(dummies, self.leverage.dummy_floor, rng)
+        tally = self.mechanism.tally(self.leverage.crafted)
+        self._add(number * tally, number, number * self.leverage.weight)
 
     def _add(self, cells: Counts, number: int, weight: float) -> None:
         self.fake = Counted(cells=self.fake.cells + cells, n_reports=self.fake.n_reports + number)
@@ -139,20 +127,20 @@ class PoisonedCollection:
     @property
     def p_weight(self) -> float:
         """Bound the probability of a weight as far from its mean [BLM13, Theorem 2.8]."""
-        reach = self.leverage.high - self.leverage.low
+        reach = self.leverage.high
         return min(1.0, 2 * math.exp(-2 * self.off**2 / (max(1, self.n_drawn) * reach**2)))
 
     def shares(self) -> tuple[float, float]:
         """Return the targets' estimated share among honest users, and among all."""
-        batch = Counted(
-            cells=self.honest.cells + self.fake.cells,
-            n_reports=self.honest.n_reports + self.fake.n_reports,
-        )
+        cells, n_reports = self.honest.cells, self.honest.n_reports
         before, after = (
-            self.mechanism.debias(
-                counted.cells, mixture_of(self.task, n_users, counted=counted.n_reports)
-            )[self.leverage.targets].sum()
-            for counted, n_users in ((self.honest, self.users.sum()), (batch, self.n_users))
+            self.mechanism.debias(counts, mixture_of(self.task, n_users, counted=counted))[
+                self.leverage.targets
+            ].sum()
+            for counts, n_users, counted in (
+                (cells, int(self.users.sum()), n_reports),
+                (cells + self.fake.cells, self.n_users, n_reports + self.fake.n_reports),
+            )
         )
         return float(before), float(after)
 
@@ -170,14 +158,25 @@ class PoisonedCollection:
         return abs(after - before + floors - self.weight) <= _REL_TOL * size
 
 
+def _on_supports(attack: Callable[..., Finding]) -> Callable[..., Findings]:
+    """Run an attack on a collection; without findings where reports do not support items."""
+
+    def run(subject: AuditSubject, rng: np.random.Generator, **options: Any) -> Findings:  # noqa: ANN401  # of the attack
+        if not isinstance(subject.mechanism, SupportCounting):
+            return Findings()
+        return Findings((attack(PoisonedCollection.of(subject, rng), rng, **options),))
+
+    return run
+
+
+@_on_supports
 def input_manipulation(
-    subject: AuditSubject, rng: np.random.Generator, *, counted_twice: bool = False
-) -> Findings:
+    attack: PoisonedCollection, rng: np.random.Generator, *, counted_twice: bool = False
+) -> Finding:
     """Fake users answer honestly for targets that they do not hold [CJG21]."""
-    attack = PoisonedCollection.of(subject, rng)
     values = rng.choice(attack.leverage.targets, size=attack.n_fakes)
     attack.add_drawn(attack.mechanism.randomize(values, rng), attack.leverage.honest, rng)
-    finding = _finding(
+    return _finding(
         attack,
         rng,
         own=attack.leverage.honest,
@@ -187,17 +186,16 @@ def input_manipulation(
         sentence="Users who lie about their value, and do nothing else, raise the items that they "
         "name by no more than their own share of all users, on average.",
     )
-    return Findings((finding,))
 
 
+@_on_supports
 def random_reports(
-    subject: AuditSubject, rng: np.random.Generator, *, counted_twice: bool = False
-) -> Findings:
+    attack: PoisonedCollection, rng: np.random.Generator, *, counted_twice: bool = False
+) -> Finding:
     """Fake users send uniformly random valid reports in place of randomized ones [CJG21]."""
-    attack = PoisonedCollection.of(subject, rng)
     reports = uniform(attack.mechanism, attack.n_fakes, rng)
     attack.add_drawn(reports, attack.leverage.uniform, rng)
-    finding = _finding(
+    return _finding(
         attack,
         rng,
         own=attack.leverage.uniform,
@@ -208,98 +206,66 @@ def random_reports(
         sentence="Users who send random reports distort the estimate as calculated; nothing "
         "distinguishes them from other users.",
     )
-    return Findings((finding,))
 
 
+@_on_supports
 def maximal_gain(
-    subject: AuditSubject, rng: np.random.Generator, *, factor: float = 1.0
-) -> Findings:
+    attack: PoisonedCollection, rng: np.random.Generator, *, factor: float = 1.0
+) -> Finding:
     """
-    Fake users craft their own reports; their dummies are honest.
+    Fake users craft their own reports to raise the targets most [CJG21]; their dummies are honest.
 
-    The maximal gain attack raises the sum of the targets' estimates most [CJG21]. In some hash
-    families the report that does so raises every item; then a report that singles out the targets
-    is shown beside it. `factor`: the formula multiplies a crafted report's weight by it.
+    `factor`: the formula multiplies a crafted report's weight by it.
     """
-    honest = PoisonedCollection.of(subject, rng)
-    lever = honest.leverage
-    tried = "of those tried " if lever.searched_in_part else ""
-    crafted = [
-        (
-            lever.crafted,
-            lever.weight,
-            "Crafted reports that single out the targets",
-            (
-                "A report that a user crafts for chosen items counts for them together as much as "
-                f"{_answers(lever.answers(lever.weight))}; none {tried}raises them more above all "
-                "items, and nothing distinguishes it from other reports."
-            ),
-        )
-    ]
-    if lever.blunt is not None:
-        crafted.append(
-            (
-                lever.blunt,
-                lever.high,
-                "Crafted reports that support every item",
-                (
-                    "The hash family has a report that supports every item at once: none adds more "
-                    "to the sum of the targets' estimates, but it singles out nothing."
-                ),
-            )
-        )
-    findings = []
-    for report, weight, title, sentence in crafted:
-        attack = replace(honest)
-        attack.add_copies(report, factor * weight, attack.n_fakes, rng)
-        findings.append(
-            _finding(
-                attack,
-                rng,
-                own=factor * weight,
-                scenario="maximal-gain",
-                title=title,
-                known_limit=True,
-                sentence=sentence,
-            )
-        )
-    return Findings(tuple(findings))
-
-
-def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: int = 0) -> Findings:
-    """Fake users craft every report of a submission. `uncounted`: reports the formula omits."""
-    number = subject.task.reports_per_user
-    attack = PoisonedCollection.of(subject, rng)
     lever = attack.leverage
-    weight = lever.weight * (number - uncounted) / number
-    together = lever.answers(lever.weight, further=number - 1, each=lever.weight)
-    attack.add_copies(lever.crafted, weight, number * attack.n_fakes, rng)
-    finding = _finding(
+    attack.add_copies(attack.n_fakes, rng)
+    attack.weight *= factor
+    return _finding(
         attack,
         rng,
-        own=weight,
-        each=weight,
+        own=factor * lever.weight,
+        scenario="maximal-gain",
+        title="Crafted reports that single out the targets",
+        known_limit=True,
+        sentence="A report that a user crafts for chosen items counts for them together as much as "
+        f"{_answers(lever.answers(lever.weight))}; nothing distinguishes it from other reports.",
+    )
+
+
+@_on_supports
+def dummy_abuse(
+    attack: PoisonedCollection, rng: np.random.Generator, *, uncounted: int = 0
+) -> Finding:
+    """Fake users craft every report of a submission. `uncounted`: reports the formula omits."""
+    number = attack.task.reports_per_user
+    lever = attack.leverage
+    together = lever.answers(lever.weight, further=number - 1, each=lever.weight)
+    attack.add_copies(number * attack.n_fakes, rng)
+    attack.weight *= (number - uncounted) / number
+    return _finding(
+        attack,
+        rng,
+        own=lever.weight,
+        each=lever.weight,
         scenario="dummy-abuse",
         title=f"Fake users who craft all {number} reports of a submission",
         known_limit=True,
         sentence="A user who crafts every report of a submission counts for the chosen items as "
         f"much as {_answers(together)}; the number of reports in a submission bounds the attack.",
     )
-    return Findings((finding,))
 
 
+@_on_supports
 def message_flood(
-    subject: AuditSubject,
+    attack: PoisonedCollection,
     rng: np.random.Generator,
     *,
     parse: Callable[[bytes, Task], Submission] = unpack,
-) -> Findings:
+) -> Finding:
     """Fake users send many times the task's number of reports. `parse` reads a submission."""
-    task, checks = subject.task, Checks()
+    task, checks = attack.task, Checks()
     number = _FLOOD * task.reports_per_user
-    attack = PoisonedCollection.of(subject, rng)
-    weight = attack.leverage.weight
-    attack.add_copies(attack.leverage.crafted, weight, number * attack.n_fakes, rng)
+    attack.add_copies(number * attack.n_fakes, rng)
     for reports in (0, task.reports_per_user - 1, task.reports_per_user + 1, number):
         plaintext = bytes(SUBMISSION_ID_BYTES + reports * task.sealed_report_bytes)
         try:
@@ -308,18 +274,17 @@ def message_flood(
         except WireError:
             refused = True
         checks.must(f"the shuffler refuses a submission of {reports} reports", refused)
-    finding = _finding(
+    return _finding(
         attack,
         rng,
-        own=weight,
-        each=weight,
+        own=attack.leverage.weight,
+        each=attack.leverage.weight,
         checks=checks,
         scenario="message-flood",
         title=f"Fake users who send {number} crafted reports, if their number were not checked",
         sentence="Were the number of reports in a submission not checked, the gain would grow in "
         "proportion; the shuffler refuses every other number.",
     )
-    return Findings((finding,))
 
 
 def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # stands for `unpack`
@@ -346,7 +311,8 @@ def _finding(
     """
     lever, checks = attack.leverage, checks or Checks()
     if each is None:
-        attack.add_honest_dummies(rng)
+        dummies = own_dummies(attack.task, attack.mechanism, attack.n_fakes, rng).reports
+        attack.add_drawn(dummies, lever.dummy_floor, rng)
     if counted_twice:
         attack.fake = replace(attack.fake, cells=2 * attack.fake.cells)
     before, after = attack.shares()
@@ -354,7 +320,8 @@ def _finding(
     checks.must("the estimate rises by the weight of the fake reports", rises)
     if attack.n_drawn:
         checks.test("weight of the drawn reports", attack.p_weight)
-    number = attack.task.reports_per_user
+    further = attack.task.reports_per_user - 1
+    most = _answers(lever.answers(lever.high, further=further, each=lever.high))
     return checks.finding(
         heading="sender disruption",
         coalition=f"{_FAKE_SHARE:.0%} of the users",
@@ -362,11 +329,7 @@ def _finding(
         expected=attack.expected(own, lever.dummy_floor if each is None else each),
         measured=after - before,
         trials=attack.n_users,
-        notes=(
-            f"rise of the estimated share of {len(lever.targets)} rare items together",
-            f"no submission of {number} report{'' if number == 1 else 's'} counts for more than "
-            + _answers(lever.answers(lever.high, further=number - 1, each=lever.high)),
-        ),
+        notes=(f"of {len(lever.targets)} rare items; a submission counts for {most} at most",),
         **fields,
     )
 
