@@ -7,9 +7,7 @@ from scipy import stats
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
-from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.exhaustive_delta import grr_law, true_delta
 
 
 def _binary(local_epsilon: float) -> MatchCountReduction:
@@ -69,21 +67,6 @@ def test_clones_of_2023_match_formula_1_for_a_bit(users: int) -> None:
     assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
 
 
-@pytest.mark.parametrize("items", [2, 4])
-@pytest.mark.parametrize("users", [1, 2, 4])
-@pytest.mark.parametrize("epsilon", [0.3, 0.8])
-def test_proven_clones_are_never_below_brute_force(items: int, users: int, epsilon: float) -> None:
-    """GRR, over all data sets."""
-    laws = [grr_law(value, items, 1.0) for value in range(items)]
-    truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
-    coin = CloneReduction.of_2021_with_a_coin(math.e, math.e).delta(
-        AnonymitySet(users=users), epsilon
-    )
-
-    assert truth <= coin + 1e-15
-    assert coin <= CloneReduction.of_2021(1.0).delta(AnonymitySet(users=users), epsilon)
-
-
 @pytest.mark.parametrize("threshold", [1e-17, 1e-6, 0.7, 1.0, 3.5, 40.2, 49.9])
 @pytest.mark.parametrize("trials", [1.0, 2.0, 50.0, 100.0])
 def test_shortfall_bounds_its_sum(trials: float, threshold: float) -> None:
@@ -113,17 +96,3 @@ def test_delta_is_1_without_clones() -> None:
     assert delta_upper(_binary(50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
         1.0, abs=1e-4
     )
-
-
-def test_clones_need_noise() -> None:
-    """An infinite local ε is refused."""
-    for bound in (clones_2021, clones_2023):
-        with pytest.raises(BoundRangeError, match="finite local ε"):
-            bound(_binary(math.inf), AnonymitySet(users=10), 1e-6)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan, 1e-16])
-def test_delta_has_a_range(delta: float) -> None:
-    """From 1e-15 to below 1."""
-    with pytest.raises(AccountingError, match="delta is"):
-        clones_2021(_binary(1.0), AnonymitySet(users=10), delta)

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import Mixture, is_null, null_reports
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
+from tests.support.mechanisms import EXAMPLES, RowByRow, Scripted, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -129,16 +126,6 @@ def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon
     found = mechanism.variance(np.zeros(mechanism.domain_size), Mixture(n_real=1.0))
 
     assert _published(local_epsilon, 12)[name] == pytest.approx(found[0], rel=1e-7)
-
-
-def test_hashing_to_e_to_the_epsilon_plus_1_buckets_is_as_good_as_oue() -> None:
-    """4 e^ε / (e^ε - 1)² with e^ε + 1 = 5 buckets."""
-    weights = ResponseWeights(true=4, other=1)
-    field = LocalHashing(12, HashFamily.holding(12, 5, 2), weights, NONCE)
-    strings = StringHashing(("a", "b"), 5, weights, NONCE)
-    for hashing in (field, strings):
-        found = hashing.variance(np.zeros(hashing.domain_size), Mixture(n_real=1.0))
-        assert 4 * 4 / (4 - 1) ** 2 == pytest.approx(found[0], rel=1e-12)
 
 
 @_EVERY

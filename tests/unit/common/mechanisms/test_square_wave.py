@@ -3,14 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import AnonymitySet
 from common.errors import TaskError
 from common.mechanisms.base import MechanismRequest, Mixture
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MechanismSpec
-from tests.support.exhaustive_delta import Law, true_delta, uniform_law
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
@@ -48,18 +44,6 @@ def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> N
 
 
 @_SHAPES
-def test_expected_counts_give_the_true_shares(items: int, reach: int) -> None:
-    """Including the floor and dummies."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    truth = np.random.default_rng(3).dirichlet(np.ones(items))
-    mixture = Mixture(n_real=1000, n_dummies=500)
-    expected = 1500 * mechanism.channel(2 / 3).forward(truth)
-    shares = mechanism.debias(expected, mixture)  # type: ignore[arg-type]
-
-    np.testing.assert_allclose(shares, truth, atol=1e-11)
-
-
-@_SHAPES
 def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
     """Each report and dummy by its exact distribution and estimate."""
     mechanism = SquareWave(items, reach, _3_TO_1)
@@ -91,36 +75,6 @@ def test_the_reach_matches_the_paper(local_epsilon: float) -> None:
 
     assert best_reach(10_000, local_epsilon) == pytest.approx(10_000 * share, abs=0.501)
     assert (512, 0) == (best_reach(1024, 1e-9), best_reach(1024, math.inf))
-
-
-@pytest.mark.parametrize(("items", "reach"), [(2, 0), (3, 0), (4, 0), (4, 1)])
-@pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)])
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
-def test_the_bound_is_never_below_brute_force(
-    items: int, reach: int, users: int, dummies: int, share: float
-) -> None:
-    """All data sets of tiny instances, and all pairs of items."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    reduction = mechanism.reduction
-    assert reduction is not None
-    laws: list[Law] = []
-    for value in range(items):
-        weights = _weights(items, reach, value)
-        laws.append({(place,): weight / sum(weights) for place, weight in enumerate(weights)})
-    epsilon = share * math.log(3)
-    truth = true_delta(
-        laws,
-        users=users,
-        dummies=dummies,
-        dummy=uniform_law([(j,) for j in range(mechanism.places)]),
-        epsilon=epsilon,
-    )
-    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), epsilon)
-
-    assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
-    assert truth <= bound + 1e-15
-    if users == 1 and dummies == 0:
-        assert bound == pytest.approx(truth, rel=1e-6)
 
 
 @pytest.mark.parametrize(("items", "reach"), [(2, 1), (3, 1), (4, 2), (7, 3)])
@@ -165,17 +119,6 @@ def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
     """So that a draw is a 64-bit integer."""
     with pytest.raises(TaskError, match="2\\^63"):
         SquareWave(5, 1, ResponseWeights(true=2**62, other=1))
-
-
-def test_a_task_can_state_the_reach_for_every_epsilon() -> None:
-    """With a domain of 2^23."""
-    for local_epsilon in (1e-6, 0.1, 1.0, 5.0, 10.0, 15.0, 20.0):
-        spec: MechanismSpec = SquareWave.specify(
-            MechanismRequest(
-                name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon
-            )
-        )
-        assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23
 
 
 def test_shares_of_zero_count_as_uniform() -> None:

@@ -24,15 +24,6 @@ def test_no_two_inputs_differ_by_more_than_the_promise() -> None:
         assert weights.keeps_promise(local_epsilon)
 
 
-def test_a_weight_more_breaks_the_promise() -> None:
-    """The check is sharp to one unit of weight."""
-    for local_epsilon in _THOUSAND:
-        weights = ResponseWeights.for_epsilon(local_epsilon)
-        more = ResponseWeights(true=weights.true + 1, other=weights.other)
-
-        assert not more.keeps_promise(local_epsilon)
-
-
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 3.0, 12.0])
 def test_the_closest_fractions_above_the_promise_are_refused(local_epsilon: float) -> None:
     """Convergents of e^ε are as close as two 60-bit integers can be."""
@@ -60,18 +51,6 @@ def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
         exact = _PRECISE.ln(_PRECISE.divide(weights.true, weights.other))
         assert Decimal(weights.local_epsilon) > exact
         assert Decimal(math.nextafter(weights.local_epsilon, 0)) <= exact
-
-
-def test_floating_point_would_break_the_promise() -> None:
-    """A float exponential exceeds e^ε for many ε above 15."""
-    too_high = sum(
-        not ResponseWeights(true=int(np.floor(np.exp(epsilon) * 2**32)), other=2**32).keeps_promise(
-            float(epsilon)
-        )
-        for epsilon in np.linspace(15, 20, 200)
-    )
-
-    assert too_high > 50
 
 
 @pytest.mark.parametrize("local_epsilon", [0.0, 1e-10, -1.0, float("nan"), -math.inf, 20.0001])

@@ -1,6 +1,5 @@
 import dataclasses
 import math
-import time
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final
@@ -11,13 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import STEPS, PairRequest, PrivKv
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import KeyValueSpec
 from tests.support.mechanisms import Scripted
-from tests.support.tasks import published
 
 _2_TO_1: Final = ResponseWeights(true=2, other=1)
 _GRID: Final = (math.nan, -1.0, -0.5, 0.0, 0.5, 1.0)
@@ -106,19 +103,6 @@ def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None
 # --- one person, and many -----------------------------------------------------------------------
 
 
-def test_one_person_costs_the_same_with_any_number_of_keys() -> None:
-    """1,000 reports over 65,536 keys; a table of all keys would take minutes."""
-    mechanism = _mechanism(1.0, keys=65536)
-    pairs = Pairs.of_person({5: 0.5, 65535: -1.0}, -1.0, 1.0)
-    rng = np.random.default_rng(1)
-    mechanism.randomize(pairs, rng)
-    started = time.process_time()
-    for _ in range(1000):
-        mechanism.randomize(pairs, rng)
-
-    assert time.process_time() - started < 1
-
-
 def test_a_table_and_its_pairs_give_the_same_reports() -> None:
     """From the same draws."""
     rng = np.random.default_rng(2)
@@ -155,15 +139,6 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
     if not fine.all():
         with pytest.raises(ReportError, match="not about one of 5 keys"):
             mechanism.tally(reports)
-
-
-def test_padding_is_no_report() -> None:
-    """Even in a task with the largest number of keys."""
-    mechanism = _mechanism(1.0, keys=65536)
-    padding = null_reports(1, mechanism.report_dtype)
-
-    assert is_null(padding).all()
-    assert not mechanism.valid(padding).any()
 
 
 # --- estimates ----------------------------------------------------------------------------------
@@ -346,7 +321,3 @@ def test_odds_without_noise_or_information_are_refused(field: str, odds: tuple[i
         _spec(**{f"{field}_true_weight": odds[0], f"{field}_other_weight": odds[1]})
 
 
-def test_a_task_about_items_is_refused() -> None:
-    """The message names its mechanism."""
-    with pytest.raises(TaskError, match="is not one for pairs"):
-        PrivKv.of(published().task)

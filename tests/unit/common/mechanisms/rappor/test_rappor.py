@@ -46,19 +46,6 @@ def _bits(mechanism: Rappor, reports: Reports) -> list[tuple[int, ...]]:
     return [tuple(row) for row in bits[:, : mechanism.spec.bits].tolist()]
 
 
-def test_chances_become_integers() -> None:
-    """F in 128ths, p and q in 65536ths; a report has two bytes of cohort and a spare bit."""
-    assert (64, 2**15, 3 * 2**14) == (
-        _FULL.permanent_weight,
-        _FULL.unset_weight,
-        _FULL.set_weight,
-    )
-    assert (2 + 3, 2 + 6) == (_FULL.report_bytes, _ONE_TIME.report_bytes)
-    assert (2 + 1, 2 + 2) == (_BASIC.report_bytes, _BASIC_ONE_TIME.report_bytes)
-    assert _ONE_TIME.one_time
-    assert not _FULL.one_time
-
-
 @_ALL
 def test_each_variant_is_a_randomizer(name: str) -> None:
     """Its types match the interface, and its epsilons are ordered."""
@@ -96,19 +83,6 @@ def test_permanent_responses_match_the_public_client(name: str) -> None:
         ]
         assert cohort == response["cohort"]
         assert [tuple(expected)] == _bits(mechanism, response[None])
-
-
-@_ALL
-def test_permanent_responses_repeat(name: str) -> None:
-    """The same text and secret give the same response, alone or among others."""
-    mechanism = _example(name)
-    texts, secrets = [f"v{number % 5}" for number in range(30)], _secrets(30)
-    whole = mechanism.permanent(texts, secrets)
-    alone = [mechanism.permanent([t], [s]) for t, s in zip(texts, secrets, strict=True)]
-
-    assert whole.tobytes() == b"".join(each.tobytes() for each in alone)
-    assert whole.tobytes() == mechanism.permanent([t.encode() for t in texts], secrets).tobytes()
-    assert whole.tobytes() != mechanism.permanent(texts, _secrets(31)[1:]).tobytes()
 
 
 def test_reports_have_their_exact_distribution() -> None:
