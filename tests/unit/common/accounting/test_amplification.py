@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -20,6 +19,7 @@ from common.accounting.count_distributions import (
 )
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
+from tests.support.second_accountant import formula_1
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "accounting.json").read_text(encoding="utf-8")
@@ -127,21 +127,6 @@ def test_any_collision_probability_is_accounted_exactly(collision: float) -> Non
     assert exact * (1 - 1e-9) <= bound <= 1.002 * exact
 
 
-def test_rare_collisions_are_counted() -> None:
-    """12 standard deviations of a count of mean 1/500 are less than one."""
-    for collision in (1e-5, 4.6e-4):
-        reduction = MatchCountReduction.for_epsilon(
-            answers=8, local_epsilon=1.0, hashed=True, collision=collision
-        )
-        crowd = AnonymitySet(users=1, dummies=199)
-        least = delta_upper(dataclasses.replace(reduction, collision=1 / 8), crowd, 0.3)
-        most = delta_upper(dataclasses.replace(reduction, collision=0.0), crowd, 0.3)
-        share = collision * 8
-
-        # Almost linear in a small share of collisions, and above the line between the ends.
-        assert (1 - 2 * share) * most + 2 * share * least <= delta_upper(reduction, crowd, 0.3)
-
-
 def test_a_finite_epsilon_is_found_below_a_plateau() -> None:
     """Without local noise and with few dummies δ has a plateau."""
     reduction = MatchCountReduction.for_epsilon(answers=915, local_epsilon=math.inf, hashed=False)
@@ -204,16 +189,29 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
     assert exact * (1 - 1e-9) <= bound <= exact * 1.002
 
 
-def test_epsilon_and_delta_are_inverse() -> None:
-    """Each confirms the other."""
-    reduction, crowd = (
-        reduction_for(53, 4.0, hashing=True),
-        AnonymitySet(users=20_000, dummies=20_000),
-    )
+@pytest.mark.parametrize(
+    ("users", "dummies", "local_epsilon", "buckets", "expected"),
+    [
+        (10_000, 0, 0.5, 3, 0.01222),
+        (10_000, 0, 4.0, 56, 0.27848),
+        (602_325, 0, 2.0, 8, 0.0086937),
+        (602_325, 0, 8.0, 2982, 0.27238),
+        (20_000, 20_000, 4.0, 53, None),
+    ],
+)
+def test_both_accountants_find_the_known_figures(
+    users: int, dummies: int, local_epsilon: float, buckets: int, expected: float | None
+) -> None:
+    """Central ε of hashing at δ = 1e-6 to .15 %, by the tests' plain sum too; δ confirms ε."""
+    reduction = reduction_for(buckets, local_epsilon, hashing=True)
+    crowd = AnonymitySet(users=users, dummies=dummies)
     epsilon = epsilon_upper(reduction, crowd, 1e-6)
 
     assert delta_upper(reduction, crowd, epsilon) <= 1e-6
     assert delta_upper(reduction, crowd, 0.99 * epsilon) > 1e-6
+    if expected is not None:
+        assert epsilon == pytest.approx(expected, rel=1.5e-3)
+        assert formula_1(reduction, crowd, expected) == pytest.approx(1e-6, rel=0.02)
 
 
 @pytest.mark.parametrize("hashing", [True, False])

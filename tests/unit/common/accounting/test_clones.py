@@ -8,10 +8,11 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
 from common.mechanisms.reduction import MatchCountReduction
+from tests.support.reductions import reduction_for
 
 
 def _binary(local_epsilon: float) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(answers=2, local_epsilon=local_epsilon, hashed=False)
+    return reduction_for(2, local_epsilon, hashing=False)
 
 
 def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
@@ -50,21 +51,15 @@ def test_delta_matches_the_two_worlds(clones: CloneReduction, others: int, epsil
     assert exact * (1 - 1e-12) - 1e-15 <= bound <= exact * (1 + 1e-6) + 1e-20
 
 
-def test_the_known_figures_are_met() -> None:
+def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6: .0678 and .0451, to 1 %."""
     crowd = AnonymitySet(users=602_325)
 
     assert clones_2021(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0678, rel=0.01)
     assert clones_2023(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0451, rel=0.01)
-
-
-@pytest.mark.parametrize("users", [2, 1000, 10**6])
-def test_clones_of_2023_match_formula_1_for_a_bit(users: int) -> None:
-    """Both bound the same number."""
-    crowd = AnonymitySet(users=users)
-    epsilon = epsilon_upper(_binary(3.0), crowd, 1e-6)
-
-    assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+    for crowd in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
+        epsilon = epsilon_upper(_binary(3.0), crowd, 1e-6)
+        assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("threshold", [1e-17, 1e-6, 0.7, 1.0, 3.5, 40.2, 49.9])

@@ -16,12 +16,11 @@ from common.accounting.composition import (
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
+from tests.support.reductions import reduction_for
 
 
 def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(
-        answers=answers, local_epsilon=local_epsilon, hashed=False
-    )
+    return reduction_for(answers, local_epsilon, hashing=False)
 
 
 def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
@@ -72,7 +71,7 @@ def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: f
 def test_thirty_rounds_match_the_reference() -> None:
     """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
     release = AmplifiedRelease(
-        reduction=MatchCountReduction.for_epsilon(answers=1239, local_epsilon=8.0, hashed=True),
+        reduction=reduction_for(1239, 8.0, hashing=True),
         crowd=AnonymitySet(users=602_325, dummies=2 * 602_325),
     )
     for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
