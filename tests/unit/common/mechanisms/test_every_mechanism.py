@@ -56,6 +56,36 @@ def test_reports_are_valid_and_padding_is_not(name: str, items: int) -> None:
 
 
 @_EVERY
+def test_expected_cells_give_the_true_shares(name: str) -> None:
+    """Channels and their adjoints are transposes, and debiasing is exact on expectations."""
+    mechanism, rng = example(name), np.random.default_rng(4)
+    channel = mechanism.channel(2 / 3)
+    if channel is None:
+        return
+    truth = rng.dirichlet(np.ones(mechanism.domain_size))
+    law = channel.forward(truth)
+    weights = rng.random(len(law))
+    mixture = Mixture(n_real=1e9, n_dummies=5e8)
+    shares = mechanism.debias(1.5e9 * law, mixture)  # type: ignore[arg-type]
+
+    assert weights @ law == pytest.approx(channel.adjoint(weights) @ truth)
+    np.testing.assert_allclose(shares, truth, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "name", ["grr", "warner", "binary-hashing", "local-hashing", "square-wave", "wide square-wave"]
+)
+def test_sampled_cells_count_every_report_once(name: str) -> None:
+    """Users and dummies, if a report has one cell."""
+    mechanism = example(name)
+    users = np.arange(mechanism.domain_size)
+
+    for n_dummies in (0, 11):
+        cells = mechanism.sample_cells(users, n_dummies, np.random.default_rng(6))
+        assert users.sum() + n_dummies == cells.sum()
+
+
+@_EVERY
 def test_no_users_give_no_reports(name: str) -> None:
     """And cells of 0."""
     mechanism, rng = example(name), np.random.default_rng(2)

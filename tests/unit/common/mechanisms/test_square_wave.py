@@ -2,10 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import MechanismRequest, Mixture
-from common.mechanisms.square_wave import SquareWave, best_reach
+from common.mechanisms.square_wave import Band, SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 
@@ -98,25 +99,15 @@ def test_without_noise_a_report_is_the_item() -> None:
     np.testing.assert_allclose([2 / 3, 0, 0, 0, 1 / 3], mechanism.debias(cells, Mixture(n_real=3)))
 
 
-@pytest.mark.parametrize(
-    "mixture",
-    [
-        Mixture(n_real=10, kept=0.5),
-        Mixture(n_real=10, item_mean=2.0),
-        Mixture(n_real=10, item_variance=1.0),
-    ],
-)
-def test_mixtures_of_no_protocol_are_refused(mixture: Mixture) -> None:
-    """Sampling by the shuffler, and dummies that name items."""
+def test_unsupported_parameters_are_refused() -> None:
+    """Sampling by the shuffler, dummies that name items, and weights beyond 64 bits."""
     mechanism = SquareWave(5, 1, _3_TO_1)
-    with pytest.raises(ValueError, match="from all reports"):
-        mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
-    with pytest.raises(ValueError, match="from all reports"):
-        mechanism.variance(np.full(5, 0.2), mixture)
-
-
-def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
-    """So that a draw is a 64-bit integer."""
+    for change in ({"kept": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
+        mixture = Mixture(n_real=10, **change)
+        with pytest.raises(ValueError, match="from all reports"):
+            mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
+        with pytest.raises(ValueError, match="from all reports"):
+            mechanism.variance(np.full(5, 0.2), mixture)
     with pytest.raises(TaskError, match="2\\^63"):
         SquareWave(5, 1, ResponseWeights(true=2**62, other=1))
 
@@ -129,3 +120,27 @@ def test_shares_of_zero_count_as_uniform() -> None:
     np.testing.assert_allclose(
         wave.variance(np.zeros(12), mixture), wave.variance(np.full(12, 1 / 12), mixture)
     )
+
+
+def _matrix(band: Band) -> NDArray[np.float64]:
+    matrix = np.zeros((band.places, band.items))
+    for item in range(band.items):
+        matrix[item : item + band.width, item] = 1
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("items", "width"),
+    [(5, 1), (2, 3), (7, 2), (7, 3), (10, 4), (4, 5), (3, 9), (12, 12), (13, 12), (60, 7)],
+)
+def test_a_band_matches_its_matrix(items: int, width: int) -> None:
+    """Both maps, the least-squares inverse, and the variance Σ s² π - (Σ s π)² of one draw."""
+    band, rng = Band(items, width), np.random.default_rng(1)
+    matrix, theta, z = _matrix(band), rng.random(items), rng.random(band.places)
+    law, inverse = rng.dirichlet(np.ones(band.places)), np.linalg.pinv(matrix)
+    variance = inverse**2 @ law - (inverse @ law) ** 2
+
+    np.testing.assert_allclose(band.forward(theta), matrix @ theta, atol=1e-12)
+    np.testing.assert_allclose(band.adjoint(z), matrix.T @ z, atol=1e-12)
+    np.testing.assert_allclose(band.solve(z), inverse @ z, atol=1e-9)
+    np.testing.assert_allclose(band.variance(law), variance, rtol=1e-9, atol=1e-12)

@@ -1,4 +1,7 @@
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,8 +9,13 @@ import pytest
 from common.errors import TaskError
 from common.mechanisms.hashing.finite_field import HashFamily
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for, optimal_buckets
+from common.mechanisms.hashing.placement import Placement
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
+
+_VECTORS = json.loads(
+    (Path(__file__).parents[4] / "vectors" / "placement.json").read_text(encoding="utf-8")
+)
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
@@ -25,19 +33,18 @@ def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, d
     assert HashFamily.holding(domain_size, buckets, digits) == family_for(domain_size, buckets)
 
 
-@pytest.mark.parametrize(
-    ("domain_size", "buckets", "message"),
-    [
+def test_buckets_that_do_not_fit_are_refused() -> None:
+    """As many buckets as items, no prime, too large a field, and no prime below 2."""
+    for domain_size, buckets, message in (
         (53, 53, "fewer buckets than items"),
         (915, 54, "prime"),
         (915, 1, "prime"),
         (2**24, 1009, "can be decoded"),
-    ],
-)
-def test_buckets_that_do_not_fit_are_refused(domain_size: int, buckets: int, message: str) -> None:
-    """As many buckets as items, or not a prime."""
-    with pytest.raises(TaskError, match=message):
-        family_for(domain_size, buckets)
+    ):
+        with pytest.raises(TaskError, match=message):
+            family_for(domain_size, buckets)
+    with pytest.raises(TaskError, match="more than 2 items"):
+        optimal_buckets(1.0, 2)
 
 
 def test_without_noise_every_report_supports_its_value() -> None:
@@ -107,7 +114,17 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     assert buckets == family_for(domain_size, buckets).q
 
 
-def test_two_items_are_too_few_to_hash() -> None:
-    """No prime is below 2."""
-    with pytest.raises(TaskError, match="more than 2 items"):
-        optimal_buckets(1.0, 2)
+@pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")
+def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
+    """On every version and platform."""
+    place = Placement(case["size"], bytes.fromhex(case["nonce"]))
+
+    assert case["points"] == place(np.array(case["items"])).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1000, 2809])
+def test_placement_is_a_permutation(size: int) -> None:
+    """For powers of two and other sizes."""
+    points = Placement(size, b"n" * 32)(np.arange(size))
+
+    assert list(range(size)) == sorted(points.tolist())

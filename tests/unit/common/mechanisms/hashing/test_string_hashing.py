@@ -105,5 +105,3 @@ def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], messa
     """No candidates, or one that UTF-8 cannot encode."""
     with pytest.raises(TaskError, match=message):
         dataclasses.replace(_hashing(), candidates=labels)
-
-

@@ -115,5 +115,3 @@ def test_a_projection_to_more_dimensions_is_refused() -> None:
     spec = spec_for("multi-rphm", dimensions=20)
     with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
         built(spec, 5)
-
-

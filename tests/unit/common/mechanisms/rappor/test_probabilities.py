@@ -144,5 +144,3 @@ def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float)
     assert expected.signal == pytest.approx(found.signal, rel=1e-12)
     assert ("independent", True) == (found.third_value, found.pairwise_independent)
     assert pair.blanket == pytest.approx(found.blanket, rel=1e-12)
-
-
