@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +33,7 @@ from deploy.load.run import execute
 from deploy.load.target import connect
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
@@ -247,7 +246,7 @@ def tell(finished: report.Finished, *, json: bool) -> None:
         ShuffleDpError: Counts or the result are missing.
     """
     if json:
-        sys.stdout.write(dumps(report.as_json(finished)) + "\n")
+        print_json(report.as_json(finished))
     else:
         report.show(finished, terminal())
     if finished.failure is not None:
