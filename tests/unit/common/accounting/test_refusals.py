@@ -86,11 +86,12 @@ def test_delta_lies_strictly_between_0_and_1(call: Callable[[float], object], de
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
 def test_epsilon_is_at_least_0(epsilon: float) -> None:
     """In every function of ε."""
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: delta_upper(_GRR, _USERS, epsilon),
         lambda: blanket_delta(laplace_pair(1.0), _USERS, epsilon),
         lambda: ItemNoiseRelease(noise=_COINS).delta(epsilon),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(AccountingError, match="epsilon is"):
             call()
 
