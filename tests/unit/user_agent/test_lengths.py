@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -75,14 +73,3 @@ def test_every_submission_of_a_protocol_has_one_length(name: str) -> None:
     assert {task.envelope_bytes} == set(map(len, envelopes))
     for submission in contributor.submissions:
         assert task.reports_per_user == len(sealed_reports(submission, task))
-
-
-def test_a_task_with_large_items_has_one_length_too() -> None:
-    """As varints the items would take one to three bytes."""
-    task = protocol_task("mixdump")
-    spec = dataclasses.replace(task.item_mechanism, buckets=70_000)
-    large = dataclasses.replace(task, domain_size=70_000, labels=(), mechanism=spec)
-    contributor, rng = RecordingContributor(large, _DIGEST), np.random.default_rng(7)
-    values = (0, 1, 127, 128, 16_383, 16_384, 69_999)
-
-    assert {large.envelope_bytes} == {len(contributor.prepare(v, rng)) for v in values}

@@ -75,24 +75,6 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     budget.close()
 
 
-async def test_an_answer_being_sent_is_not_sent_a_second_time(tmp_path: Path) -> None:
-    """The first call may still succeed, and two would show on the network."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
-    taking = shuffler.submit
-
-    async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
-        shuffler.submit = taking  # type: ignore[method-assign]
-        await agent.resend_pending()
-        return await taking(_DIGEST, envelope)
-
-    shuffler.submit = slowly  # type: ignore[method-assign]
-    await agent.contribute(_DIGEST, 3, "a")
-
-    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
-    budget.close()
-
-
 @pytest.mark.parametrize("fails", [False, True])
 async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
     """Three calls for one answer: never two copies at a time, and one that arrives."""

@@ -1,5 +1,4 @@
 import asyncio
-import re
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ from common.errors import OverloadError, SettingsError, ShareError, StorageError
 from common.runtime.metrics import (
     DEFINITIONS,
     PARTIES,
-    MetricDefinition,
     Metrics,
     MetricsServer,
     Party,
@@ -34,9 +32,6 @@ from common.version import VERSION
 from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import fetch, series_of, value
 
-_UNBOUNDED = re.compile(r"user|peer|task|digest|batch|population|address|connection|person|id$")
-_EVERY = [metric for party in PARTIES for metric in DEFINITIONS[party]]
-
 
 @pytest.mark.parametrize("party", PARTIES)
 def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAssertion) -> None:
@@ -50,17 +45,6 @@ def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAss
     assert len(allowed) == len(DEFINITIONS[party])
 
 
-@pytest.mark.parametrize("metric", _EVERY, ids=lambda metric: metric.name)
-def test_a_metric_is_a_bounded_prometheus_metric(metric: MetricDefinition) -> None:
-    """No label is a person, a connection, a task, a batch or a population; help is a sentence."""
-    for label, values in metric.labels.items():
-        assert not _UNBOUNDED.search(label)
-        assert 1 <= len(values) <= 10
-        assert all(len(text) < 20 for text in values)
-    assert metric.name.startswith("shuffledp_")
-    assert metric.help.endswith(".")
-
-
 def test_every_series_starts_at_zero() -> None:
     """A series that appears later would reveal an event."""
     begun = series_of(Metrics("shuffler"))
@@ -71,26 +55,16 @@ def test_every_series_starts_at_zero() -> None:
     assert "shuffledp_up" not in {name for name, _ in begun}
 
 
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    [
-        ("shuffledp_batches", {"state": "3fa9"}),
-        ("shuffledp_batches", {}),
-        ("shuffledp_batches", {"state": "closed", "task_digest": "00"}),
-        ("shuffledp_batches", {"cause": "closed"}),
-        ("shuffledp_releases_total", {}),
-    ],
-)
-def test_undefined_series_are_refused(name: str, labels: dict[str, str]) -> None:
-    """An unknown value or label, and another party's metric."""
-    for record in (Metrics("shuffler").set, Metrics("shuffler").add):
-        with pytest.raises(ValueError, match="has no"):
-            record(name, 1.0, labels)
-
-
 def test_a_counter_only_grows() -> None:
-    """It cannot be set or fall, even where a measured total does; a gauge cannot be advanced."""
+    """It cannot be set or fall, even where a measured total does; undefined series are refused."""
     metrics = Metrics("shuffler")
+    for name, labels in (
+        ("shuffledp_batches", {"state": "3fa9"}),
+        ("shuffledp_batches", {"state": "closed", "task_digest": "00"}),
+        ("shuffledp_releases_total", {}),
+    ):
+        with pytest.raises(ValueError, match="has no"):
+            metrics.set(name, 1.0, labels)
     counter, gauge = "shuffledp_users_released_total", "shuffledp_batches_stuck"
     metrics.add(counter, 5)
     for by in (-3.0, float("nan")):

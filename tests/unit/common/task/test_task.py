@@ -254,15 +254,6 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
         ).to_bytes()
 
 
-def test_a_label_with_half_a_surrogate_pair_is_refused() -> None:
-    """A whole pair is a letter like any other."""
-    raw = published(domain_size=2, labels=("\U0001f642", "b")).task.to_bytes()
-    assert "\U0001f642" == Task.from_bytes(raw).labels[0]
-
-    with pytest.raises(TaskError, match="the label of item 0 holds half of a surrogate pair"):
-        Task.from_bytes(raw.replace(b"\\ud83d\\ude42", b"\\ud83d"))
-
-
 @pytest.mark.parametrize(
     ("protocol", "remedy"),
     [
