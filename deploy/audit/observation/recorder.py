@@ -69,11 +69,7 @@ def record_run(
     """
     Run the audited task once, reduced to a batch that a few hundred users fill.
 
-    Args:
-        subject: The task.
-        rng: Draws values, planted names, and the answers of users without a user agent.
-        by_arrival: Sort the delivered reports by arrival on their way to the analyzer: a weakness
-            that the audit must notice.
+    `by_arrival` sorts the delivered reports by arrival: a weakness that the audit must notice.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.

@@ -116,14 +116,7 @@ def audit_page(report: AuditReport) -> str:
 def coalition_rows(
     report: AuditReport, point: WeakestPoint, shown: Sequence[Row] = ()
 ) -> tuple[CoalitionRow, ...]:
-    """
-    Return one row for each coalition, from the weakest point down.
-
-    Args:
-        report: The audit.
-        point: Its weakest point.
-        shown: The rows on the page, to link to.
-    """
+    """Return a row for each coalition, the weakest first, with links to the rows that are shown."""
     best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
     rows = list[CoalitionRow]()

@@ -9,7 +9,7 @@ import pytest
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
-from deploy.audit.attacks.leverage import crafted, leverage, supported, uniform
+from deploy.audit.attacks.leverage import crafted, leverage, supported
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _TARGETS = np.arange(20, 30)
@@ -92,11 +92,3 @@ def test_as_many_targets_are_supported_as_a_report_can_hold(protocol: str, held:
 
     assert mechanism.valid(report).all()
     assert held <= supported(mechanism, report, targets)[0]
-
-
-@pytest.mark.parametrize("protocol", _ATTACKED)
-def test_random_reports_are_valid(protocol: str) -> None:
-    """The analyzer takes them."""
-    mechanism = mechanism_of(protocol_task(protocol))
-
-    assert mechanism.valid(uniform(mechanism, 1000, np.random.default_rng(1))).all()
