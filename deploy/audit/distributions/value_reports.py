@@ -220,8 +220,9 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     for cohort in range(spec.cohorts):
         message = cohort.to_bytes(4, "big") + text.encode()
         digest = md5(message, usedforsecurity=False).digest()
-        numbers = np.frombuffer(digest, dtype=f"<u{width}", count=spec.hashes)
-        bits[cohort, numbers % spec.bits] = True
+        for start in range(0, width * spec.hashes, width):
+            number = int.from_bytes(digest[start : start + width], "little")
+            bits[cohort, number % spec.bits] = True
     return bits
 
 

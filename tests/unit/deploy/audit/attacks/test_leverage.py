@@ -39,17 +39,6 @@ def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
     assert printed == pytest.approx(found, rel=1e-6)
 
 
-def test_hashing_gains_as_the_paper_says_with_every_target_in_one_bucket() -> None:
-    """β[r(1 - q) / (p - q) - f_T] for the report that supports all, q = 1/g [CJG21]."""
-    task = protocol_task("murs")
-    mechanism = mechanism_of(task)
-    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
-    p, q = _E / (_E + 6), 1 / 7
-
-    found = lever.gain(_SHARE, lever.high, further=0, each=lever.dummy_floor, held=_HELD)
-    assert _SHARE * (10 * (1 - q) / (p - q) - _HELD) == pytest.approx(found, rel=1e-6)
-
-
 @pytest.mark.parametrize("protocol", _ATTACKED)
 def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
     """λ·(1 - f_T), whatever the mechanism."""
