@@ -48,12 +48,7 @@ class AuditOptions:
 
 
 def run(options: AuditOptions, console: Console) -> bool:
-    """
-    Run the audit, write both reports, and show the result.
-
-    Returns:
-        Whether all checks passed.
-    """
+    """Run the audit, write both reports, show the result; return whether all checks passed."""
     report = audit(
         _subject(options),
         seed=options.seed,
@@ -77,12 +72,7 @@ def run(options: AuditOptions, console: Console) -> bool:
 
 
 def run_self_test(options: AuditOptions, console: Console) -> bool:
-    """
-    Break every scenario in turn, and show which noticed. It writes no files.
-
-    Returns:
-        Whether every alarm rang that has anything to notice on this task.
-    """
+    """Break every scenario in turn; return whether every alarm that applies rang."""
     if options.full:
         raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
     alarms = self_test(
@@ -148,11 +138,9 @@ def _read(path: Path) -> Task:
     """Read a task as it was published."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_TASK_BYTES + 1)
+            return Task.from_bytes(file.read(MAX_TASK_BYTES + 1))
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        return Task.from_bytes(content)
     except TaskError as error:
         raise TaskError(f"{path}: {error}; a draft is given with --draft") from error
 

@@ -61,7 +61,7 @@ def audit(
         scenarios: Which; those for other kinds of value are named in the report, not run.
         processes: How many run at once; 0 for one a core; 1 for this process alone.
         command: The command that repeats the run.
-        progress: Called at the start, and after each scenario, the longest of which start first.
+        progress: Called at the start, and as each scenario ends.
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
@@ -149,7 +149,6 @@ def run_all(
     progress: Progress = silent,
 ) -> list[Findings]:
     """Run scenarios, with their weakness or without, and return the outcomes in their order."""
-    order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0].seconds)
     processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
 
     def ended(place: int, outcome: Findings) -> None:
@@ -158,16 +157,15 @@ def run_all(
 
     progress("", 0, len(jobs))
     if processes == 1:
-        for place in order:
-            ended(place, run(jobs[place][0], subject, seed, broken=jobs[place][1]))
+        for place, (scenario, broken) in enumerate(jobs):
+            ended(place, run(scenario, subject, seed, broken=broken))
         return [found[place] for place in range(len(jobs))]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
-        sent = {}
-        for place in order:  # by name: not all scenarios pickle
-            scenario, broken = jobs[place]
-            future = pool.submit(_run_named, scenario.name, subject, seed, broken=broken)
-            sent[future] = place
+        sent = {  # by name: not all scenarios pickle
+            pool.submit(_run_named, scenario.name, subject, seed, broken=broken): place
+            for place, (scenario, broken) in enumerate(jobs)
+        }
         for future in as_completed(sent):
             ended(sent[future], future.result())
     return [found[place] for place in range(len(jobs))]

@@ -28,7 +28,6 @@ COALITIONS: Final = (
         run=run_pooled,
         weakness="The task states a quarter of its local epsilon, 5 at most.",
         broken={"understate": True},
-        seconds=4,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -37,7 +36,6 @@ COALITIONS: Final = (
         run=run_colluders,
         weakness="The claims count colluding users as honest.",
         broken={"trusting": True},
-        seconds=10,
     ),
     Scenario(
         name="skippers",
@@ -45,7 +43,6 @@ COALITIONS: Final = (
         run=run_skippers,
         weakness="The claims count dummies that users skip, and users who collude.",
         broken={"believed": True},
-        seconds=5,
     ),
     Scenario(
         name="n-1",
@@ -60,7 +57,6 @@ COALITIONS: Final = (
         run=run_rounds,
         weakness="The claims count one round, however many there were.",
         broken={"forgetful": True},
-        seconds=4,
     ),
     Scenario(
         name="partition",
@@ -109,7 +105,6 @@ SAMPLING: Final = (
         run=run_orders,
         weakness="The shuffler cuts the batch once instead of shuffling it.",
         broken={"orderings": CUT},
-        seconds=5,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -134,7 +129,6 @@ SAMPLING: Final = (
         run=run_devices,
         weakness="Devices start their generator from the same seed each time.",
         broken={"source": seeded_alike},
-        seconds=5,
     ),
 )
 OBSERVATION: Final = Scenario(
@@ -143,7 +137,6 @@ OBSERVATION: Final = Scenario(
     run=observe_services,
     weakness="The shuffler delivers reports in the order of arrival.",
     broken={"by_arrival": True},
-    seconds=8,
 )
 ATTACKS: Final = (
     Scenario(

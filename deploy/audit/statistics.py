@@ -38,14 +38,7 @@ def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) ->
 
 
 def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """
-    Return the ε that a distinguisher which is never wrong would be shown to reach.
-
-    Args:
-        trials: In each of the two worlds.
-        delta: At which ε is bounded.
-        level: Shared by the two bounds.
-    """
+    """Return the ε at δ that a distinguisher which is never wrong is shown to reach."""
     hits = probability_lower(trials, trials, level / 2)
     misses = probability_upper(0, trials, level / 2)
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
@@ -68,17 +61,12 @@ def p_binomial(successes: int, trials: int, chance: float) -> float:
 
 
 def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
-    """Test counts of trials of one probability: each count, their spread, their sum."""
+    """Test counts of trials of one probability: each count, and their sum."""
     seen = np.asarray(successes, dtype=np.int64)
     levels = [
         p_binomial(int(seen.sum()), trials * len(seen), chance),
         len(seen) * min(p_binomial(int(one), trials, chance) for one in seen),
     ]
-    variance = trials * chance * (1 - chance)
-    if variance >= _MIN_EXPECTED and len(seen) >= _MANY:
-        statistic = float(((seen - trials * chance) ** 2).sum() / variance)
-        chi2 = stats.chi2(len(seen))
-        levels.append(_TOO_SURE * 2 * float(min(chi2.sf(statistic), chi2.cdf(statistic))))
     return _any_of(levels)
 
 
@@ -97,12 +85,7 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     """
     Test how draws fall into cells: each by its exact distribution, and many by χ² as well [Pea00].
 
-    Args:
-        observed: Draws by cell, shape (cells,).
-        chances: Expected proportions; a cell with 0 must stay empty.
-
-    Returns:
-        None where there are too few draws for two cells.
+    A cell with chance 0 must stay empty. None where there are too few draws for two cells.
     """
     if observed[chances == 0].any():
         return 0.0

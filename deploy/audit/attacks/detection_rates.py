@@ -31,7 +31,6 @@ _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
 IN_ORDER: Final = 16
 """Sentinels whose order is judged; a kept order is noticed from thirteen on."""
-_TOO_FEW: Final = 12
 
 
 def sentinel_rate(
@@ -42,13 +41,8 @@ def sentinel_rate(
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). Where the task lets the shuffler
     sample, Bin(s, κ(1-φ)) sentinels' reports remain, φ the share dropped beside the task's own. The
-    analyzer rejects the batch if their number is outside quantiles of Bin(s, κ).
-
-    Args:
-        scenario: Its name.
-        subject: The audited task.
-        rng: Draws reports and losses.
-        planted: Whether the analyzer knows the sentinels.
+    analyzer rejects the batch if their number is outside quantiles of Bin(s, κ). `planted`: the
+    analyzer knows the sentinels.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
     kept, s = task.shuffler.kept, _SENTINELS
@@ -91,7 +85,7 @@ def keeping_the_order(
     # The order of those that a sampling shuffler kept is judged alike.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, scenario = replace(subject.task, shuffler=spec), "shuffler-keeps-order"
-    checks, unnoticed, sentinels = Checks(), Checks(), _draw_reports(IN_ORDER, rng)
+    checks, sentinels = Checks(), _draw_reports(IN_ORDER, rng)
     known = sentinels if planted else []
     for order in (sentinels, sentinels[::-1]):
         checks.must("a kept or reversed order is noticed", rejects(order, known, task))
@@ -106,23 +100,12 @@ def keeping_the_order(
         heading="server disruption",
         coalition="shuffler",
         sentence="The analyzer does not release a batch in which thirteen sentinels or more stand "
-        "in the order of sending, and it accuses no honest shuffler.",
+        "in the order of sending. A shuffler that shuffles and passes the order on is never "
+        "noticed; against it only the local epsilon holds.",
         theorem="Kendall's tau, exact",
         trials=_ORDERS,
     )
-    few = sentinels[:_TOO_FEW]
-    unnoticed.must("few sentinels in the order of sending pass", not rejects(few, few, task))
-    limit = unnoticed.finding(
-        scenario=scenario,
-        known_limit=True,
-        title=f"A batch that was not shuffled, {_TOO_FEW} sentinels; an order that is passed on",
-        heading="server disruption",
-        coalition="shuffler",
-        sentence="A shuffler that shuffles and passes the order on is never noticed, nor is one "
-        f"that does not shuffle where there are {_TOO_FEW} sentinels or fewer; against it only "
-        "the local epsilon holds. Plant sixteen sentinels or more in every batch.",
-    )
-    return Findings((finding, limit))
+    return Findings((finding,))
 
 
 def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:

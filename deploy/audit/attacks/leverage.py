@@ -62,14 +62,7 @@ class Leverage:
         return self.own_floor + self.signal
 
     def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """
-        Return how many honest answers for targets a user counts for.
-
-        Args:
-            own: Weight of the user's first report.
-            further: Further reports that are counted.
-            each: Weight of each further report.
-        """
+        """Return for how many honest answers a user counts, by the weights of the reports."""
         moved = own - self.own_floor + further * (each - self.dummy_floor)
         return moved / self.signal
 
@@ -82,16 +75,10 @@ def leverage(
     task: Task, mechanism: Mechanism, targets: Items, rng: np.random.Generator
 ) -> Leverage:
     """
-    Find the worst report and its weight.
-
-    Args:
-        task: The task.
-        mechanism: Its mechanism.
-        targets: Different items, shape (r,).
-        rng: Draws the reports to try where a hash family is too large to search.
+    Find the worst report for some different items, shape (r,), and its weight.
 
     Raises:
-        TypeError: Its reports do not support items.
+        TypeError: Reports of the mechanism do not support items.
     """
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
@@ -113,12 +100,7 @@ def leverage(
 
 def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> Reports:
     """
-    Return the report that lifts the targets most above all items; shape (1,).
-
-    Args:
-        mechanism: A mechanism whose reports support items.
-        targets: Different items, shape (r,), at least one.
-        rng: Draws the reports to try where a hash family is too large to search.
+    Return the report that lifts one or more different items most above all items; shape (1,).
 
     Raises:
         TypeError: There is no attack for this mechanism.

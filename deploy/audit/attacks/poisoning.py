@@ -115,13 +115,8 @@ def poison(
     """
     Let fake users poison a collection one way; without findings where reports support no items.
 
-    Args:
-        way: The way.
-        subject: The audited task.
-        rng: Source of all draws.
-        factor: Multiplies a crafted report's weight in the formula.
-        counted_twice: Whether the analyzer counts the reports of fake users twice.
-        parse: Reads a submission that holds a wrong number of reports.
+    `factor` multiplies a crafted report's weight in the formula; `counted_twice`: the analyzer
+    counts the reports of fake users twice; `parse` reads a submission of a wrong number of reports.
 
     Cost: a simulated collection, tenths of a second.
     """

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -51,20 +50,17 @@ _MORE: Final = 6
 """People beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
 _MADE_UP: Final = 5
-_CHECKING: Final = 0.05
 _REFUSED_SHARE: Final = 0.05
 """The analyzer's default limit on refused reports."""
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The end of one collection."""
+    """The result, None of a rejected batch; the conclusions of devices; and delivered reports."""
 
     result: Result | None
-    """None where the analyzer rejects the batch."""
     seen: Counter[InclusionState]
-    """Conclusions of the people's devices."""
     delivered: list[bytes]
 
     @property
@@ -86,7 +82,7 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
         result = None
     n_people = len(parties.shuffler.users) - parties.n_sentinels
     seen = Counter(await parties.inclusions(n_people))
-    return _Outcome(result=result, seen=seen, delivered=parties.shuffler.delivered)
+    return _Outcome(result, seen, parties.shuffler.delivered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,13 +239,11 @@ async def _lost(
     )
     held_back = (await attack.run(lose(n + _VICTIM), sentinels=IN_ORDER)).result is None
     attack.checks.must("a batch that lacks a sentinel is not released", held_back)
-    rate = -math.expm1(20 * math.log1p(-_CHECKING))
     return (
         attack.finding(
             f"One person {word}, whose device checks; one sentinel {word}",
             "The person's own device has signed proof of the loss, and the analyzer does not "
-            f"release a batch that lacks a sentinel. Where {_CHECKING:.0%} of the devices check, "
-            f"the loss of 20 people is noticed with probability {rate:.0%}.",
+            "release a batch that lacks a sentinel.",
         ),
         attack.finding(
             f"One person {word}, whose device does not check, and no sentinels",
@@ -368,14 +362,9 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     """Close a batch below n_min; then at n_min, though more people have submitted."""
     checks, n_min = attack.checks, attack.wanted.n_min
     async with attack.collection() as parties:
-        shuffler, task = parties.shuffler, parties.analyzer.task
-        manifest, reports = shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
+        manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
         call = delivering(parties, manifest, reports)
         await attack.refuses("a batch of one user fewer than n_min is refused", call, WireError)
-        if len(reports) < task.batch_reports(n_min)[0]:
-            call = delivering(parties, shuffler.manifest(n_min, len(reports)), reports)
-            claim = "so is one that claims n_min users without their reports"
-            await attack.refuses(claim, call, WireError)
         checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_people)
     checks.must("no device concludes that it was counted", not counted)
@@ -391,7 +380,7 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     attack.released(outcome)
     attack.unseen.must("the result counts the users that came", outcome.n_users == n_min)
     if outcome.result is not None:
-        check_guarantees(outcome.result, task)
+        check_guarantees(outcome.result, parties.analyzer.task)
     return (
         attack.finding(
             f"Closed with {n_min - 1} users where n_min is {n_min}; closed on people who had "

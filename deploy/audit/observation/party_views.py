@@ -38,6 +38,8 @@ _MAX_REPORTS: Final = 3_000
 """Reports to seal for values that nobody in the run holds."""
 _USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
 """Headers that gRPC itself sends."""
+_LINKS: Final = ("submission id", "envelope", "hash of an envelope")
+"""What could link a delivery to a submission."""
 _LONG: Final = 8
 """Bytes of an opened report from which on chance does not find it."""
 
@@ -80,7 +82,7 @@ def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
 def shuffler_view(record: RunRecord) -> Finding:
     """Read everything that the shuffler received, and its disk at three moments."""
     checks = Checks()
-    opened = {"opened report": _opened(record), "planted name": _names(record)}
+    opened = _secrets(record, "opened report", "planted name")
     _search(checks, opened, _requests(record.to_shuffler), "reaches the shuffler")
     size = record.task.sealed_report_bytes
     stored = [report for group in record.groups for report in reports_in(group, size)]
@@ -93,8 +95,7 @@ def shuffler_view(record: RunRecord) -> Finding:
             for group in record.groups
         ]
         checks.test("order on its disk", p_group_order(groups))
-    secret = _sealed(record) | _submissions(record) | opened
-    secret["batch key"] = [way for key in record.batch_keys.values() for way in encodings(key)]
+    secret = opened | _secrets(record, "sealed report", *_LINKS, "batch key")
     checks.must("the batch's key was seen", bool(record.batch_keys))
     for moment in MOMENTS:
         _search_disk(checks, secret, record, "shuffler", moment)
@@ -141,7 +142,7 @@ def analyzer_view(record: RunRecord) -> Finding:
         checks.must("calls carry no headers of their own", {k for k, _ in call.headers} <= _USUAL)
         exact = all(_plain(call.method, request) == request for request in call.requests)
         checks.must("calls hold the protocol's fields only", exact)
-    linkable = _submissions(record) | {"planted name": _names(record)}
+    linkable = _secrets(record, *_LINKS, "planted name")
     _search(checks, linkable, _requests(record.to_analyzer), "reaches the analyzer")
     return _finding(
         checks,
@@ -157,10 +158,10 @@ def analyzer_view(record: RunRecord) -> Finding:
 def analyzer_disk(record: RunRecord) -> Finding:
     """Search the analyzer's disk at three moments."""
     checks = Checks()
-    never = _submissions(record) | {"opened report": _opened(record)}
+    never = _secrets(record, *_LINKS, "opened report")
     _search_disk(checks, never, record, "analyzer", "delivering")
     for moment in ("collecting", "over"):
-        _search_disk(checks, never | _sealed(record), record, "analyzer", moment)
+        _search_disk(checks, never | _secrets(record, "sealed report"), record, "analyzer", moment)
     return _finding(
         checks,
         title="Analyzer: its disk",
@@ -184,8 +185,7 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     pages = "\n".join(record.metrics.values())
     shown = all("shuffledp_" in page for page in record.metrics.values())
     checks.must("every service shows metrics", shown)
-    planted = _sealed(record) | _submissions(record) | {"opened report": _opened(record)}
-    planted |= {"planted name": _names(record), "label": [record.label.encode()]}
+    planted = _secrets(record, "sealed report", *_LINKS, "opened report", "planted name", "label")
     _search(checks, planted, record.logs.encode(), "is logged")
     _search(checks, planted, pages.encode(), "is in the metrics")
     return _finding(
@@ -219,28 +219,22 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
     return b"\n".join(request for call in calls for request in call.requests)
 
 
-def _sealed(record: RunRecord) -> Patterns:
-    return {"sealed report": [way for report in record.sent for way in start_encodings(report)]}
-
-
-def _submissions(record: RunRecord) -> Patterns:
-    """Return what could link a delivery to a submission."""
-    ids = [one.submission_id for one in record.submissions]
-    return {
-        "submission id": [way for one in ids for way in encodings(one)],
+def _secrets(record: RunRecord, *kinds: str) -> Patterns:
+    """Return byte strings by kind; opened reports are too long and varied to occur by chance."""
+    texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
+    known = {
+        "sealed report": [way for report in record.sent for way in start_encodings(report)],
+        "submission id": [
+            way for one in record.submissions for way in encodings(one.submission_id)
+        ],
         "envelope": [way for one in record.envelopes for way in start_encodings(one)],
         "hash of an envelope": [way for one in record.envelopes for way in hash_encodings(one)],
+        "opened report": [way for text in texts for way in encodings(text)],
+        "planted name": [name.encode() for name in record.names],
+        "label": [record.label.encode()],
+        "batch key": [way for key in record.batch_keys.values() for way in encodings(key)],
     }
-
-
-def _opened(record: RunRecord) -> list[bytes]:
-    """Return opened reports that are long and varied enough not to occur by chance."""
-    texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
-    return [way for text in texts for way in encodings(text)]
-
-
-def _names(record: RunRecord) -> list[bytes]:
-    return [name.encode() for name in record.names]
+    return {kind: known[kind] for kind in kinds}
 
 
 def _plain(method: str, raw: bytes) -> bytes:

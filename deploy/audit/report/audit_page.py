@@ -31,12 +31,6 @@ _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
         "server disruption": "What a dishonest shuffler or analyzer does to the result.",
     }
 )
-_MODES: Final = MappingProxyType(
-    {
-        "quick": "quick: fewer draws, so that ceilings are lower and small faults may be missed",
-        "full": "full: as many draws as the audit ever makes",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +39,6 @@ class Row:
 
     id: str
     finding: Finding
-    advice: str
-    """The finding's; empty if a row above has the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +75,7 @@ def audit_page(report: AuditReport) -> str:
         digest=report.task_digest.hex(),
         limits=[row for row in rows if row.finding.verdict == "known limit"],
         failed=[
-            Row(id=f"failed-{place}", finding=finding, advice=finding.advice)
+            Row(id=f"failed-{place}", finding=finding)
             for place, finding in enumerate(report.failed, start=1)
         ],
         weakest=sentences[point.guarantee],
@@ -101,7 +93,6 @@ def audit_page(report: AuditReport) -> str:
             for name, under in headings.items()
         ],
         verdicts=VERDICTS_IN_WORDS,
-        mode=_MODES[report.mode],
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
         test_level=_one_in(TEST_LEVEL),
@@ -116,14 +107,7 @@ def audit_page(report: AuditReport) -> str:
 def coalition_rows(
     report: AuditReport, point: WeakestPoint, shown: Sequence[Row] = ()
 ) -> tuple[CoalitionRow, ...]:
-    """
-    Return one row for each coalition, from the weakest point down.
-
-    Args:
-        report: The audit.
-        point: Its weakest point.
-        shown: The rows on the page, to link to.
-    """
+    """Return a row for each coalition, the weakest first, with links to the rows that are shown."""
     best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
     rows = list[CoalitionRow]()
@@ -159,15 +143,12 @@ def _title(report: AuditReport) -> str:
 
 
 def _rows(report: AuditReport, heading: Heading) -> list[Row]:
-    """Return the rows under a heading, those that failed first; each advice once."""
-    rows, advised = list[Row](), set[str]()
+    """Return the rows under a heading, those that failed first."""
     under = [finding for finding in report.findings if finding.heading == heading]
-    for finding in sorted(under, key=lambda finding: finding.passed):
-        advice = "" if finding.advice in advised else finding.advice
-        place = f"{heading.replace(' ', '-')}-{len(rows) + 1}"
-        rows.append(Row(id=place, finding=finding, advice=advice))
-        advised.add(finding.advice)
-    return rows
+    return [
+        Row(id=f"{heading.replace(' ', '-')}-{place}", finding=finding)
+        for place, finding in enumerate(sorted(under, key=lambda one: one.passed), start=1)
+    ]
 
 
 def _plain(figure: float) -> str:

@@ -26,20 +26,13 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return the changes that help against the weakest point, best first, and those that do not."""
     task = report.task
     if point.coalition == "shuffler+analyzer":
-        useless = _NO_MORE_USERS_OR_DUMMIES if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
-        return (_noise(task), _APART, useless)
+        return (_noise(task), _APART, _NO_CROWD)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _NO_USERS)
-    relied = (
-        f" The figure counts on a share of {task.assumed_honest_fraction:g} of the users alone; "
-        "the rest may be dishonest."
-        if point.coalition != "analyzer"
-        else ""
-    )
     more_users = Change(
         f"Raise n_min, now {task.n_min:,}",
-        f"More people then hide each report before anything is released.{relied}",
+        "More people then hide each report before anything is released.",
     )
     dummies = (_MORE_DUMMIES,) if task.composition.dummy_laws else ()
     return (more_users, *dummies, _noise(task))
@@ -82,16 +75,10 @@ _APART: Final = Change(
     "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
     "organisation operates both, this figure is the one that holds.",
 )
-_NO_MORE_USERS_OR_DUMMIES: Final = Change(
+_NO_CROWD: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
     "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
-    "which reports are yours, so that those of nobody else hide them.",
-    helps=False,
-)
-_ONLY_OWN_DUMMIES: Final = Change(
-    "More users or a larger n_min do not help here",
-    "Shuffler and analyzer together know which reports are yours, so that only the dummies of "
-    "your own device hide your report from them. Many more of these would help a little.",
+    "which reports are yours.",
     helps=False,
 )
 _RELY_ON_A_SHUFFLER: Final = Change(

@@ -116,14 +116,7 @@ def run_orders(
 
 
 def check_order(checks: Checks, name: str, order: Order) -> None:
-    """
-    Test one order of some thousand reports or more.
-
-    Args:
-        checks: Receives the tests.
-        name: Prefix of the tests' names.
-        order: Places of arrival 0 .. n-1 in the order of departure.
-    """
+    """Test one order, places of arrival in the order of departure, of thousands of reports."""
     n, places = len(order), np.arange(len(order))
     checks.must(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
     checks.test(f"{name}: neighbours stay neighbours", p_successions(order))

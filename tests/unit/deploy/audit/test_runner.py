@@ -71,13 +71,6 @@ def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
     assert report.idle == ("draws",)
 
 
-def test_a_broken_scenario_fails_and_the_honest_one_does_not() -> None:
-    """A cheap one; the others in the long suite."""
-    [alarm] = self_test(audited(), seed=1, scenarios=scenarios_named(["linking"]), processes=1)
-
-    assert alarm.rang, (alarm.failed, alarm.failed_before)
-
-
 @pytest.mark.slow
 def test_every_alarm_rings() -> None:
     """On a task that has something to break in every scenario."""

@@ -2,7 +2,6 @@ import dataclasses
 import io
 import math
 import re
-from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -37,22 +36,6 @@ def test_no_figure_is_cut(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_claims_are_rounded_up_and_attacks_down() -> None:
-    """So that neither side looks better than it is."""
-    row = finding(
-        heading="anonymity",
-        coalition="analyzer",
-        claim_epsilon=0.123_41,
-        exact_epsilon=0.123_49,
-        empirical_epsilon_lower=0.098_769,
-        ceiling=11.989,
-    )
-    text = _at(80, report_of(demo_task(), (row,)))
-
-    for figure in ("0.1235", "0.1234", "0.09876", "11.98"):
-        assert figure in text
-
-
 def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
     """A word marks them, whatever the colour."""
     text = _at(80, failed_report())
@@ -63,23 +46,10 @@ def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
     assert "told two values apart far better" in behind
     assert "Find out why" in behind
     assert "NOT PASSED: 1 of 10 checks failed." in behind
-    assert "FAILED" not in _at(80, demo_report())
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (demo_report, "Weakest point: shuffler+analyzer, epsilon 4 at delta 0."),
-        (noiseless_report, "Weakest point: shuffler+analyzer, nothing is promised against it."),
-    ],
-    ids=["demo", "noiseless"],
-)
-def test_the_weakest_point_is_named(make: Callable[[], AuditReport], words: str) -> None:
-    """With what to change."""
-    text = _at(80, make())
-
-    assert words in text
-    assert "different organisations" in text
+    demo = _at(80, demo_report())
+    assert "FAILED" not in demo
+    assert "Weakest point: shuffler+analyzer, epsilon 4 at delta 0." in demo
+    assert "nothing is promised against it" in _at(80, noiseless_report())
 
 
 def test_idle_scenarios_other_tasks_and_empty_runs_are_marked() -> None:
