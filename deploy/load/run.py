@@ -74,12 +74,12 @@ async def execute(
         plan: How users arrive.
         crowd: The users; ignored where `replay` names a file of them.
         bars: Where progress is shown.
-        draft: A TOML draft of the task of local services or a sink; None for the demo's.
+        draft: A TOML draft for local services or a sink; None for the demo's task.
         services: Connects to running services.
-        digest: The task of running services; None for that of a replayed file.
+        digest: Their task; None for that of a replayed file.
         prepare: File to seal into; then nothing is sent.
         replay: File of prepared users.
-        close: Close the batch at the end, if it has not closed by itself.
+        close: Close the batch at the end.
 
     Returns:
         The outcome; None if users were only prepared.
@@ -136,15 +136,9 @@ async def run(
     Send the users, wait for the result if there will be one, and compare all counts.
 
     The last user, who is honest, comes when all others are through: until then the batch does not
-    close, and late submissions would be answered `closed`.
-
-    Args:
-        plan: How users arrive.
-        target: Where they are sent.
-        users: The users.
-        bars: Where progress is shown.
-        close: Close the batch at the end, if it has not closed by itself.
-        result_seconds: Patience for the shuffler's counts, and again for the result.
+    close, and late submissions would be answered `closed`. With `close`, a batch that has not
+    closed by itself is closed at the end. `result_seconds` bounds the waits for the shuffler's
+    counts and for the result.
 
     Raises:
         PlanError: The batch would close before the last user.

@@ -70,12 +70,7 @@ class Destination:
             raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
 
     def open(self) -> grpc.aio.Channel:
-        """
-        Open a channel with a connection of its own.
-
-        By default gRPC shares one among equal channels, retries failed calls without counting
-        them, and waits up to two minutes before it connects again.
-        """
+        """Open a channel with a connection of its own, which retries nothing by itself."""
         options: list[tuple[str, Any]] = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", 0),
@@ -231,6 +226,8 @@ class Sender:
                         await self._send_alone(stub, first, sent[first], intended)
         except _OutOfPatienceError:
             self.tally.given_up += len(sent)
+        except PeerRefusalError as error:  # of the task, or of a bulk call
+            self.tally.refusals[str(error) or error.status] += len(sent)
         for _ in range(end - first - len(sent)):
             await self._leave()
         self.tally.finished += end - first
@@ -265,7 +262,8 @@ class Sender:
         try:
             with self._waiting(intended):
                 if self._plan.fetch_task:
-                    await self._fetch(stub)
+                    fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
+                    await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
                 if self._users.kinds[user] == Behaviour.FLOODING:
                     flood = [asyncio.create_task(self._submit(one, once=True)) for one in more]
                     more = []
@@ -275,13 +273,6 @@ class Sender:
                 await self._submit(again)
         finally:
             await asyncio.gather(*flood)
-
-    async def _fetch(self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub") -> None:
-        request = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
-        try:
-            await self._persist(partial(stub.FetchTask, request, timeout=_DEADLINE), 0)
-        except PeerRefusalError as error:
-            self.tally.refusals[f"FetchTask: {error}"] += 1
 
     async def _submit(
         self, call: Callable[[], Awaitable[shuffler_pb2.SubmitResponse]], *, once: bool = False
@@ -312,27 +303,19 @@ class Sender:
         """Send the submissions of some users in bulk."""
         entries = [(user, envelope) for user, found in sent.items() for envelope in found]
         arrived: set[int] = set()
-        try:
-            with self._waiting(intended):
-                for start in range(0, len(entries), self._most):
-                    owners, envelopes = zip(*entries[start : start + self._most], strict=True)
-                    outcomes = await self._submit_bulk(stub, envelopes)
-                    self._answered(outcomes)
-                    answers = zip(owners, outcomes, strict=False)
-                    arrived |= {user for user, outcome in answers if outcome in _ARRIVED}
-        finally:
-            self.tally.acknowledged += sum(self._counted[user] for user in arrived)
-
-    async def _submit_bulk(
-        self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub", envelopes: Sequence[bytes]
-    ) -> list[Outcome]:
-        request = shuffler_pb2.SubmitBulkRequest(task_digest=self._digest, envelopes=envelopes)
-        try:
-            call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
-            return outcomes_from_wire(await self._persist(call, len(envelopes)))
-        except PeerRefusalError as error:
-            self.tally.refusals[str(error) or error.status] += len(envelopes)
-            return []
+        with self._waiting(intended):
+            for start in range(0, len(entries), self._most):
+                owners, envelopes = zip(*entries[start : start + self._most], strict=True)
+                request = shuffler_pb2.SubmitBulkRequest(
+                    task_digest=self._digest, envelopes=envelopes
+                )
+                call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
+                outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
+                self._answered(outcomes)
+                answers = zip(owners, outcomes, strict=False)
+                new = {user for user, outcome in answers if outcome in _ARRIVED} - arrived
+                self.tally.acknowledged += sum(self._counted[user] for user in new)
+                arrived |= new
 
     async def _persist(self, call: Callable[[], Awaitable[T]], submissions: int) -> T:
         """Call until there is a final answer, with longer and longer pauses."""

@@ -46,7 +46,6 @@ from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient
 
 _DAY: Final = 24 * 3600
-_SINK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +101,15 @@ async def connect(
     """
     Connect to services with their operators' files, and fetch the task as devices do.
 
-    Without `authority`, connections are plaintext on loopback; with `analyzer` and `token_file`
-    the result is read; certificate and key are as in `OperatorClient.connect`.
-
     Args:
         kind: Of the target.
         shuffler: Its host:port.
         digest: Of the task.
-        authority: PEM file of the authority to trust, or None.
-        analyzer: Its host:port, or None.
+        authority: PEM file of the authority to trust; None for plaintext on loopback.
+        analyzer: Its host:port, to read the result with `token_file`; None to read none.
         token_file: File of its operator's token.
-        certificate: The operator's.
-        key: Its key.
+        certificate: As for `OperatorClient.connect`.
+        key: As for `OperatorClient.connect`.
         shuffler_token_file: File of the shuffler's operator's token, or None.
         metrics: Metrics pages, PARTY=URL each.
         processes: Numbers of processes on this machine, by party.
@@ -149,7 +145,7 @@ def load_draft(
     file: Path | None, crowd: Crowd, seed: int | None, *, key: bytes, ends_early: bool = False
 ) -> TaskDraft:
     """
-    Draft a task whose batch closes with the last simulated user.
+    Draft a task whose batch closes with the last simulated user, or may close before.
 
     Args:
         file: A TOML draft; None for the demo's parameters.
@@ -215,13 +211,11 @@ async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True, name=SINK)
     process.start()
-    theirs.close()
+    theirs.close()  # so that the end of the process ends the wait
     try:
-        if not await asyncio.to_thread(ours.poll, _SINK_SECONDS):
-            raise SettingsError(f"the sink did not start within {_SINK_SECONDS:g} seconds")
         async with connect(
             "sink",
-            ours.recv(),
+            await asyncio.to_thread(ours.recv),
             signed.digest(),
             authority=folder / "authority.pem",
             processes=lambda: {SINK: process.pid or 0},
@@ -235,20 +229,21 @@ async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
 
 
 def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
+    """Serve the sink in its process, and send its address through the pipe."""
+
+    async def serve() -> None:
+        clock = SystemClock()
+        tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
+        sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
+        address = bind(server, "127.0.0.1:0", tls)
+        await server.start()
+        pipe.send(address)
+        await server.wait_for_termination()
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(_serve(pipe, signed, folder))
-
-
-async def _serve(pipe: Connection, signed: SignedTask, folder: Path) -> None:
-    clock = SystemClock()
-    tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
-    sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
-    shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
-    address = bind(server, "127.0.0.1:0", tls)
-    await server.start()
-    pipe.send(address)
-    await server.wait_for_termination()
+    asyncio.run(serve())
 
 
 class _Sink(shuffler_pb2_grpc.ShufflerServicer):

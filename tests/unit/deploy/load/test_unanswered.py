@@ -24,7 +24,7 @@ from deploy.load.users import seal
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
-"""Nobody listens at this port: calls fail at once."""
+"""No service listens here: calls fail at once."""
 
 
 async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> Finished:
@@ -45,7 +45,7 @@ def token(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])
-async def test_a_ramp_does_not_hold_where_every_user_gave_up(options: dict[str, Any]) -> None:
+async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, Any]) -> None:
     """Their waits are recorded all the same."""
     ramp = Ramp(first=40, last=80, steps=2, step_seconds=0.5)
     finished = await _run(LoadPlan(ramp=ramp, patience=0.0, **options), 61)
@@ -56,27 +56,24 @@ async def test_a_ramp_does_not_hold_where_every_user_gave_up(options: dict[str, 
     assert "users gave up: 20" == ramp.broken_by(step)
 
 
-async def test_a_run_whose_counts_do_not_come_reports_the_rest(token: Path) -> None:
-    """What the users saw, what was awaited, and for how long."""
-    async with ShufflerClient.connect(_NOWHERE, None, token) as shuffler:
-        finished = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
-
-    fields = as_json(finished)
-    assert (2, 2) == (fields["users"], fields["users_given_up"])
-    assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
-
-
 @pytest.mark.parametrize("json", [False, True])
-async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
+async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     token: Path, capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
-    """As a table or as JSON; the command ends with what was awaited, and for how long."""
-    async with OperatorClient.connect(_NOWHERE, None, token) as operator:
+    """As a table or as JSON; the error names what did not come, and the seconds."""
+    async with (
+        ShufflerClient.connect(_NOWHERE, None, token) as shuffler,
+        OperatorClient.connect(_NOWHERE, None, token) as operator,
+    ):
+        uncounted = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
     with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
         tell(finished, json=json)
 
     assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
+    fields = as_json(uncounted)
+    assert (2, 2) == (fields["users"], fields["users_given_up"])
+    assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
 
 
 async def test_a_page_of_metrics_that_never_comes_is_reported() -> None:

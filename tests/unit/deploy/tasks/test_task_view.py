@@ -79,11 +79,6 @@ def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -
     assert snapshot == [task_view.describe_claim(task) for task in tasks]
 
 
-def test_a_state_says_no_more_than_the_analyzer_knows(snapshot: SnapshotAssertion) -> None:
-    """A batch that was refused for its budget was never read; one that is late may still come."""
-    assert snapshot == task_view.TASK_STATES
-
-
 def test_users_are_told_with_sentinels_included() -> None:
     """In a task, and of the batch at the shuffler."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), n_users=20)
