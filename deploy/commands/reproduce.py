@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import Progress
 
 from common.errors import SettingsError
 from deploy.commands.example import example
@@ -23,17 +22,13 @@ from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 
-EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Report]]] = (
-    MappingProxyType(
-        {
-            "rappor-states": states,
-            "rappor-50-states": partial(states, n_states=50),
-            "rappor-exponential": exponential,
-            "projection": projection,
-            "key-value": key_value,
-        }
-    )
-)
+EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Report]]] = {
+    "rappor-states": states,
+    "rappor-50-states": partial(states, n_states=50),
+    "rappor-exponential": exponential,
+    "projection": projection,
+    "key-value": key_value,
+}
 """Each takes a seed and a function to report progress to: how much is done, of how much."""
 
 
@@ -65,9 +60,8 @@ def reproduce(
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
     check_folder(plot)
     console = terminal(stderr=json)
-    columns = (TextColumn("Running"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        step = bar.add_task("", total=None)
+    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
+        step = bar.add_task("Running", total=None)
         report = EXPERIMENTS[experiment](
             seed, lambda done, total: bar.update(step, completed=done, total=total)
         )

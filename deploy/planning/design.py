@@ -175,8 +175,7 @@ def within_caps(design: Design, wanted: Requirements) -> Design:
     Return the design if it keeps the caps.
 
     Raises:
-        PlanError: Reports carry no noise although the local ε is capped, or there are more messages
-            than the cap allows.
+        PlanError: It breaks the cap on the local ε or on messages.
     """
     if math.isinf(design.local_epsilon) and not wanted.may_be_plain:
         raise PlanError(

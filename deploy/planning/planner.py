@@ -133,11 +133,7 @@ def _binding(search: ProtocolSearch) -> tuple[str, ...]:
 
 
 def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
-    """
-    Return the error that names the best error, what limits it, and how many users would do.
-
-    Cost: some ten evaluations of δ.
-    """
+    """Return the error that names the best error, what limits it, and how many users would do."""
     wanted, best = search.frontier.wanted, search.found[0]
     users = _enough_users(search)
     remedy = "more users alone would not do" if users is None else f"{users:,} users would do"

@@ -23,9 +23,6 @@ from deploy.cli import app
 from deploy.planning.plan_view import (
     default_local_cap,
     draft,
-    parse_cap,
-    parse_head,
-    parse_trust,
     show,
     to_json,
 )
@@ -310,10 +307,3 @@ def test_the_command_prints_json_alone(tmp_path: Path) -> None:
         read.numbers,
         read.population,
     )
-
-
-def test_options_are_parsed() -> None:
-    """No cap in three ways, shares in the order given, and one of three words."""
-    assert parse_cap(None) == parse_cap("none") == parse_cap("inf") == math.inf
-    assert (4.5, (0.05, 0.03)) == (parse_cap("4.5"), parse_head("0.05, 0.03"))
-    assert parse_trust("none") == "none"

@@ -30,15 +30,6 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
     assert _least_error(**fields, n_users=users * 9 // 10) > wanted
 
 
-@pytest.mark.slow
-def test_an_error_within_reach_is_no_refusal() -> None:
-    """The very error of the best plan can be had."""
-    found = plan(small_requirements(local_cap=4.0))
-
-    error = found.best.mse(found.wanted)
-    assert plan(small_requirements(local_cap=4.0, max_mse=error)).best == found.best
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -137,12 +137,3 @@ def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
     for row, line in zip(rows, csv.DictReader(io.StringIO(as_csv(rows))), strict=True):
         json.dumps(row.as_json(), allow_nan=False)
         assert {name: str(value) for name, value in row.as_json().items()} == line
-
-
-def test_progress_is_reported_step_by_step() -> None:
-    """From nothing to all, of finding and of collecting."""
-    steps: list[tuple[str, int, int]] = []
-    _run("mean", steps, repeats=1)
-
-    assert ("Finding parameters", 0, 2) == steps[0]
-    assert ("Collecting", 2, 2) == steps[-1]
