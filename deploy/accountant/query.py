@@ -198,7 +198,12 @@ class Question:
                 f"{mechanism} has neither an alphabet nor a collision probability"
             )
         if mechanism == _RAPPOR:
-            return self._rappor()
+            if self.eps_l is not None:
+                raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
+            match self.rappor or ():
+                case (f, p, q, hashes) if hashes.is_integer():
+                    return rappor_pair(f, p, q, hashes=int(hashes))
+            raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
         if self.rappor is not None:
             raise AccountingError(f"rappor is for the mechanism rappor; this one is {mechanism}")
         if self.eps_l is None:
@@ -218,14 +223,6 @@ class Question:
             hashed=WITH_ALPHABET[mechanism],
             collision=self.coll,
         )
-
-    def _rappor(self) -> Subject:
-        if self.eps_l is not None:
-            raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
-        match self.rappor or ():
-            case (f, p, q, hashes) if float(hashes).is_integer():
-                return rappor_pair(f, p, q, hashes=int(hashes))
-        raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
 
     @cached_property
     def crowd(self) -> AnonymitySet:
@@ -288,11 +285,8 @@ class Question:
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest} users are honest, {crowd.colluders} others collude",
-            f"{crowd.dummies - crowd.known_dummies} dummies are in the batch that the analyzer "
-            "does not know"
-            if crowd.random_dummies is None
-            else f"{crowd.dummies} dummies are in the batch and {crowd.random_dummies} more; of "
-            f"these the analyzer knows {crowd.known_dummies}",
+            f"{crowd.dummies} dummies and {crowd.random_dummies or 'no'} more are in the batch",
+            f"the analyzer knows {crowd.known_dummies} of them",
         ]
         if general and crowd.random_dummies is not None:
             assumptions.append("dummies whose number is random are not counted")

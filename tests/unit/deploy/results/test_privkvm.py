@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
-from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import PairDraft, TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from deploy.cli import app
@@ -169,23 +169,11 @@ def test_an_impossible_iteration_is_refused(
 
 _DRAFTS: Final[dict[str, TaskDraft]] = {
     **{name: draft(_KEY, **kind_draft_fields(name)) for name in OF_OTHER_KINDS},
-    "items": draft(_KEY),
     "labels": draft(
         _KEY,
         domain_size=5,
         buckets=0,
         labels=("a,b", '"q"\\', "ü\n\t", "\N{GRINNING FACE}", "\x7f"),
-    ),
-    "no noise": draft(_KEY, local_epsilon=float("inf")),
-    "basic": draft(
-        _KEY,
-        **kind_draft_fields("rappor", labels=("yes", "no"), domain_size=2, texts=TextDraft(bits=2)),
-    ),
-    "one-time": draft(
-        _KEY, **kind_draft_fields("rappor", texts=TextDraft(unset=0.0, set=1.0, bits=64))
-    ),
-    "small numbers": draft(
-        _KEY, **kind_draft_fields("duchi", numbers=NumberDraft(low=-1e-300, high=1e12), delta=1e-15)
     ),
     "tables": draft(
         _KEY,
@@ -193,8 +181,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
         dummies=DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4),
         shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
     ),
-    "budget": draft(_KEY, population="staff", budget_epsilon=3.0, budget_delta=1e-5),
-    "first": _next(1),
+    "infinite": draft(_KEY, local_epsilon=float("inf")),
     "second": _next(2),
 }
 

@@ -245,7 +245,7 @@ _ONES: Final = np.ones(16 * 33, dtype=np.int64)
     [
         (_rappor(), 0 * _ONES, "a", ReportError, "no report came"),
         (_rappor(), _ONES, "", TaskError, "there are no candidates"),
-        (_rappor(), _ONES, "aba", TaskError, r"1 of 3 candidates .* \('a' as 'a'\)"),
+        (_rappor(), _ONES, "aba", TaskError, "1 of 3 candidates .* such as 'a' and 'a'"),
         (_rappor(16, 1, 1), _CELLS, "abcdefghijklmnopqr", TaskError, "in every cohort"),
         (_rappor(16, 1, 1), _CELLS, "abd", TaskError, "one cohort of 16 bits cannot tell 3"),
         (_rappor(16, 2, 1), _CELLS, ["x" * 257], ValueRangeError, "at most 256 bytes"),
