@@ -6,7 +6,6 @@ from typing import Any, Final
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from common.mechanisms.base import Vector
 
@@ -76,8 +75,8 @@ def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vecto
     """
     outcome, trials = np.broadcast_arrays(outcome, trials)
     return smaller_tail(
-        special.betaincc,
-        special.betainc,
+        scipy.special.betaincc,
+        scipy.special.betainc,
         (outcome + 1, trials - outcome, chance),
         inside=(outcome >= 0) & (outcome < trials),
         low=outcome < trials * chance,

@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 import numpy as np
 import scipy
-from scipy import special
 
 from common.accounting import binomial
 from common.accounting.binomial import RELATIVE_ERROR, masses_between, smaller_tail
@@ -73,8 +72,8 @@ class Poisson:
         """
         inside = outcome >= 0
         return smaller_tail(
-            special.gammaincc,
-            special.gammainc,
+            scipy.special.gammaincc,
+            scipy.special.gammainc,
             (outcome + 1, self.mean),
             inside=inside,
             low=outcome < self.mean,
@@ -116,8 +115,8 @@ class NegativeBinomial:
         """
         inside = outcome >= 0
         return smaller_tail(
-            special.betainc,
-            special.betaincc,
+            scipy.special.betainc,
+            scipy.special.betaincc,
             (self.r, outcome + 1, self._success),
             inside=inside,
             low=outcome < self.mean,

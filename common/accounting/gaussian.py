@@ -7,7 +7,6 @@ An approximation for searches and the benchmark of the central model; no guarant
 import math
 
 import scipy
-from scipy import special
 
 _LEAST: float = 1e-12
 _MOST: float = 1e6
@@ -16,8 +15,8 @@ _MOST: float = 1e6
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
-    first = float(special.log_ndtr(-epsilon / mu + mu / 2))
-    second = epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2))
+    first = float(scipy.special.log_ndtr(-epsilon / mu + mu / 2))
+    second = epsilon + float(scipy.special.log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
 
 

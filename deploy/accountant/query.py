@@ -53,15 +53,13 @@ _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "piecewise": piecewise,
     "laplace": laplace_pair,
 }
+_BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]] = {
+    MatchCountReduction: (epsilon_upper, delta_upper),
+    BlanketPair: (blanket_epsilon, blanket_delta),
+}
+"""The search for an ε at a δ, and the δ at an ε."""
 _RAPPOR: Final = "rappor"
 MECHANISMS: Final = (*WITH_ALPHABET, *_OF_EPSILON, _RAPPOR)
-LAWS: Final = {
-    "M_binom": "binomial",
-    "M_negbin": "negative-binomial",
-    "M_poisson": "poisson",
-    "M_groups": "groups",
-}
-"""Keys of random numbers of dummies, and their names on the command line."""
 _LAWS_IN_WORDS: Final = (
     "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
     "or groups:SIZE,TRIALS,CHANCE"
@@ -81,6 +79,27 @@ def numbers_in(text: str) -> tuple[float, ...]:
         raise AccountingError(f"{text!r} must be numbers with commas between them") from error
 
 
+def _binomial(trials: float, chance: float) -> Binomial:
+    if not trials.is_integer():
+        raise AccountingError(_LAWS_IN_WORDS)
+    return Binomial(int(trials), chance)
+
+
+def _groups(size: float, trials: float, chance: float) -> Groups:
+    if not size.is_integer():
+        raise AccountingError(_LAWS_IN_WORDS)
+    return Groups(_binomial(trials, chance), int(size))
+
+
+_LAWS: Final[Mapping[str, tuple[str, int, Callable[..., CountDistribution]]]] = {
+    "M_binom": ("binomial", 2, _binomial),
+    "M_negbin": ("negative-binomial", 2, NegativeBinomial),
+    "M_poisson": ("poisson", 1, Poisson),
+    "M_groups": ("groups", 3, _groups),
+}
+"""Random numbers of dummies by key: the name on the command line, how many numbers, the law."""
+
+
 def parse_law(text: str) -> dict[str, Any]:
     """
     Parse a distribution of a random number of dummies; return its key in a file, and its numbers.
@@ -89,7 +108,7 @@ def parse_law(text: str) -> dict[str, Any]:
         AccountingError: It is not one of the known distributions, such as `poisson:MEAN`.
     """
     name, _, rest = text.partition(":")
-    for key, known in LAWS.items():
+    for key, (known, *_) in _LAWS.items():
         if name == known and rest:
             numbers = numbers_in(rest)
             _law(key, numbers)
@@ -98,19 +117,10 @@ def parse_law(text: str) -> dict[str, Any]:
 
 
 def _law(key: str, numbers: Sequence[float]) -> CountDistribution:
-    """Make the distribution of a random number of dummies; groups come SIZE at a time."""
-    match key, [*numbers]:
-        case "M_binom", [trials, chance] if float(trials).is_integer():
-            return Binomial(int(trials), chance)
-        case "M_poisson", [mean]:
-            return Poisson(mean)
-        case "M_negbin", [r, mean]:
-            return NegativeBinomial(r, mean)
-        case "M_groups", [size, trials, chance] if (
-            float(size).is_integer() and float(trials).is_integer()
-        ):
-            return Groups(Binomial(int(trials), chance), int(size))
-    raise AccountingError(_LAWS_IN_WORDS)
+    _, how_many, make = _LAWS[key]
+    if len(numbers) != how_many:
+        raise AccountingError(_LAWS_IN_WORDS)
+    return make(*numbers)
 
 
 def parse_epsilon(value: object) -> float:
@@ -135,6 +145,7 @@ def _integral(number: object) -> object:
 
 
 _Whole = Annotated[int, BeforeValidator(_integral)]
+_Count = Annotated[_Whole, Field(ge=0)]
 _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
@@ -155,14 +166,14 @@ class Question:
     """RAPPOR's F, P, Q and HASHES for one report [EPK14]."""
     M: _Whole = 0
     m: _Real | None = None
-    M_shuffler: _Whole = 0
+    M_shuffler: _Count = 0
     M_binom: tuple[_Real, ...] | None = None
     M_negbin: tuple[_Real, ...] | None = None
     M_poisson: _Real | None = None
     M_groups: tuple[_Real, ...] | None = None
     known_dummies: _Whole = 0
     colluders: _Whole = 0
-    skippers: _Whole = 0
+    skippers: _Count = 0
     eps: _Real | None = None
     delta: _Real | None = None
 
@@ -187,7 +198,12 @@ class Question:
                 f"{mechanism} has neither an alphabet nor a collision probability"
             )
         if mechanism == _RAPPOR:
-            return self._rappor()
+            if self.eps_l is not None:
+                raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
+            match self.rappor or ():
+                case (f, p, q, hashes) if hashes.is_integer():
+                    return rappor_pair(f, p, q, hashes=int(hashes))
+            raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
         if self.rappor is not None:
             raise AccountingError(f"rappor is for the mechanism rappor; this one is {mechanism}")
         if self.eps_l is None:
@@ -208,20 +224,9 @@ class Question:
             collision=self.coll,
         )
 
-    def _rappor(self) -> Subject:
-        if self.eps_l is not None:
-            raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
-        match self.rappor or ():
-            case (f, p, q, hashes) if float(hashes).is_integer():
-                return rappor_pair(f, p, q, hashes=int(hashes))
-        raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
-
     @cached_property
     def crowd(self) -> AnonymitySet:
         """The users and dummies of the batch."""
-        for name, value in (("skippers", self.skippers), ("shuffler dummies", self.M_shuffler)):
-            if value < 0:
-                raise AccountingError(f"{name} is {value}; it must be at least 0")
         adding = self.n - self.colluders - self.skippers
         if self.n > 0 > adding:
             raise AccountingError(
@@ -249,7 +254,7 @@ class Question:
         )
 
     def _random_dummies(self) -> CountDistribution | None:
-        given = {key: numbers for key in LAWS if (numbers := getattr(self, key)) is not None}
+        given = {key: numbers for key in _LAWS if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
             raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
         for key, numbers in given.items():
@@ -266,22 +271,22 @@ class Question:
         Raises:
             AccountingError: A number breaks a rule, or the numbers do not fit together.
         """
-        general, crowd = isinstance(self.subject, BlanketPair), self.crowd
+        subject, crowd = self.subject, self.crowd
+        general = isinstance(subject, BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
                 "give a delta to get epsilon, or a central epsilon to get delta, one of the two: "
                 "--delta or --central-epsilon, delta or eps in a file"
             )
-        epsilon, delta = self._bound()
+        epsilon_of, delta_of = _BOUNDS[type(subject)]
+        epsilon = self.eps or 0.0 if self.delta is None else epsilon_of(subject, crowd, self.delta)
+        delta = delta_of(subject, crowd, epsilon) if self.delta is None else self.delta
         honest = crowd.users - crowd.colluders
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest} users are honest, {crowd.colluders} others collude",
-            f"{crowd.dummies - crowd.known_dummies} dummies are in the batch that the analyzer "
-            "does not know"
-            if crowd.random_dummies is None
-            else f"{crowd.dummies} dummies are in the batch and {crowd.random_dummies} more; of "
-            f"these the analyzer knows {crowd.known_dummies}",
+            f"{crowd.dummies} dummies and {crowd.random_dummies or 'no'} more are in the batch",
+            f"the analyzer knows {crowd.known_dummies} of them",
         ]
         if general and crowd.random_dummies is not None:
             assumptions.append("dummies whose number is random are not counted")
@@ -293,17 +298,6 @@ class Question:
             theorem=BLANKET if general else FORMULA_1,
             assumptions=tuple(assumptions),
         )
-
-    def _bound(self) -> tuple[float, float]:
-        subject, crowd, delta = self.subject, self.crowd, self.delta
-        epsilon = self.eps or 0.0
-        if isinstance(subject, BlanketPair):
-            if delta is not None:
-                return blanket_epsilon(subject, crowd, delta), delta
-            return epsilon, blanket_delta(subject, crowd, epsilon)
-        if delta is not None:
-            return epsilon_upper(subject, crowd, delta), delta
-        return epsilon, delta_upper(subject, crowd, epsilon)
 
     def comparison(self) -> tuple[float, list[tuple[str, float | str]]]:
         """

@@ -83,9 +83,7 @@ def read_identity(file: Path) -> PublicIdentity:
 
 def read_shuffler_key(file: Path) -> bytes:
     """
-    Read the shuffler's key, which is published.
-
-    The file lies where the shuffler writes: as a link it could lead to a secret of the operator's.
+    Read the shuffler's published key, never through a link: it could lead to an operator's secret.
 
     Raises:
         SettingsError: It cannot be read, or is a link.

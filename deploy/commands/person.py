@@ -75,19 +75,17 @@ def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
     """Describe the outcome of a contribution."""
     if not receipt.repeated:
         return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-    before = "This task had been answered before; the value was not used."
-    if receipt.sent:
-        return f"{before} The earlier answer had not arrived, and has been sent now."
-    return f"{before} The earlier answer has arrived."
+    earlier = "had not arrived, and has been sent now" if receipt.sent else "has arrived"
+    return (
+        f"This task had been answered before; the value was not used. The earlier answer {earlier}."
+    )
 
 
 _MEANING = {
-    "unchecked": "No proof has been seen yet: as a rule the batch has not been delivered, or this "
-    "device has not asked since. It asks about as often as its setting inclusion_check_seconds "
-    "says: every hour unless that is changed.",
+    "unchecked": "No proof has been seen yet: the batch has not been delivered, or this device has "
+    "not asked since (setting inclusion_check_seconds).",
     "counted": "The analyzer has signed for all its reports.",
-    "missing": "The analyzer has signed for a batch without it. With the receipt this shows that "
-    "the shuffler lost what it had acknowledged.",
+    "missing": "The analyzer has signed for a batch without it. The shuffler lost it.",
     "sampled": "This task lets the shuffler drop reports: one answer cannot be checked.",
     "unproven": "Long after the deadline the shuffler has shown no proof: the batch expired, or "
     "it shows none.",

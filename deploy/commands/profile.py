@@ -10,6 +10,7 @@ import typer
 
 from common.errors import SettingsError
 from deploy.commands.example import example
+from deploy.terminal.output_file import write
 
 app = typer.Typer()
 
@@ -147,10 +148,7 @@ def init(
     text = "".join(
         f"{name} = {json.dumps(found[name])}\n" for name in (*ADDRESSES, *FILES) if name in found
     )
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
+    write(output, text)
     sys.stdout.write(f"{output}:\n{text}")
 
 

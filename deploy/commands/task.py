@@ -236,20 +236,17 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
     if shuffler_key is None:
         suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
         return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)
-    _check_no_identity(shuffler_key)
-    wanted = draft_file.read(draft, read_shuffler_key(shuffler_key))
-    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # checked here, where the file is named
-    return wanted
-
-
-def _check_no_identity(path: Path) -> None:
-    """Refuse the signing identity, which lies beside the key: no envelope would ever open."""
-    identity = path.with_name("identity.pub")
-    if identity.exists() and path.exists() and identity.read_bytes() == path.read_bytes():
+    # The signing identity lies beside the key: no envelope sealed to it would ever open.
+    identity = shuffler_key.with_name("identity.pub")
+    key = read_shuffler_key(shuffler_key)
+    if identity.exists() and read_identity(identity).raw == key:
         raise SettingsError(
-            f"{path} holds the shuffler's signing identity; the key that tasks name is in "
+            f"{shuffler_key} holds the shuffler's signing identity; the key that tasks name is in "
             "envelope.pub"
         )
+    wanted = draft_file.read(draft, key)
+    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # checked here, where the file is named
+    return wanted
 
 
 def _preview(wanted: TaskDraft, *, json: bool) -> None:

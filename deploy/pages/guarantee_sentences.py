@@ -3,59 +3,38 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from common.messages.guarantee import Coalition, Guarantee, claimed
 from deploy.pages.figures import certainty, odds, privacy, probability
 
-_COALITIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "analyzer": (
-            "The analyzer alone",
-            (
-                "If the analyzer studies every report that it opened, which came in random "
-                "order and without names"
-            ),
-        ),
-        "analyzer+users": (
-            "The analyzer and dishonest users",
-            (
-                "If users tell the analyzer which reports and dummies are theirs, so that fewer "
-                "are left to hide yours"
-            ),
-        ),
-        "analyzer+skippers": (
-            "The analyzer, where users add no dummies",
-            "If users do not add the dummies that they should, and the analyzer studies the rest",
-        ),
-        "shuffler+analyzer": (
-            "The shuffler and the analyzer together",
-            (
-                "If the shuffler and the analyzer pool what they saw, so that they know who sent "
-                "each report and what is in it"
-            ),
-        ),
-        "shuffler": (
-            "The shuffler alone",
-            "If the shuffler studies the sealed reports that it passed on, for which it has no key",
-        ),
-        "network": (
-            "Somebody on the network",
-            "If somebody records all that is sent between devices and services",
-        ),
-    }
-)
+_COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "analyzer": (
+        "The analyzer alone",
+        "If the analyzer studies every report that it opened, in random order and without names",
+    ),
+    "analyzer+users": (
+        "The analyzer and dishonest users",
+        "If users tell the analyzer which reports and dummies are theirs",
+    ),
+    "analyzer+skippers": (
+        "The analyzer, where users add no dummies",
+        "If users do not add the dummies that they should, and the analyzer studies the rest",
+    ),
+    "shuffler+analyzer": (
+        "The shuffler and the analyzer together",
+        "If the shuffler and the analyzer pool who sent each report and what is in it",
+    ),
+    "shuffler": (
+        "The shuffler alone",
+        "If the shuffler studies the sealed reports, for which it has no key",
+    ),
+    "network": (
+        "Somebody on the network",
+        "If somebody records all that is sent between devices and services",
+    ),
+}
 """The name of each, and the attack."""
-_PARTIES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "analyzer": "the analyzer",
-        "shuffler": "the shuffler",
-        "users": "dishonest users",
-        "skippers": "users who add no dummies",
-        "network": "somebody on the network",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +84,7 @@ def coalition_name(coalition: str) -> str:
     """Name a coalition, also one that has no guarantee, such as `shuffler+users` of an audit."""
     if coalition in _COALITIONS:
         return _COALITIONS[coalition][0]
-    parties = [_PARTIES.get(party, party) for party in coalition.split("+")]
-    if len(parties) == 1:
-        name = f"{parties[0]}{' alone' * (coalition in _PARTIES)}"
-    else:
-        name = f"{', '.join(parties[:-1])} and {parties[-1]} together"
-    return f"{name[:1].upper()}{name[1:]}"
+    return f"The {' and the '.join(coalition.split('+'))}"
 
 
 def _weakest(guarantees: Sequence[Guarantee]) -> Coalition | None:

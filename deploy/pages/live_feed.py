@@ -3,7 +3,6 @@
 import json
 from collections import deque
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
@@ -15,19 +14,16 @@ from deploy.pages.figures import count
 from deploy.pages.forecast import SHORTEST, WINDOWS, Sample, forecast, quiet_seconds
 from deploy.pages.page import fragment, render
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
-from deploy.terminal.durations import duration
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
-_REFUSALS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        Outcome.MALFORMED: "did not open, or had the wrong length",
-        Outcome.CONFLICT: "the id of another submission, with other bytes",
-        Outcome.TOKEN_USED: "its token came with another submission before",
-        Outcome.UNAUTHENTICATED: "came without a valid token",
-        Outcome.CLOSED: "came after the batch had closed",
-    }
-)
+_REFUSALS: Final[Mapping[str, str]] = {
+    Outcome.MALFORMED: "did not open, or had the wrong length",
+    Outcome.CONFLICT: "the id of another submission, with other bytes",
+    Outcome.TOKEN_USED: "its token came with another submission before",
+    Outcome.UNAUTHENTICATED: "came without a valid token",
+    Outcome.CLOSED: "came after the batch had closed",
+}
 _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
 _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
 
@@ -73,11 +69,7 @@ class LiveFeed:
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
             self.answer = self._render("No device has fetched this task from the shuffler yet.")
             return
-        age = ""
-        if self._history:
-            seconds = self._clock.elapsed() - self._history[-1][0]
-            age = f" The figures are {duration(seconds)} old."
-        self.answer = self._render(f"The shuffler cannot be asked: {error}.{age}")
+        self.answer = self._render(f"The shuffler cannot be asked: {error}.")
 
     def _render(self, trouble: str) -> bytes:
         batch = None if self._progress is None else self._batch(self._progress)

@@ -142,18 +142,11 @@ def _facts(histogram: Histogram, truth: Vector | None) -> Iterable[tuple[str, st
     sums = [f"{100 * each.sum():.2f}\N{NO-BREAK SPACE}%" for each in (unrefined, refined)]
     yield "Sum of all shares", sums[0].replace("-", "\N{MINUS SIGN}"), sums[1]
     yield "Values below 0", f"{(unrefined < 0).sum():,}", f"{(refined < 0).sum():,}"
-    yield "Values at exactly 0", f"{(unrefined == 0).sum():,}", f"{(refined == 0).sum():,}"
     if truth is not None:
         mse = [float(np.mean((each - truth) ** 2)) for each in (unrefined, refined)]
         errors = [figures.scientific(each) for each in mse]
         yield "Mean squared error against the truth", errors[0], errors[1]
     yield "Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"
-    if truth is not None:
-        low, high = histogram.interval(CONFIDENCE)
-        held = int(((low <= truth) & (truth <= high)).sum())
-        share = f"({100 * held / len(truth):.1f}\N{NO-BREAK SPACE}%)"
-        name = f"{_percent(CONFIDENCE)} intervals that cover the truth"
-        yield name, f"{held:,} of {len(truth):,} {share}", "–"
 
 
 def releases_page(

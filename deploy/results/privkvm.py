@@ -91,11 +91,10 @@ def next_draft(
         )
     if not 1 <= number <= iterations:
         raise TaskError(f"number is {number}; there are {iterations} iterations")
-    if number == 1 and before is not None:
-        raise TaskError("number is 1; the first iteration follows no result")
-    if number > 1 and before is None:
+    if (number == 1) != (before is None):
         raise TaskError(
-            f"number is {number}; the result of the iteration before is missing (--after)"
+            f"number is {number}; --after names the result of the iteration before, which every "
+            "iteration but the first needs"
         )
     pairs = whole.pairs or PairDraft()
     if not pairs.low < pairs.high:
@@ -106,11 +105,8 @@ def next_draft(
         unit = (np.array(before.means_with_fakes) - pairs.low) / (pairs.high - pairs.low) * 2 - 1
     wanted = PairRequest(
         keys=whole.domain_size,
-        low=pairs.low,
-        high=pairs.high,
         local_epsilon=whole.local_epsilon,
-        key_share=pairs.key_share,
-        fakes=pairs.fakes,
+        **dataclasses.asdict(pairs),
     )
     parts = budgets(whole.local_epsilon, iterations, pairs.key_share)
     one = iteration(wanted, parts[number - 1], unit)

@@ -1,6 +1,5 @@
 """The view of a result: tables, columns and fields, for every kind of value."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -156,15 +155,9 @@ def _means(means: Means, task: Task, most: int, truth: Vector | None) -> ResultV
     note = f"{_OWN_INTERVAL.format('mean')}."
     if size >= _SHRUNK_FROM:
         more["shrunk"] = means.shrunk.tolist()
-        note += (
-            " The shrunk mean is drawn to the middle of the range as far as the noise says: closer "
-            "to the truth where there are many numbers and few people, but biased."
-        )
+        note += " The shrunk mean has a smaller error over all numbers, but is biased."
     if not means.unbiased:
-        note = (
-            "Means are biased: vectors were projected, and the error of the projection is in no "
-            "interval, which is of noise alone."
-        )
+        note = "Means are biased: the error of projecting vectors is in no interval."
     table = EstimateTable(
         title=f"The mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
         + _part(size, most, "first"),
@@ -193,7 +186,6 @@ def _means(means: Means, task: Task, most: int, truth: Vector | None) -> ResultV
 def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | None) -> ResultView:
     spec, size = spec_as(task.mechanism, KeyValueSpec), len(found.means_with_fakes)
     shares, means = (people.truth, people.true_means) if people else (None, None)
-    fake = "the task's own for each key" if spec.fakes else "the middle of the range"
     reported, owners = np.flatnonzero(found.reports), found.owners
     notes = []
     if len(reported) < size:
@@ -216,8 +208,8 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
 
     if owners is None:
         note = (
-            "This task does not ask who owns a key. Users without the key answer with "
-            f"a fake value, {fake}; how far fakes pull a mean is in no interval."
+            "This task does not ask who owns a key. Users without the key answer with a fake "
+            "value; how far fakes pull a mean is in no interval."
         )
         tables = [
             table(
@@ -232,9 +224,8 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
         ]
     else:
         note = (
-            f"A key that is not owned is sometimes reported with a fake value, {fake}, "
-            "which pulls means towards it. The estimate corrects for it by the "
-            "shares; a key that few own leaves it little to go by."
+            "A key that is not owned is sometimes reported with a fake value. The estimate "
+            "corrects means for it by the shares; a key that few own leaves it little to go by."
         )
         tables = [
             table(
@@ -267,10 +258,8 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
 def _key_errors(found: KeyValues, true_shares: Vector, true_means: Vector) -> TruthErrors:
     if found.owners is None:
         mse = _mse(found.means_with_fakes, true_means)
-        return TruthErrors(
-            sentence=f"Mean squared error of means, fakes included, {mse:.3g}.",
-            fields={"mse_vs_truth": mse},
-        )
+        sentence = f"Mean squared error of means, fakes included, {mse:.3g}."
+        return TruthErrors(sentence=sentence, fields={"mse_vs_truth": mse})
     shares = _mse(found.owners.frequencies, true_shares)
     means = _mse(found.owners.means, true_means)
     return TruthErrors(
@@ -325,12 +314,11 @@ def _texts(
 def _unexplained(decoding: Decoding) -> str:
     if decoding.exhaustive:
         return "Every text is one of the task's labels: shares differ from a sum of 1 by noise."
-    percent = 100 * decoding.unexplained / decoding.n_reports
-    half_width = 100 * interval_reach(CONFIDENCE) * decoding.unexplained_error
-    half_width /= decoding.n_reports
+    percent = 100 / decoding.n_reports
+    half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
     return (
-        f"Unexplained: an estimated {percent:.2f} % (95 % interval {percent - half_width:.2f} % … "
-        f"{percent + half_width:.2f} %) of the users hold a text that is not a candidate."
+        f"Unexplained: {percent * decoding.unexplained:.2f} ± {percent * half_width:.2f} % of the "
+        "users hold a text that is not a candidate."
     )
 
 
@@ -338,11 +326,9 @@ def _text_errors(decoding: Decoding, truth: Vector) -> TruthErrors:
     detected = decoding.detected
     n_detected, n_false = int(detected.sum()), int((detected & (truth == 0)).sum())
     mse = _mse(decoding.shares, truth)
-    missed = math.ceil(1000 * truth[~detected].max(initial=0.0)) / 10
     return TruthErrors(
         sentence=f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
-        f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone. Every "
-        f"text that more than {missed:.1f} % hold was detected.",
+        f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone.",
         fields={
             "mse_vs_truth": mse,
             "detected": n_detected,

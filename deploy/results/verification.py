@@ -5,26 +5,17 @@ The task is signed and immutable; the result is only the analyzer's word. Every 
 from the task and the counts is computed again.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.result import BitTable, Estimate, Histogram, KeyValues, Means, Result
-from common.protocols import Kind
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.messages.result import BitTable, Estimate, KeyValues, Means, Result
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
 _CLOSE: Final = 0.99
 """The analyzer of another version may bound an epsilon slightly tighter than this program."""
-_FORMS: Final[Mapping[Kind, type[Estimate]]] = {
-    "categorical": Histogram,
-    "string": BitTable,
-    "mean": Means,
-    "vector": Means,
-    "key-value": KeyValues,
-}
 
 
 def check_fits(result: Result, task: Task) -> None:
@@ -34,9 +25,9 @@ def check_fits(result: Result, task: Task) -> None:
     Raises:
         WireError: It is not; names the first difference.
     """
-    if not isinstance(result.estimate, _FORMS[task.kind]):
-        raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
-    _check_estimate(result.estimate, task)
+    wanted, found = _form_of(task), _form(result.estimate)
+    if wanted != found:
+        raise WireError(f"the task is for {wanted}, and the result has {found}")
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     if digest != result.task_digest:
         raise WireError(
@@ -58,37 +49,29 @@ def check_fits(result: Result, task: Task) -> None:
     _check_reports(result, task)
 
 
-def _check_estimate(estimate: Estimate, task: Task) -> None:
-    spec = task.mechanism
-    if isinstance(estimate, BitTable):
-        wanted = (spec.cohorts, spec.bits) if isinstance(spec, RapporSpec) else None
-        if estimate.bit_counts.shape != wanted:
-            raise WireError(
-                f"the task has filters of {wanted} cohorts and bits, and the result of "
-                f"{estimate.bit_counts.shape}"
-            )
-        return
-    if isinstance(estimate, KeyValues):
-        size = len(estimate.means_with_fakes)
-        pairs = spec_as(spec, KeyValueSpec)
-        asked = pairs.key_true_weight > pairs.key_other_weight
-        if asked != (estimate.owners is not None):
-            found = "has" if estimate.owners else "no"
-            raise WireError(
-                f"the task has the weights {pairs.key_true_weight} and {pairs.key_other_weight} "
-                f"for whether a key is owned, and the result {found} shares of owners"
-            )
-    elif isinstance(estimate, Means):
-        size = len(estimate.means)
-        if estimate.unbiased == (spec_as(spec, NumberSpec).projected > 0):
-            said = "without" if estimate.unbiased else "with"
-            raise WireError(
-                f"the task's mechanism is {spec.name}, and the result has means {said} bias"
-            )
-    else:
-        size = len(estimate.frequencies)
-    if task.domain_size != size:
-        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+def _form(estimate: Estimate) -> str:
+    """Describe the shape of an estimate."""
+    match estimate:
+        case BitTable():
+            return "{} cohorts of {} bits".format(*estimate.bit_counts.shape)
+        case KeyValues():
+            owners = "without" if estimate.owners is None else "with"
+            return f"{len(estimate.means_with_fakes)} keys {owners} owners"
+        case Means():
+            return f"{len(estimate.means)} {'un' * estimate.unbiased}biased means"
+    return f"{len(estimate.frequencies)} values"
+
+
+def _form_of(task: Task) -> str:
+    """Describe the shape of the estimate that a task leads to."""
+    match task.mechanism:
+        case RapporSpec(cohorts=cohorts, bits=bits):
+            return f"{cohorts} cohorts of {bits} bits"
+        case KeyValueSpec(key_true_weight=true, key_other_weight=other):
+            return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
+        case NumberSpec(projected=projected):
+            return f"{task.domain_size} {'un' * (not projected)}biased means"
+    return f"{task.domain_size} values"
 
 
 def _check_reports(result: Result, task: Task) -> None:

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from analyzer.budgets import PopulationBudget, SpentBudget, budgets
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.batch import TaskSummary
@@ -19,6 +18,9 @@ from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns, print_whole
+
+if TYPE_CHECKING:  # the accountant takes half a second to load
+    from analyzer.budgets import PopulationBudget, SpentBudget
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
     "population": "left",
@@ -42,7 +44,7 @@ class PopulationBudgets:
 
     population: str
     releases: int
-    budgets: tuple[PopulationBudget, ...]
+    budgets: "tuple[PopulationBudget, ...]"
     """Every promised budget, the one with the largest spent share first; none if the spending is
     unknown."""
     unknown: str = ""
@@ -91,8 +93,10 @@ async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | Non
 
 async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
-) -> dict[str, list[SpentBudget | str]]:
+) -> "dict[str, list[SpentBudget | str]]":
     """Return the cost of every release, or why it is unknown, by population."""
+    from analyzer.budgets import SpentBudget  # noqa: PLC0415  # as above
+
     found: dict[str, list[SpentBudget | str]] = {}
     for entry in entries:
         releases = found.setdefault(entry.population, [])
@@ -113,9 +117,11 @@ async def _by_population(
 
 def _compose(
     population: str,
-    releases: Sequence[SpentBudget | str],
+    releases: "Sequence[SpentBudget | str]",
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
+    from analyzer.budgets import budgets  # noqa: PLC0415  # as above
+
     unknown = [reason for reason in releases if isinstance(reason, str)]
     known = [spent for spent in releases if not isinstance(spent, str)]
     return PopulationBudgets(

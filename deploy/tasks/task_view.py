@@ -8,7 +8,6 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
@@ -54,6 +53,12 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 def describe_claim(task: Task) -> str:
     """Return the task's claim in sentences, and why it exceeds the computed figure."""
+    # Imported here: the accountant takes half a second to load.
+    from common.accounting.guarantees import (  # noqa: PLC0415
+        PrivacyParameters,
+        claimed_guarantee,
+    )
+
     claim = claimed_guarantee(PrivacyParameters.of(task), task.n_min)
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
@@ -73,6 +78,11 @@ def describe_claim(task: Task) -> str:
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
     """Return the guarantees against each coalition for n_min users."""
+    from common.accounting.guarantees import (  # noqa: PLC0415  # as above
+        PrivacyParameters,
+        guarantees_under,
+    )
+
     return guarantees_under(PrivacyParameters.of(task), task.n_min)
 
 

@@ -24,12 +24,9 @@ def duration(seconds: float) -> str:
     place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size or size == 1)
     size, unit = _UNITS[place]
     number, rest = divmod(whole, size)
-    text = _count(number, unit)
-    if number < _COARSE and size > 1:
-        smaller, unit = _UNITS[place + 1]
-        if rest // smaller:
-            text += f" {_count(rest // smaller, unit)}"
-    return text
+    smaller, smaller_unit = _UNITS[min(place + 1, len(_UNITS) - 1)]
+    both = number < _COARSE and rest >= smaller
+    return _count(number, unit) + f" {_count(rest // smaller, smaller_unit)}" * both
 
 
 def between(soonest: float, latest: float) -> str:

@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
@@ -68,7 +68,7 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     stream = hashlib.shake_256(_LABEL + nonce).digest(8 * dimensions * projected)
     words = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-53
-    normal = special.ndtri(uniform).reshape(dimensions, projected)
+    normal = scipy.special.ndtri(uniform).reshape(dimensions, projected)
     columns, upper = np.linalg.qr(normal)
     # Householder's signs depend on the library; use those of Gram and Schmidt.
     matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)

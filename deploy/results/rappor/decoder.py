@@ -25,6 +25,8 @@ from common.mechanisms.rappor.rappor import Rappor
 from deploy.results.rappor.regression import Regression, independent, select
 from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 
+LEVEL: Final = 0.05
+"""Bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
 """Candidates for each bit of all cohorts up to which all are fitted together."""
 _MAX_AT_ONCE: Final = 256
@@ -133,8 +135,6 @@ class Decoding:
     exhaustive: bool
     """Whether every label is a candidate: then nothing is unexplained, and the difference of the
     sum of shares from 1 is noise."""
-    n_fitted: int
-    """Candidates that were fitted together: all, or those that were chosen."""
 
     @property
     def shares(self) -> Vector:
@@ -154,7 +154,6 @@ def decode(
     cells: Counts,
     candidates: Sequence[str],
     *,
-    level: float = 0.05,
     most_together: float = MAX_TOGETHER,
 ) -> Decoding:
     """
@@ -164,50 +163,41 @@ def decode(
         rappor: The task's mechanism.
         cells: From its `tally`, shape (m + m·k,).
         candidates: Strings to look for, each once; with the encoding `labels`, labels.
-        level: Bound on the probability of any false discovery; above 0 and below 1.
         most_together: Candidates for each bit of all cohorts up to which all are fitted together.
 
     Raises:
         ReportError: There is no report.
         SettingsError: There are so many candidates that scikit-learn is needed, and it is missing.
-        TaskError: The level is out of range; there is no candidate, or two set the same bits; or a
-            single cohort is to tell too many apart.
+        TaskError: There is no candidate, or two set the same bits; or a single cohort is to tell
+            too many apart.
         ValueRangeError: A candidate is too long, or none of the labels.
 
     Cost: a tenth of a second for some hundred candidates, seconds for thousands.
     """
-    if not 0 < level < 1:
-        raise TaskError(f"level is {level}; it must be above 0 and below 1")
     evidence = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
     if labelled:
-        estimates = _each_label(evidence)
+        shares, errors, p_values, sum_error = _each_label(evidence)
     else:
-        estimates = _each_alone(evidence, _folds(evidence, most_together))
+        folds = _folds(evidence, most_together)
+        shares, errors, p_values, sum_error = _each_alone(evidence, folds)
     exhaustive = labelled and len(candidates) == rappor.spec.bits
     n_reports = evidence.n_reports
     return Decoding(
         candidates=tuple(candidates),
         n_reports=int(n_reports),
-        counts=estimates.shares * n_reports,
-        standard_errors=estimates.errors * n_reports,
-        p_values=estimates.p_values,
-        detected=bonferroni(estimates.p_values, level),
-        unexplained=0.0 if exhaustive else (1 - float(estimates.shares.sum())) * n_reports,
-        unexplained_error=0.0 if exhaustive else estimates.sum_error * n_reports,
+        counts=shares * n_reports,
+        standard_errors=errors * n_reports,
+        p_values=p_values,
+        detected=bonferroni(p_values, LEVEL),
+        unexplained=0.0 if exhaustive else (1 - float(shares.sum())) * n_reports,
+        unexplained_error=0.0 if exhaustive else sum_error * n_reports,
         exhaustive=exhaustive,
-        n_fitted=estimates.n_fitted,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Estimates:
-    shares: Vector
-    errors: Vector
-    p_values: Vector
-    sum_error: float
-    """Standard error of the sum of all shares."""
-    n_fitted: int
+_Estimates = tuple[Vector, Vector, Vector, float]
+"""Shares, their errors, p-values, and the standard error of the sum of all shares."""
 
 
 def _each_label(evidence: TrueBitCounts) -> _Estimates:
@@ -215,14 +205,11 @@ def _each_label(evidence: TrueBitCounts) -> _Estimates:
     places = evidence.positions[:, 0, 0]
     variances = evidence.variances(evidence.estimates)[0, places]
     n_reports, shown = evidence.n_reports, evidence.shown[0, places]
-    return _Estimates(
-        shares=evidence.estimates[0, places] / n_reports,
-        errors=np.sqrt(variances) / n_reports,
-        # If no user holds the label, only noise shows its bit: a binomial number of times.
-        p_values=stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance),
-        sum_error=float(np.sqrt(variances.sum())) / n_reports,
-        n_fitted=len(places),
-    )
+    # If no user holds the label, only noise shows its bit: a binomial number of times.
+    p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance)
+    sum_error = float(np.sqrt(variances.sum())) / n_reports
+    shares = evidence.estimates[0, places] / n_reports
+    return shares, np.sqrt(variances) / n_reports, p_values, sum_error
 
 
 _Fold = tuple[NDArray[np.bool_], Regression]
@@ -281,10 +268,4 @@ def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
         for number in np.nonzero(known)[0]:
             positions = evidence.positions[some[number]]
             p_values[some[number]] = hash_p_value(left[number], positions, evidence.chances)
-    return _Estimates(
-        shares=shares,
-        errors=errors,
-        p_values=p_values,
-        sum_error=float(np.sqrt((of_sum**2 * noise).sum())),
-        n_fitted=len({int(each) for _, regression in folds for each in regression.fitted}),
-    )
+    return shares, errors, p_values, float(np.sqrt((of_sum**2 * noise).sum()))

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,6 @@ from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor.rappor import Rappor
 
 Matrix = NDArray[np.float64]
-_MAX_TWINS: Final = 10
-"""Pairs that are named of candidates that nothing tells apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,12 +183,9 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
     _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     twins = np.nonzero(first[which.ravel()] != np.arange(len(rows)))[0]
     if twins.size:
-        named = "; ".join(
-            f"{candidates[first[which.ravel()[later]]]!r} as {candidates[later]!r}"
-            for later in twins[:_MAX_TWINS].tolist()
-        )
+        one, other = candidates[first[which.ravel()[twins[0]]]], candidates[twins[0]]
         raise TaskError(
             f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
-            "in every cohort with reports: leave them out, or collect with more cohorts "
-            f"({named}{'; …' if twins.size > _MAX_TWINS else ''})"
+            f"in every cohort with reports, such as {other!r} and {one!r}: leave them out, or "
+            "collect with more cohorts"
         )

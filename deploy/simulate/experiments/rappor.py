@@ -161,7 +161,7 @@ def collect(
         k, h, m, f, p, q = setting
         mechanism = Rappor.of(Rappor.specify(bits=k, hashes=h, cohorts=m, f=f, p=p, q=q), ())
         cells = mechanism.sample_cells(people[held], texts, np.random.default_rng(each))
-        decoding = decode(mechanism, cells, names, level=LEVEL)
+        decoding = decode(mechanism, cells, names)
         found.append(
             Decoded(setting=setting, mechanism=mechanism, people=people, decoding=decoding)
         )

@@ -5,18 +5,14 @@ from typing import Any
 
 import grpc
 import pytest
-from typer.testing import CliRunner
 
 from common.errors import (
     PeerRefusalError,
     SettingsError,
-    ShuffleDpError,
     ValueRangeError,
     WireError,
 )
-from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
-from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
@@ -76,32 +72,6 @@ def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
     """And none of the text is repeated."""
     with pytest.raises(WireError, match=f"^the task's digest {sentence}$"):
         task_digest(text)
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "analyzer", "", "127.0.0.1:", "a:b"])
-def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> None:
-    """Otherwise the answer is slow, or that a name cannot be resolved."""
-    with pytest.raises(SettingsError, match="it must be host:port, or unix:PATH"):
-        open_channel(address, "analyzer", b"")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "option"),
-    [
-        (("--alphabet", "8", "--delta", "1e-6"), "--local-epsilon"),
-        (("--local-epsilon", "2", "--delta", "1e-6"), "--alphabet"),
-        (("--alphabet", "8", "--local-epsilon", "2"), "--delta or --central-epsilon"),
-    ],
-)
-def test_the_accountant_names_the_option_that_is_missing(
-    arguments: tuple[str, ...], option: str
-) -> None:
-    """And the key in a file of questions."""
-    outcome = CliRunner().invoke(app, ["account", "--users", "100", *arguments])
-
-    assert isinstance(outcome.exception, ShuffleDpError)
-    assert option in str(outcome.exception)
-    assert "in a file" in str(outcome.exception)
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])

@@ -107,20 +107,6 @@ def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> 
     settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
 
 
-def test_the_settings_for_five_people_are_settings(tmp_path: Path) -> None:
-    """In the place of the same keys, or added."""
-    file = _file("user_agent.toml", tmp_path)
-    written = [
-        line
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if line.partition(" =")[0] not in _trial()
-    ]
-    [changed] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
-    file.write_text("\n".join([*written, changed]), encoding="utf-8")
-
-    assert settings.load(UserAgentSettings, file, {}, "SHUFFLEDP").several_persons
-
-
 def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> None:
     """n_min is within reach, and a device answers; with default caps it would not again."""
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw

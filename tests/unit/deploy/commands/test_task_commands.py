@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.errors import SettingsError, TaskError
+from common.errors import SettingsError
 from common.messages.batch import BatchState, BatchStatus
 from common.runtime.access import OperatorToken
 from deploy.cli import app
@@ -63,15 +63,6 @@ def test_a_dry_run_has_the_claim_of_the_task(draft_file: Path) -> None:
     claimed = [row for row in found["guarantees"] if row["coalition"] == "analyzer+users"]
     assert 1 == len(claimed)
     assert claimed[0]["epsilon"] <= found["task"]["central_epsilon"]
-
-
-def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
-    """By the analyzer's own message."""
-    draft_file.write_text(_DRAFT.replace("2030", "2020"), encoding="utf-8")
-    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
-
-    assert isinstance(outcome.exception, TaskError)
-    assert "the deadline, 2020-01-31 12:00 UTC, is not in the future" == str(outcome.exception)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import asyncio
 import http.client
 import json
 import socket
@@ -11,12 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from common.errors import PeerError, SettingsError
-from common.messages.batch import BatchProgress
-from common.task_digest import TaskDigest
+from common.errors import SettingsError
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
-from deploy.pages.live_server import LivePage, live_server, serve_live_page
+from deploy.pages.live_server import LivePage, live_server
 from tests.support.batch_progress import progress
 
 
@@ -114,46 +111,6 @@ def test_a_broken_connection_prints_nothing(capfd: pytest.CaptureFixture[str]) -
         _wait_for_threads(idle)
 
     assert ("", "") == capfd.readouterr()
-
-
-async def test_the_shuffler_is_asked_again_after_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The page shows the error meanwhile."""
-    monkeypatch.setattr("deploy.pages.live_server.POLL_SECONDS", 0.01)
-    asked = 0
-    answered = asyncio.Event()
-    addresses: list[str] = []
-
-    async def fetch() -> BatchProgress:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            raise PeerError("the shuffler could not be reached in time")
-        if asked > 2:
-            answered.set()
-        return progress(7)
-
-    serving = asyncio.create_task(
-        serve_live_page(
-            fetch,
-            digest=TaskDigest(bytes(32)),
-            clock=ManualClock(),
-            secret="s3cret",  # noqa: S106  # of a test
-            version="1",
-            started=addresses.append,
-        )
-    )
-    async with asyncio.timeout(5):
-        await answered.wait()
-    path = urllib.parse.urlsplit(addresses[0]).path + "progress.json"
-    status, body = await asyncio.to_thread(_get, addresses[0], path)
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
-    told = json.loads(body)
-
-    assert (200, "", "7") == (status, told["trouble"], told["batch"]["users"])
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from deploy.pages.page import content_policy, embedded_json, render
+from deploy.pages.page import content_policy, embedded_json
 
 
 @pytest.mark.parametrize(
@@ -16,28 +16,6 @@ def test_embedded_text_is_read_back_and_cannot_leave_its_element(text: str) -> N
     assert [text] == json.loads(written)
     assert written.isascii()
     assert not set("<>&") & set(written)
-
-
-def test_text_in_a_page_is_escaped() -> None:
-    """Also a title."""
-    page = render(
-        "releases.html",
-        version="<b>",
-        title="<i>&",
-        entries=(),
-        head=_Head,
-        alone=0,
-        populations=(),
-    )
-
-    assert "<i>" not in page
-    assert "<b>" not in page
-    assert "&lt;i&gt;&amp;" in page
-
-
-class _Head:
-    entry = 0
-    entry_hash = bytes(32)
 
 
 def test_a_policy_allows_only_the_pages_own_scripts_and_server() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import LedgerEntry, verify
 from common.messages.result import Histogram, KeyValues, Means, Result, interval_reach
-from common.protocols import PROTOCOLS, Kind, protocols_of
+from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
@@ -123,19 +123,6 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     assert snapshot == _story(page)
 
 
-def test_every_refinement_has_words() -> None:
-    """On the page of a result with it."""
-    rows = [PROTOCOLS[name] for name in protocols_of("categorical")]
-    refinements = {row.refinement_for(name): row.name for row in rows for name in row.mechanisms}
-    for protocol in refinements.values():
-        task = protocol_task(protocol)
-        ones = np.ones(task.domain_size)
-        estimate = Histogram(frequencies=ones, standard_errors=ones, refined=ones, mse_theory=1.0)
-        text = page_text(_page(result_of(task, estimate=estimate), task))
-
-        assert re.search(r"Refined shares are (the|a) .* distribution", text)
-
-
 @pytest.mark.parametrize("labels", [(), ("a", "b", "c")])
 @pytest.mark.parametrize(
     "chances",
@@ -175,27 +162,6 @@ def test_the_page_of_a_later_iteration_has_no_owners() -> None:
     assert "share of users" not in text
 
 
-def test_noise_alone_is_not_called_an_interval() -> None:
-    """Neither in a heading nor in the text under a picture."""
-    estimate = kind_collected("vector").result.estimate
-    assert isinstance(estimate, Means)
-    projected = kind_task("multi-rphm")
-    noisy = result_of(projected, estimate=dataclasses.replace(estimate, unbiased=False))
-
-    assert "“95% interval”" in page_text(_of_kind("vector"))
-    assert "“± noise alone”" in page_text(_page(noisy, projected))
-    assert "“95% interval”" not in page_text(_page(noisy, projected))
-
-
-def test_only_a_demo_s_page_shows_the_truth() -> None:
-    """In a column, and on the axis."""
-    page = _of_kind("vector", people=_known([1.0, 2.0, 3.0, 4.0, 4.99], "vector"))
-
-    assert "4.99" in page
-    assert '<line class="truth"' in page
-    assert '<line class="truth"' not in _of_kind("vector")
-
-
 _NOISY: Final = dataclasses.replace(
     _COLLECTED.result.histogram,
     standard_errors=np.full(100, _COLLECTED.result.histogram.frequencies.max() / 2.5),
@@ -227,16 +193,6 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
 
     assert there in page
     assert missing not in page
-
-
-@pytest.mark.parametrize("population", ["panel 2.0", "v1.0"])
-def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
-    """`.0` is dropped from numbers only."""
-    task = dataclasses.replace(_COLLECTED.task, population=population)
-    text = page_text(_page(_COLLECTED.result, task))
-
-    assert f"population | {population}\n" in text
-    assert "local_epsilon | 4\n" in text
 
 
 @pytest.mark.parametrize(
@@ -304,11 +260,6 @@ def test_a_histogram_for_scripts_holds_the_largest_of_too_many_values(
     assert 4 == data["size"]
 
 
-def test_an_interval_for_sixteen_million_values_is_exact() -> None:
-    """The probability of either tail is 1.5e-9: 1 - it would lose digits."""
-    assert pytest.approx(5.93, abs=0.01) == interval_reach(1 - 0.05 / 2**24)
-
-
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
     """Privacy figures rounded up, what is left down; a name is text."""
     first = first_entry(population="<staff>")
@@ -326,8 +277,3 @@ def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) ->
     assert snapshot == page_text(page)
     assert second.entry_hash.hex() in page
     assert "<staff>" not in page
-
-
-def test_an_empty_ledger_has_a_page() -> None:
-    """Which says that nothing has been released."""
-    assert "Nothing has been released yet" in releases_page([], ChainHead(), [], version="1")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import SettingsError, TaskError
+from common.errors import SettingsError
 from deploy.results.decoded_texts import (
     MAX_CANDIDATES,
     decode_candidates,
@@ -14,7 +14,6 @@ from deploy.results.decoded_texts import (
 )
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
-from tests.support.kind_tasks import kind_task
 
 _TASK = kind_collected("string").task
 _DECODED = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
@@ -76,12 +75,6 @@ def test_texts_that_people_hold_are_detected() -> None:
 
     assert [True, True] == _DECODED.detected[:2].tolist()
     assert (np.abs(_DECODED.shares - [0.75, 0.25, 0.0]) <= 7 * errors).all()
-
-
-def test_a_task_for_numbers_has_nothing_to_decode() -> None:
-    """It says which kind its mechanism is not for."""
-    with pytest.raises(TaskError, match="is not for texts"):
-        decode_candidates(kind_task("duchi"), bit_table(_TASK), CANDIDATES)
 
 
 def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:

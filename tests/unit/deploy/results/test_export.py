@@ -14,11 +14,9 @@ from common.errors import SettingsError
 from common.messages.result import Means
 from common.protocols import Kind
 from common.task_digest import TaskDigest
-from deploy.pages.result_page import histogram_data
-from deploy.results.decoded_texts import decode_candidates
-from deploy.results.estimate_columns import COLUMNS, candidate_columns, columns_of, labels_of
+from deploy.results.estimate_columns import columns_of
 from deploy.results.export import write_csv, write_parquet
-from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
+from tests.support.kind_results import kind_collected
 from tests.support.results import result
 
 _RESULT: Final = result(TaskDigest(b"\xd1" * 32))
@@ -66,18 +64,6 @@ def test_the_noise_around_a_biased_mean_is_not_called_an_interval(tmp_path: Path
         assert str(unbiased).lower().encode() == table.schema.metadata[b"unbiased"]
 
 
-def test_candidates_have_a_row_each_in_their_order() -> None:
-    """Errors are of shares, not of counts."""
-    task = kind_collected("string").task
-    decoded = decode_candidates(task, bit_table(task), CANDIDATES)
-    columns = candidate_columns(decoded)
-
-    assert list(CANDIDATES) == list(columns["text"])
-    assert decoded.shares.tolist() == columns["share"]
-    assert (decoded.standard_errors / N_USERS).tolist() == columns["standard_error"]
-    assert decoded.detected.tolist() == columns["detected"]
-
-
 @pytest.mark.parametrize(
     ("label", "written"),
     [
@@ -119,10 +105,3 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: obje
     arguments = (_RESULT, columns) if write is write_parquet else (columns,)
     with pytest.raises(SettingsError, match="cannot be written"):
         write(tmp_path / "no" / "file", *arguments)  # type: ignore[operator]  # one of two functions
-
-
-def test_numbers_stand_for_missing_labels_and_the_page_has_the_same_headings() -> None:
-    """As texts, so that a column has one type."""
-    assert ["0", "1"] == labels_of((), 2)
-    assert ("x", "y") == labels_of(("x", "y"), 2)
-    assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]

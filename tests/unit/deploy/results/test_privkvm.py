@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
-from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import PairDraft, TaskDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.cli import app
 from deploy.results.export import as_json
@@ -79,16 +79,6 @@ def test_only_the_first_iteration_pays_for_the_key() -> None:
     assert [(0.0, 0.5)] * 3 == [(each.key_epsilon, each.value_epsilon) for each in later]
     assert (1, 1) == (spec.key_true_weight, spec.key_other_weight)
     assert PrivKv.of_spec(spec, 2).local_epsilon == pytest.approx(0.5, abs=1e-9)
-
-
-def test_one_iteration_is_the_mechanism_itself() -> None:
-    """The same weights as without iterating, and the same fakes."""
-    whole = PairRequest(
-        keys=2, low=0.0, high=5.0, local_epsilon=3.0, key_share=0.25, fakes=(1.0, 4.0)
-    )
-    (only,) = budgets(3.0, 1, 0.25)
-
-    assert PrivKv.specify(whole) == PrivKv.specify(iteration(whole, only, None))
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
@@ -159,8 +149,8 @@ def test_an_iteration_changes_nothing_else_of_the_draft() -> None:
         ({"population": ""}, 1, None, "names no population"),
         ({}, 0, None, "number is 0; there are 3 iterations"),
         ({}, 4, _released([0.0] * 6), "number is 4; there are 3 iterations"),
-        ({}, 1, _released([0.0] * 6), "the first iteration follows no result"),
-        ({}, 2, None, "number is 2; the result of the iteration before is missing"),
+        ({}, 1, _released([0.0] * 6), "number is 1; --after"),
+        ({}, 2, None, "number is 2; --after"),
         ({}, 2, _released([0.0] * 5), "the result has 5 means and the draft 6"),
         ({"local_epsilon": 0.0}, 1, None, "local_epsilon is 0.0"),
         ({"pairs": PairDraft(low=2.0, high=2.0)}, 2, _released([0.0] * 6), "low must be below"),
@@ -178,23 +168,11 @@ def test_an_impossible_iteration_is_refused(
 
 _DRAFTS: Final[dict[str, TaskDraft]] = {
     **{name: draft(_KEY, **kind_draft_fields(name)) for name in OF_OTHER_KINDS},
-    "items": draft(_KEY),
     "labels": draft(
         _KEY,
         domain_size=5,
         buckets=0,
         labels=("a,b", '"q"\\', "ü\n\t", "\N{GRINNING FACE}", "\x7f"),
-    ),
-    "no noise": draft(_KEY, local_epsilon=float("inf")),
-    "basic": draft(
-        _KEY,
-        **kind_draft_fields("rappor", labels=("yes", "no"), domain_size=2, texts=TextDraft(bits=2)),
-    ),
-    "one-time": draft(
-        _KEY, **kind_draft_fields("rappor", texts=TextDraft(unset=0.0, set=1.0, bits=64))
-    ),
-    "small numbers": draft(
-        _KEY, **kind_draft_fields("duchi", numbers=NumberDraft(low=-1e-300, high=1e12), delta=1e-15)
     ),
     "tables": draft(
         _KEY,
@@ -202,8 +180,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
         dummies=DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4),
         shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
     ),
-    "budget": draft(_KEY, population="staff", budget_epsilon=3.0, budget_delta=1e-5),
-    "first": _next(1),
+    "infinite": draft(_KEY, local_epsilon=float("inf")),
     "second": _next(2),
 }
 

@@ -1,7 +1,6 @@
 """Figures of tables are whole on narrow terminals: `2` for 20 is another promise."""
 
 import io
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -10,8 +9,6 @@ from rich.console import Console
 
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.ledger_entry import verify
-from deploy.load.report import Bars
-from deploy.load.sender import Tally
 from deploy.results import ledger
 from deploy.tasks import population_budgets
 from deploy.tasks.guarantee_table import print_guarantees
@@ -61,21 +58,3 @@ def test_every_figure_is_whole(name: str, width: int) -> None:
 
     for figure in figures:
         assert figure in words
-
-
-def test_the_progress_of_a_load_run_fits_80_columns() -> None:
-    """With long names of phases, and many users."""
-    console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    tally = Tally()
-    tally.failures["unavailable"] += 12_345
-    with Bars(console) as bars:
-        bars.start_phase("Shuffling, opening, estimating", 1_000_000)
-        bars.show_tally(tally)
-        bars.finish()
-    shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-
-    assert "Shuffling, opening, estimating" in shown
-    assert "12,345 failed" in shown
-    assert "1000000/1000000" in shown
-    assert re.search(r"\d:\d\d:\d\d", shown)
-    assert "…" not in shown
