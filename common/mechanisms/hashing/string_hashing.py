@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
-from common.mechanisms.hashing.placement import mix
+from common.mechanisms.hashing.local_hashing import mix
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec

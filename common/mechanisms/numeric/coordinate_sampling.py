@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.numeric.coded_number import CodedNumber, chunks
-from common.mechanisms.numeric.duchi import Duchi
-from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, chunks
 from common.mechanisms.numeric.number import (
     Moments,
     NumberRequest,
@@ -28,6 +26,7 @@ from common.mechanisms.numeric.number import (
     number_weights,
     to_spec,
 )
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName

@@ -21,7 +21,6 @@ from scipy import special
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.number import (
     Moments,
     NumberRequest,
@@ -31,6 +30,7 @@ from common.mechanisms.numeric.number import (
     number_spec,
     to_spec,
 )
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
