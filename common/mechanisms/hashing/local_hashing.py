@@ -160,24 +160,14 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers, with the field for these buckets.
-
-        Raises:
-            TaskError: They are not prime or not below domain_size, or the field gets too large.
-        """
+        """Compute the integers, with the field for these buckets."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         family = family_for(wanted.domain_size, wanted.buckets)
         return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task.
-
-        Raises:
-            TaskError: Its buckets and digits make no field that can be decoded.
-        """
+        """Build the mechanism of a task."""
         spec = task.item_mechanism
         family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
         return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
@@ -223,9 +213,6 @@ class LocalHashing(HashedResponse):
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by cell, shape (rows · g,); see `HashFamily`. Run by the analyzer.
-
-        Raises:
-            ReportError: A seed or a bucket is out of range.
 
         Cost: one pass over the reports.
         """

@@ -183,9 +183,6 @@ class CodedNumber(OddsOfWeights, ABC):
 
         Returns:
             Shape (features,), integers below 2^63 for 10^9 people.
-
-        Raises:
-            ReportError: A code is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")

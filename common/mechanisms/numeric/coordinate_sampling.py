@@ -101,9 +101,6 @@ class SampledCoordinates(Generic[Answer]):
         """
         Return coordinates and codes of each person, each of shape (sampled,). Run by the user
         agent.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1, or a person has another number of them.
         """
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
@@ -144,9 +141,6 @@ class SampledCoordinates(Generic[Answer]):
 
         Returns:
             Shape (dimensions · features,), coordinate 0 first.
-
-        Raises:
-            ReportError: Coordinates do not ascend, or a coordinate or code is out of range.
 
         Cost: a pass over the reports for each part.
         """
@@ -219,12 +213,7 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Choose the integers."""
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
 

@@ -104,35 +104,20 @@ class MultiRphm:
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Choose the integers."""
         inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
         return cls(dimensions, inner, nonce)
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """
-        Compute the integers, with the paper's number of dimensions. Run by the analyzer.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Compute the integers, with the paper's number of dimensions. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
         return mechanism.spec(wanted.low, wanted.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """
-        Build the mechanism from a task's description, with any number of projected dimensions.
-
-        Raises:
-            TaskError: The integers describe no such mechanism, or one of them is unused and not 0.
-        """
+        """Build the mechanism from a task's description, with any number of projected dimensions."""
         inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
         mechanism = cls(dimensions, inner, nonce)
         check_spec(spec, mechanism.spec(spec.low, spec.high))

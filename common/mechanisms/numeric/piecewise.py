@@ -79,12 +79,7 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon is out of range.
-        """
+        """Choose the integers."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         return cls(steps, paper_reach(steps, local_epsilon), weights)
 
@@ -230,12 +225,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon is out of range.
-        """
+        """Choose the integers."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         often = paper_weight(local_epsilon)
         if often == 0:
