@@ -117,7 +117,7 @@ class MultiRphm:
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """Build the mechanism from a task's description, with any number of projected dimensions."""
+        """Build the mechanism from a task's description, with any number of dimensions kept."""
         inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
         mechanism = cls(dimensions, inner, nonce)
         check_spec(spec, mechanism.spec(spec.low, spec.high))

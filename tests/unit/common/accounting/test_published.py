@@ -19,7 +19,7 @@ from common.accounting.published import (
     od_hp_theorem_1,
     pure_dump,
 )
-from common.accounting.published_noise import (
+from common.accounting.published import (
     aue,
     sageo,
     sageo_left,
