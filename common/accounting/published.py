@@ -19,21 +19,11 @@ from typing import Final
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
-from common.errors import BoundRangeError
+from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
 from common.task.dummy_spec import NO_DUMMIES, DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
-
-import math
-from collections.abc import Callable
-from typing import Final
-
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import Binomial
-from common.errors import AccountingError, BoundRangeError
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
-
+from common.task.shuffler_spec import PERMUTES, RATIO_SUM, ShufflerSpec
 
 _LEAST: Final = 1e-6
 _MOST: Final = 50.0

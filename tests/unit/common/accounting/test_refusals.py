@@ -20,8 +20,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import balle_closed_form
-from common.accounting.published import aue, sageo, sbin, sbin_trials
+from common.accounting.published import aue, balle_closed_form, sageo, sbin, sbin_trials
 from common.accounting.reference.attack import epsilon_lower
 from common.accounting.reference.general_blanket import (
     BlanketPair,
