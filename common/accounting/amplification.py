@@ -31,17 +31,16 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.blanket_size import BlanketSize
+from common.accounting.anonymity_set import AnonymitySet, BlanketSize
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.count_distributions import quantile
 from common.accounting.epsilon_search import (
     LEAST_EPSILON,
     MOST_EPSILON,
     check_delta,
+    gaussian_delta,
     least_epsilon,
 )
-from common.accounting.gaussian import gaussian_delta
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction

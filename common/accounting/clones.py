@@ -23,9 +23,8 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR, at_most
-from common.accounting.blanket_size import Bins
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError

@@ -40,8 +40,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.blanket_size import Bins
+from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.count_distributions import (
     ROUNDING,
     Binomial,

@@ -36,12 +36,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers, with as many answers as items.
-
-        Raises:
-            TaskError: local_epsilon is out of range.
-        """
+        """Compute the integers, with as many answers as items."""
         mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
         return wanted.spec(
             mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
@@ -103,12 +98,7 @@ class Grr(OddsOfWeights, SupportCounting):
         return named
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count reports by item. Run by the analyzer.
-
-        Raises:
-            ReportError: An item is out of range.
-        """
+        """Count reports by item. Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"an item is not below {self.domain_size}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.domain_size)

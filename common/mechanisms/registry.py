@@ -9,14 +9,13 @@ from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
-from common.mechanisms.numeric.duchi import Duchi
-from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.numeric.mean_est import MeanEst
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
-from common.mechanisms.numeric.piecewise import Piecewise
+from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.mechanisms.randomized_response import Grr, Warner
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.square_wave import SquareWave

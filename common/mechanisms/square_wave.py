@@ -177,12 +177,7 @@ class SquareWave(OddsOfWeights):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers, with the reach of the paper.
-
-        Raises:
-            TaskError: local_epsilon is out of range, or there are too many places.
-        """
+        """Compute the integers, with the reach of the paper."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         reach = best_reach(wanted.domain_size, wanted.local_epsilon)
         mechanism = cls(wanted.domain_size, reach, weights)
@@ -190,12 +185,7 @@ class SquareWave(OddsOfWeights):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task, with any reach.
-
-        Raises:
-            TaskError: Its places are fewer than the items, or exceed them by an odd number.
-        """
+        """Build the mechanism of a task, with any reach."""
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
         check_answers(task.item_mechanism, task.domain_size + 2 * reach)
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
@@ -249,12 +239,7 @@ class SquareWave(OddsOfWeights):
         return around
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count reports by place, shape (d+2b,). Run by the analyzer.
-
-        Raises:
-            ReportError: A place is out of range.
-        """
+        """Count reports by place, shape (d+2b,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a place is not below {self.places}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.places)

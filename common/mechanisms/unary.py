@@ -61,23 +61,13 @@ class UnaryEncoding(SupportCounting):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers; every bit has two answers.
-
-        Raises:
-            TaskError: local_epsilon is out of range or infinite, or domain_size above MAX_BITS.
-        """
+        """Compute the integers; every bit has two answers."""
         mechanism = cls(wanted.domain_size, cls.weights_for(wanted.local_epsilon))
         return wanted.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task.
-
-        Raises:
-            TaskError: Its integers describe no unary encoding.
-        """
+        """Build the mechanism of a task."""
         check_answers(task.item_mechanism, 2)
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
@@ -144,12 +134,7 @@ class UnaryEncoding(SupportCounting):
         return is_set
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count the set bits of each item. Run by the analyzer.
-
-        Raises:
-            ReportError: A bit beyond the last item is set.
-        """
+        """Count the set bits of each item. Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a bit is set beyond the first {self.domain_size}")
         return count_set_bits(reports["bits"], self.domain_size)

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from common.accounting.count_distributions import MAX_COUNT
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import gaussian_mu
 from common.errors import TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS

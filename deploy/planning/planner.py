@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from common.accounting.epsilon_search import MOST_EPSILON
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import MOST_EPSILON, gaussian_mu
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee

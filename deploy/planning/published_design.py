@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.published_noise import sbin_trials
+from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import optimal_buckets

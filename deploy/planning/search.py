@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from common.accounting.amplification import DeltaCurve
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM

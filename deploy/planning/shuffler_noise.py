@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import PrivacyParameters, central_epsilon
 from common.accounting.item_noise import ItemLaw, ItemNoiseRelease, shuffler_noise_distribution
-from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
+from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
 from common.task.dummy_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Counts, Vector
 
 CENTRAL_NAMES: Final = {

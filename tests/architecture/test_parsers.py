@@ -57,7 +57,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.rappor.bloom.positions": "a hash that it has just made",
     "common.mechanisms.base.null_reports": "a constant byte",
     "common.mechanisms.rappor.permanent_response.cohort_of": "a hash of the device's own secret",
-    "common.mechanisms.hashing.placement.Placement.__call__": "a hash that it has just made",
+    "common.mechanisms.hashing.local_hashing.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.rappor.rappor.Rappor.permanent": "filters and hashes that it has just made",
     "common.mechanisms.numeric.multi_rphm.projection": "a hash that it has just made",
     "common.mechanisms.hashing.string_hashing.StringHashing._digests": "hashes that it has just "

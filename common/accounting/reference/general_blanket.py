@@ -20,9 +20,8 @@ import scipy
 from numpy.typing import NDArray
 from scipy import special
 
-from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.blanket_size import Bins
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
 from common.accounting.reference.randomizers import rappor_chances

@@ -1,5 +1,6 @@
 """Local hashing [WBLJ17] over a finite field: any two items collide with chance exactly 1/g."""
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,67 @@ from common.errors import ReportError, TaskError
 from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
 from common.mechanisms.hashing.finite_field import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
-from common.mechanisms.hashing.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
 from common.task.task import Task
+
+_MULTIPLIER_1: Final = np.uint64(0xFF51AFD7ED558CCD)
+_MULTIPLIER_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT: Final = np.uint64(33)
+
+
+def mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble words with the 64-bit finalizer of MurmurHash3; multiplication wraps."""
+    word = (word ^ (word >> _SHIFT)) * _MULTIPLIER_1
+    word = (word ^ (word >> _SHIFT)) * _MULTIPLIER_2
+    return word ^ (word >> _SHIFT)
+
+
+_LABEL: Final = b"shuffledp v1 placement"
+_ROUNDS: Final = 4
+
+
+@dataclass(frozen=True)
+class Placement:
+    """
+    A public permutation of 0 .. size-1, equal in every version: a four-round Feistel network [LR88]
+    on the next even power of two, repeated until the result is inside (cycle walking [BR02]); at
+    most four steps on average.
+
+    The round function is the 64-bit finalizer of MurmurHash3 keyed by SHA-256(label ‖ nonce).
+    """
+
+    size: int
+    nonce: bytes
+
+    def __call__(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
+        """
+        Place items. Run by the user agent for one item, by the analyzer for all.
+
+        Args:
+            items: Shape (n,), each in 0 .. size-1.
+
+        Returns:
+            Distinct points for distinct items, shape (n,), each in 0 .. size-1.
+        """
+        keys = np.frombuffer(hashlib.sha256(_LABEL + self.nonce).digest(), dtype="<u8")
+        half = np.uint64(max(1, ((self.size - 1).bit_length() + 1) // 2))
+        points = self._network(items.astype(np.uint64), keys, half)
+        while (outside := points >= self.size).any():
+            points[outside] = self._network(points[outside], keys, half)
+        return points.astype(np.int64)
+
+    @staticmethod
+    def _network(
+        points: NDArray[np.uint64], keys: NDArray[np.uint64], half: np.uint64
+    ) -> NDArray[np.uint64]:
+        mask = (np.uint64(1) << half) - np.uint64(1)
+        left, right = points >> half, points & mask
+        for key in keys[:_ROUNDS]:
+            left, right = right, left ^ (mix(right ^ key) & mask)
+        return (left << half) | right
+
 
 MIN_CANONICAL_SEEDS: Final = 50
 """With fewer, one report supports too large a share of the items, and errors become lumpy."""
@@ -103,24 +160,14 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers, with the field for these buckets.
-
-        Raises:
-            TaskError: They are not prime or not below domain_size, or the field gets too large.
-        """
+        """Compute the integers, with the field for these buckets."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         family = family_for(wanted.domain_size, wanted.buckets)
         return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task.
-
-        Raises:
-            TaskError: Its buckets and digits make no field that can be decoded.
-        """
+        """Build the mechanism of a task."""
         spec = task.item_mechanism
         family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
         return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
@@ -166,9 +213,6 @@ class LocalHashing(HashedResponse):
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by cell, shape (rows · g,); see `HashFamily`. Run by the analyzer.
-
-        Raises:
-            ReportError: A seed or a bucket is out of range.
 
         Cost: one pass over the reports.
         """

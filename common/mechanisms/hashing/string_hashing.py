@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
-from common.mechanisms.hashing.placement import mix
+from common.mechanisms.hashing.local_hashing import mix
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
@@ -76,23 +76,13 @@ class StringHashing(HashedResponse):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers, with any number of buckets.
-
-        Raises:
-            TaskError: There are fewer than two, or local_epsilon is out of range.
-        """
+        """Compute the integers, with any number of buckets."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         return wanted.spec(weights, buckets=wanted.buckets, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task.
-
-        Raises:
-            TaskError: It has no labels, or states digits, which only `local_hashing` uses.
-        """
+        """Build the mechanism of a task."""
         spec = task.item_mechanism
         check_answers(spec, spec.buckets)
         return cls(task.labels, spec.buckets, ResponseWeights.of(spec), task.nonce)
@@ -159,9 +149,6 @@ class StringHashing(HashedResponse):
 
         Returns:
             Counts of shape (domain_size,).
-
-        Raises:
-            ReportError: A bucket is out of range.
 
         Cost: one hash for every pair of report and candidate, about 10 ns each; memory for some
         pairs.

@@ -220,9 +220,6 @@ class PrivKv(PairEstimator):
         Returns:
             n reports, fields key (uint16) and said (uint8).
 
-        Raises:
-            ValueRangeError: A key or a value is outside the range of the task.
-
         Cost: five integers a person; for one person, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
@@ -252,9 +249,6 @@ class PrivKv(PairEstimator):
 
         Returns:
             Counts of shape (keys, 3): absent, present with -, present with +.
-
-        Raises:
-            ReportError: A report is not valid.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a report is not about one of {self.keys} keys, or not of a kind")

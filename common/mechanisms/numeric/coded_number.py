@@ -7,17 +7,29 @@ Each code stands for a number whose expectation is the person's own.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.numeric.number import Moments, Numbers, check_numbers, rounding_variance
-from common.mechanisms.reduction import Reduction
-from common.mechanisms.weights import OddsOfWeights
+from common.mechanisms.numeric.number import (
+    Moments,
+    NumberRequest,
+    Numbers,
+    SpecifiedNumbers,
+    check_numbers,
+    check_one_number,
+    number_weights,
+    rounding_variance,
+    to_grid,
+    to_spec,
+)
+from common.mechanisms.reduction import MatchCountReduction, Reduction
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
+from common.task.specs import NumberSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -171,9 +183,6 @@ class CodedNumber(OddsOfWeights, ABC):
 
         Returns:
             Shape (features,), integers below 2^63 for 10^9 people.
-
-        Raises:
-            ReportError: A code is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
@@ -195,3 +204,77 @@ class CodedNumber(OddsOfWeights, ABC):
 def chunks(reports: Reports) -> Iterator[Reports]:
     """Split reports into chunks of bounded size."""
     return (reports[start : start + _CHUNK] for start in range(0, len(reports), _CHUNK))
+
+
+@dataclass(frozen=True)
+class Duchi(CodedNumber, SpecifiedNumbers):
+    """
+    Duchi's bit of a number in -1 .. 1 [DJW18]; Harmony in one dimension [NXY+16].
+
+    The number is rounded at random to an end, keeping its mean, and Warner's randomized response
+    reports which. A bit stands for ±C, C = (e^ε+1)/(e^ε-1). Pr[+] = 1/2 + t·(true - other) /
+    2(true + other), which lies between its values at the ends.
+    """
+
+    NAME: ClassVar[NumberMechanismName] = "duchi"
+
+    weights: ResponseWeights
+
+    @classmethod
+    def wanting(cls, wanted: NumberRequest) -> Self:
+        """Choose the odds closest to e^ε from below."""
+        check_one_number(cls.NAME, wanted.dimensions)
+        return cls(ResponseWeights.for_epsilon(wanted.local_epsilon))
+
+    @classmethod
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Take the odds from a task."""
+        check_one_number(cls.NAME, dimensions)
+        return cls(number_weights(spec))
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the odds."""
+        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
+
+    @property
+    def answers(self) -> int:
+        """Down and up."""
+        return 2
+
+    @property
+    def features(self) -> int:
+        """Counts of down and up."""
+        return 2
+
+    @property
+    def scale(self) -> float:
+        """C = (true + other) / (true - other), the number for which a bit stands."""
+        true, other = self.weights.true, self.weights.other
+        return (true + other) / (true - other)
+
+    @property
+    def spread(self) -> Spread:
+        """The square of ±C is C² for every number."""
+        return Spread(level=self.scale**2, slope=0.0, steps=0)
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """Randomized response over two answers; the two ends are the least private numbers."""
+        return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
+
+    def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Round each number to 0 or 1, its end of the range, and randomize that."""
+        return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
+
+    def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return 1 for down, and 1 for up."""
+        return np.stack([codes == 0, codes == 1]).astype(np.int64)
+
+    def totals(self, sums: Counts) -> Totals:
+        """Multiply bits by ±C."""
+        count = (sums[:, 0] + sums[:, 1]).astype(np.float64)
+        return Totals(
+            count=count,
+            first=(sums[:, 1] - sums[:, 0]).astype(np.float64) * self.scale,
+            second=count * self.scale**2,
+        )

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.numeric.coded_number import CodedNumber, chunks
-from common.mechanisms.numeric.duchi import Duchi
-from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, chunks
 from common.mechanisms.numeric.number import (
     Moments,
     NumberRequest,
@@ -28,6 +26,7 @@ from common.mechanisms.numeric.number import (
     number_weights,
     to_spec,
 )
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
@@ -101,9 +100,6 @@ class SampledCoordinates(Generic[Answer]):
         """
         Return coordinates and codes of each person, each of shape (sampled,). Run by the user
         agent.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1, or a person has another number of them.
         """
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
@@ -144,9 +140,6 @@ class SampledCoordinates(Generic[Answer]):
 
         Returns:
             Shape (dimensions · features,), coordinate 0 first.
-
-        Raises:
-            ReportError: Coordinates do not ascend, or a coordinate or code is out of range.
 
         Cost: a pass over the reports for each part.
         """
@@ -219,12 +212,7 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Choose the integers."""
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
 

@@ -126,12 +126,7 @@ class Laplace(SpecifiedNumbers):
         return fine
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Return the number of reports and the sum of their places, shape (2,). Run by the analyzer.
-
-        Raises:
-            ReportError: A place is out of range.
-        """
+        """Return the number of reports and the sum of places, shape (2,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a place is not below {self.places}")
         places = reports["place"].astype(np.int64)

@@ -168,12 +168,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         return spare_bits_clear(reports["bits"], self.dimensions)
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count reports, and the set bits of each coordinate; (1 + dimensions,). Run by the analyzer.
-
-        Raises:
-            ReportError: A bit beyond the last coordinate is set.
-        """
+        """Count reports and set bits by coordinate; (1 + dimensions,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a bit is set beyond the first {self.dimensions}")
         set_bits = count_set_bits(reports["bits"], self.dimensions)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.number import (
     Moments,
     NumberRequest,
@@ -31,6 +30,7 @@ from common.mechanisms.numeric.number import (
     number_spec,
     to_spec,
 )
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
@@ -104,35 +104,20 @@ class MultiRphm:
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
-        """
-        Choose the integers.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Choose the integers."""
         inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
         return cls(dimensions, inner, nonce)
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """
-        Compute the integers, with the paper's number of dimensions. Run by the analyzer.
-
-        Raises:
-            TaskError: local_epsilon or dimensions is out of range.
-        """
+        """Compute the integers, with the paper's number of dimensions. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
         return mechanism.spec(wanted.low, wanted.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """
-        Build the mechanism from a task's description, with any number of projected dimensions.
-
-        Raises:
-            TaskError: The integers describe no such mechanism, or one of them is unused and not 0.
-        """
+        """Build the mechanism from a task's description, with any number of dimensions kept."""
         inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
         mechanism = cls(dimensions, inner, nonce)
         check_spec(spec, mechanism.spec(spec.low, spec.high))

@@ -283,9 +283,6 @@ class Rappor:
         Returns:
             Shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort.
 
-        Raises:
-            ReportError: A cohort is out of range, or a bit beyond the last is set.
-
         Cost: one pass over all bits; memory for 4 million of them.
         """
         spec = self.spec

@@ -21,8 +21,8 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
+from common.accounting.reference.attack import epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
-from common.accounting.rounds_attack import epsilon_of_rounds
 from common.messages.guarantee import rounded_up
 from deploy.audit.coalitions.messages import (
     FEW_USERS,

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
@@ -57,17 +56,9 @@ def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
     assert float(vector.get("eps_lower", 0)) <= epsilon <= 1.001 * float(vector["eps_upper"])
 
 
-def _plain_random_formula(
-    reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float, most: int
-) -> float:
-    assert crowd.random_dummies is not None
-    chances = crowd.random_dummies.probabilities(np.arange(most + 1.0))
-    certain = crowd.dummies - crowd.known_dummies
-    return sum(
-        float(chance) * _plain_formula(reduction, crowd.others, max(0, certain + number), epsilon)
-        for number, chance in enumerate(chances)
-        if chance > 1e-14
-    )
+def _exact(reduction: MatchCountReduction, others: int, dummies: int, epsilon: float) -> float:
+    crowd = AnonymitySet(users=others + 1, dummies=dummies)
+    return formula_1(reduction, crowd, epsilon, exhaustive=True)
 
 
 @pytest.mark.parametrize("hashing", [True, False])
@@ -88,7 +79,14 @@ def test_random_dummies_are_averaged_over(
 ) -> None:
     """At most .2 % above the full sum over every number of dummies."""
     reduction = reduction_for(6, 3.0, hashing=hashing)
-    exact = _plain_random_formula(reduction, crowd, 0.6, 160)
+    assert crowd.random_dummies is not None
+    certain = crowd.dummies - crowd.known_dummies
+    chances = crowd.random_dummies.probabilities(np.arange(161.0))
+    exact = sum(
+        float(chance) * _exact(reduction, crowd.others, max(0, certain + number), 0.6)
+        for number, chance in enumerate(chances)
+        if chance > 1e-14
+    )
 
     bound = delta_upper(reduction, crowd, 0.6)
 
@@ -137,30 +135,6 @@ def test_a_finite_epsilon_is_found_below_a_plateau() -> None:
     assert found < 3.0
 
 
-def _plain_formula(
-    reduction: MatchCountReduction, others: int, dummies: int, epsilon: float
-) -> float:
-    """Sum formula 1 in full, for moderate sizes."""
-    answers, blanket, signal = reduction.answers, reduction.blanket, reduction.signal
-    total = 0.0
-    for n_blanket in range(others + 1):
-        size = 1 + n_blanket + dummies
-        offset = size * math.expm1(epsilon) * blanket / (answers * signal)
-        other = np.arange(size + 1)
-        own: NDArray[np.float64]
-        chance = stats.binom.pmf(other, size, 1 / answers)
-        if reduction.pairwise_independent:
-            own = np.broadcast_to(chance, (size + 1, size + 1))
-        else:
-            own = np.asarray(
-                stats.binom.pmf(other[None, :], size - other[:, None], 1 / (answers - 1))
-            )
-        excess = np.maximum(other[None, :] - math.exp(epsilon) * other[:, None] - offset, 0)
-        given = answers * signal / size * float(chance @ (own * excess).sum(axis=1))
-        total += float(stats.binom.pmf(n_blanket, others, blanket)) * given
-    return total
-
-
 @pytest.mark.parametrize("hashing", [True, False])
 @pytest.mark.parametrize(
     ("answers", "local_epsilon", "others", "dummies", "epsilon"),
@@ -183,7 +157,7 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
 ) -> None:
     """Never below the full sum, and at most .2 % above."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
-    exact = _plain_formula(reduction, others, dummies, epsilon)
+    exact = _exact(reduction, others, dummies, epsilon)
     bound = delta_upper(reduction, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
 
     assert exact * (1 - 1e-9) <= bound <= exact * 1.002

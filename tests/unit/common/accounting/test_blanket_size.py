@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.blanket_size import Bins, BlanketSize
+from common.accounting.anonymity_set import AnonymitySet, Bins, BlanketSize
 from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
 
 _CROWDS = [

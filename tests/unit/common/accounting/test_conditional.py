@@ -7,8 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.epsilon_search import least_epsilon
-from common.accounting.gaussian import gaussian_delta, gaussian_mu
+from common.accounting.epsilon_search import gaussian_delta, gaussian_mu, least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 
 

@@ -12,10 +12,10 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
 from common.accounting.count_distributions import Binomial
 from common.accounting.reference.general_blanket import blanket_delta
+from common.accounting.reference.other_bounds import VariationRatio
 from common.accounting.reference.randomizers import duchi, unary
-from common.accounting.reference.variation_ratio import VariationRatio
+from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony
-from common.mechanisms.numeric.duchi import Duchi
 from common.mechanisms.numeric.mean_est import MeanEst
 from common.mechanisms.numeric.piecewise import Piecewise
 from common.mechanisms.reduction import MatchCountReduction, Reduction

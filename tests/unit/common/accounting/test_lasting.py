@@ -1,16 +1,13 @@
 """Rounds whose answers share permanent noise, which only add up."""
 
-import itertools
 import math
 
-import numpy as np
 import pytest
 
 from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, guarantees
 from common.accounting.releases import LastingRelease, LocalRelease
-from common.mechanisms.base import Vector
 from common.messages.guarantee import REPLACE_LASTING
 from tests.support.kind_tasks import kind_task, lasting_task
 
@@ -39,33 +36,6 @@ def test_one_round_that_shares_noise_costs_its_local_epsilon() -> None:
     assert 0.5 == release.epsilon(1e-6)
     assert 1 - math.exp(-0.5) == pytest.approx(release.delta(0.0))
     assert 0.0 == release.delta(0.5) == release.delta(3.0)
-
-
-@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.25, 0.75), (0.25, 0.1, 0.4), (0.75, 0.5, 0.6)])
-@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
-def test_reports_of_one_bit_cost_at_most_their_sum(
-    f: float, p: float, q: float, rounds: int
-) -> None:
-    """
-    By brute force over all reports of a bit with permanent noise once and instantaneous noise each
-    time.
-
-    The loss is also at most that of the permanent response itself.
-    """
-    seen = np.array(list(itertools.product((0, 1), repeat=rounds)))
-
-    def law(bit: int) -> Vector:
-        kept = 1 - f / 2
-        of_permanent = [np.where(seen == 1, chance, 1 - chance).prod(axis=1) for chance in (p, q)]
-        seen_as: Vector = kept * of_permanent[bit] + (1 - kept) * of_permanent[1 - bit]
-        return seen_as
-
-    loss = float(np.abs(np.log(law(1) / law(0))).max())
-    chances = [f / 2 * (p + q) + (1 - f) * chance for chance in (p, q)]
-    of_one = max(math.log(chances[1] / chances[0]), math.log((1 - chances[0]) / (1 - chances[1])))
-
-    assert loss <= rounds * of_one * (1 + 1e-12)
-    assert loss <= math.log((1 - f / 2) / (f / 2)) * (1 + 1e-12)
 
 
 def test_the_assumption_of_constant_answers_is_stated() -> None:

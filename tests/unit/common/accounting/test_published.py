@@ -12,15 +12,13 @@ from common.accounting.published import (
     PUBLISHED,
     Bound,
     BoundSetting,
+    aue,
     balle_closed_form,
     ddps,
     fe1,
     mix_dump,
     od_hp_theorem_1,
     pure_dump,
-)
-from common.accounting.published_noise import (
-    aue,
     sageo,
     sageo_left,
     sageo_peak,

@@ -20,8 +20,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease
-from common.accounting.published import balle_closed_form
-from common.accounting.published_noise import aue, sageo, sbin, sbin_trials
+from common.accounting.published import aue, balle_closed_form, sageo, sbin, sbin_trials
 from common.accounting.reference.attack import epsilon_lower
 from common.accounting.reference.general_blanket import (
     BlanketPair,
@@ -29,7 +28,7 @@ from common.accounting.reference.general_blanket import (
     laplace_pair,
     rappor_pair,
 )
-from common.accounting.reference.other_bounds import compare
+from common.accounting.reference.other_bounds import VariationRatio, compare
 from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,
@@ -38,7 +37,6 @@ from common.accounting.reference.randomizers import (
     symmetric_unary,
     unary,
 )
-from common.accounting.reference.variation_ratio import VariationRatio
 from common.accounting.releases import LocalRelease
 from common.errors import AccountingError
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
@@ -86,14 +84,12 @@ def test_delta_lies_strictly_between_0_and_1(call: Callable[[float], object], de
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
 def test_epsilon_is_at_least_0(epsilon: float) -> None:
     """In every function of ε."""
-    calls: list[Callable[[], object]] = [
-        lambda: delta_upper(_GRR, _USERS, epsilon),
-        lambda: blanket_delta(laplace_pair(1.0), _USERS, epsilon),
-        lambda: ItemNoiseRelease(noise=_COINS).delta(epsilon),
-    ]
-    for call in calls:
-        with pytest.raises(AccountingError, match="epsilon is"):
-            call()
+    with pytest.raises(AccountingError, match="epsilon is"):
+        delta_upper(_GRR, _USERS, epsilon)
+    with pytest.raises(AccountingError, match="epsilon is"):
+        blanket_delta(laplace_pair(1.0), _USERS, epsilon)
+    with pytest.raises(AccountingError, match="epsilon is"):
+        ItemNoiseRelease(noise=_COINS).delta(epsilon)
 
 
 @pytest.mark.parametrize("make", [duchi, piecewise, symmetric_unary, optimized_unary])

@@ -2,7 +2,7 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.gaussian import gaussian_mu
+from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.accounting.gaussian import gaussian_delta
+from common.accounting.epsilon_search import gaussian_delta
 from deploy.simulate.baselines import (
     central_errors_of_items,
     central_errors_of_means,

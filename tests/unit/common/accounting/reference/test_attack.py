@@ -13,9 +13,8 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.count_distributions import Binomial, Groups, Poisson
-from common.accounting.reference.attack import epsilon_lower
+from common.accounting.reference.attack import epsilon_lower, epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
-from common.accounting.rounds_attack import epsilon_of_rounds
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower

@@ -16,7 +16,12 @@ from common.accounting.reference.general_blanket import (
     laplace_pair,
     rappor_pair,
 )
-from common.accounting.reference.other_bounds import COMPARED, compare
+from common.accounting.reference.other_bounds import (
+    COMPARED,
+    VariationRatio,
+    compare,
+    variation_ratio,
+)
 from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,
@@ -25,7 +30,6 @@ from common.accounting.reference.randomizers import (
     symmetric_unary,
     unary,
 )
-from common.accounting.reference.variation_ratio import VariationRatio, variation_ratio
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import grr_law, true_delta
 from tests.support.reductions import reduction_for
@@ -131,7 +135,7 @@ def test_nodes_approximate_the_full_sum(monkeypatch: pytest.MonkeyPatch) -> None
     """1024 numbers of clones, to 1e-3 of δ."""
     pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=1_000_000)
     nodes = pair.reduction_delta(crowd, 0.005)
-    monkeypatch.setattr("common.accounting.reference.variation_ratio._FEW", 10**6)
+    monkeypatch.setattr("common.accounting.reference.other_bounds._FEW", 10**6)
 
     assert nodes == pytest.approx(pair.reduction_delta(crowd, 0.005), rel=1e-3)
 

@@ -8,8 +8,12 @@ import pytest
 
 from common.errors import TaskError
 from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing, family_for, optimal_buckets
-from common.mechanisms.hashing.placement import Placement
+from common.mechanisms.hashing.local_hashing import (
+    LocalHashing,
+    Placement,
+    family_for,
+    optimal_buckets,
+)
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 

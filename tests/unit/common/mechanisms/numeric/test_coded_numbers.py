@@ -8,11 +8,15 @@ import pytest
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanisms.numeric.coded_number import CodedNumber
-from common.mechanisms.numeric.duchi import Duchi
-from common.mechanisms.numeric.hybrid import LEAST_EPSILON, Hybrid, paper_weight
+from common.mechanisms.numeric.coded_number import CodedNumber, Duchi
 from common.mechanisms.numeric.number import FRACTION_BITS, rounding_variance, to_grid, to_unit
-from common.mechanisms.numeric.piecewise import Piecewise, paper_reach
+from common.mechanisms.numeric.piecewise import (
+    LEAST_EPSILON,
+    Hybrid,
+    Piecewise,
+    paper_reach,
+    paper_weight,
+)
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MIX_SUM

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from common.errors import ReportError
+from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import (
     Harmony,
     MultiHm,
@@ -17,8 +18,7 @@ from common.mechanisms.numeric.coordinate_sampling import (
     equal_share,
     paper_sample,
 )
-from common.mechanisms.numeric.duchi import Duchi
-from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
