@@ -106,6 +106,7 @@ async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Ser
         await contribute(99)
 
 
+@pytest.mark.own_services
 async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     services: Services,
 ) -> None:

@@ -35,7 +35,7 @@ class _Reports:
 
 def _manifest(digest: TaskDigest) -> BatchManifest:
     return BatchManifest(
-        task_digest=digest, batch_id=BatchId(bytes(16)), n_users=_CHUNKS // 2, n_reports=_CHUNKS
+        task_digest=digest, batch_id=BatchId(digest[:16]), n_users=_CHUNKS // 2, n_reports=_CHUNKS
     )
 
 
@@ -89,7 +89,7 @@ async def test_an_analyzer_that_says_nothing_to_a_manifest_is_tried_again(
     await server.start()
     reports = _Reports(1000)
     async with open_channel(address, "analyzer", None) as channel:
-        with pytest.raises(PeerError, match="says nothing"):
+        with pytest.raises(PeerError, match="does not respond to the batch's manifest"):
             await AnalyzerClient(channel).deliver(
                 _manifest(TaskDigest(bytes(32))), reports.chunks()
             )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from common.crypto.signing import SignedTask
 from common.errors import OverloadError, StorageError
@@ -33,7 +34,7 @@ from tests.support.services import Services
 _LISTEN = "127.0.0.1:0"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def measured(tmp_path: Path) -> AsyncIterator[Services]:
     """The three services, all with their metrics."""
     started = Services(tmp_path)
