@@ -45,19 +45,13 @@ def test_a_page_asks_for_nothing_fits_and_can_be_read(
     assert dark == (scheme == "dark")
 
 
-def test_headings_are_in_order_and_tables_have_captions(browser: Browser, tmp_path: Path) -> None:
-    """One main part, one title, one level at a time; pictures have a name."""
-    watched = show(browser, _page(demo_report), tmp_path)
+def test_the_outline_is_whole_and_no_names_in_a_chart_overlap(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """One title, one level at a time, captions, and pictures with a name."""
+    watched = show(browser, _page(demo_report), tmp_path, size=PHONE)
     watched.check_outline()
     n_pictures = watched.page.get_by_role("img", name=re.compile("..")).count()
-    watched.close()
-
-    assert n_pictures == 2 + 3  # curves, and attacks
-
-
-def test_no_names_in_a_chart_lie_over_each_other(browser: Browser, tmp_path: Path) -> None:
-    """However close the points are."""
-    watched = show(browser, _page(demo_report), tmp_path, size=PHONE)
     touching: Any = watched.page.evaluate(
         """[...document.querySelectorAll(".chart > svg")].flatMap((svg) => {
           const ticks = [...svg.querySelectorAll(".tick")];
@@ -71,6 +65,7 @@ def test_no_names_in_a_chart_lie_over_each_other(browser: Browser, tmp_path: Pat
     watched.close()
 
     assert [] == touching
+    assert n_pictures == 2 + 3  # curves, and attacks
 
 
 def test_no_text_of_a_row_makes_the_page_wider_or_runs(browser: Browser, tmp_path: Path) -> None:
