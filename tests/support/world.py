@@ -30,13 +30,13 @@ from common.messages.ledger_entry import LedgerEntry
 from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.faults import Crash, Life
 from tests.support.parties import (
     AnalyzerParty,
     DeviceParty,
     ShufflerParty,
     Surroundings,
-    chunks_of,
 )
 from tests.support.tasks import draft
 from user_agent.budget import SavedSubmission, SubmissionState
