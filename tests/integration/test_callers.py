@@ -92,7 +92,7 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
 
 @pytest.mark.own_services
 async def test_a_renewed_certificate_is_shown_without_a_restart(services: Services) -> None:
-    """The authority itself is made anew: who trusts the new one is served, the old one is not."""
+    """The authority itself is replaced: who trusts the new one is served, the old one is not."""
     tls = services.directory / "tls"
     old = services.channel_as("operator")
     authority = Authority.make(tls, "new", SystemClock().now())

@@ -48,7 +48,7 @@ class Surroundings:
     seeds: Iterator[int] = field(default_factory=itertools.count)
 
     def rng(self) -> np.random.Generator:
-        """Give a generator of its own to every start of every party."""
+        """Return a generator of its own to every start of every party."""
         return np.random.default_rng(next(self.seeds))
 
 

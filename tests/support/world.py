@@ -294,7 +294,7 @@ class World:
         return [joined[start : start + size] for start in range(0, len(joined), size)]
 
     def _was_delivered(self, saved: SavedSubmission) -> bool:
-        """Tell whether a submission's reports were delivered: all of them, or none."""
+        """Return whether a submission's reports were delivered: all of them, or none."""
         delivered = {
             report
             for manifest, chunks in self.shuffler.delivered

@@ -63,7 +63,7 @@ def plain(evidence: Evidence) -> bytes:
 
 
 def _found(patterns: Iterable[bytes], haystack: bytes) -> list[bytes]:
-    """Give the patterns that occur: looked up by their first eight bytes, all in one pass."""
+    """Return the patterns that occur: looked up by their first eight bytes, all in one pass."""
     wanted = list(patterns)
     starts = np.unique(np.array([_number(p) for p in wanted if len(p) >= 8], dtype=np.uint64))
     seen: set[int] = set()
