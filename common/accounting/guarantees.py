@@ -165,11 +165,6 @@ class PrivacyParameters:
         return HybridRelease(reduction=self.reduction, crowd=crowd, shuffler=self.shuffler)
 
 
-def honest_anonymity_set(task: Task, n_users: int, n_refused: int = 0) -> AnonymitySet:
-    """Return the anonymity set of a task's claim; see `PrivacyParameters.crowd`."""
-    return PrivacyParameters.of(task).crowd(n_users, n_refused)
-
-
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
     """Return the release of a task's claim, which is charged to the budget."""
     terms = PrivacyParameters.of(task)
@@ -396,7 +391,7 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     name, bound = PUBLISHED[stated]
     setting = BoundSetting(
         reduction=reduction,
-        crowd=honest_anonymity_set(task, n_users, n_refused),
+        crowd=PrivacyParameters.of(task).crowd(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
         shuffler=task.shuffler,

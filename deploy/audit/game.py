@@ -90,11 +90,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
 
 
 def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
-    """
-    Count hits and misses at every threshold, shape (2, 2·thresholds).
-
-    First those of guessing "the first" from it on, then those of "the second" below it.
-    """
+    """Count hits and misses of guessing "the first" from each threshold on, then "the second"."""
     from_first, from_second = (
         len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")
         for scores in (first, second)

@@ -8,7 +8,6 @@ import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +37,9 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     Raises:
         SettingsError: There is no scenario of such a name.
     """
-    known = [scenario.name for scenario in SCENARIOS]
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise SettingsError(f"there is no scenario {name[:64]!r}{meant}; --list names all")
+        if name not in {scenario.name for scenario in SCENARIOS}:
+            raise SettingsError(f"there is no scenario {name[:64]!r}; --list names all")
     return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
 
 
@@ -65,7 +61,7 @@ def audit(
         scenarios: Which; those for other kinds of value are named in the report, not run.
         processes: How many run at once; 0 for one a core; 1 for this process alone.
         command: The command that repeats the run.
-        progress: Called at the start, and as each scenario ends.
+        progress: Called at the start, and after each scenario, the longest of which start first.
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
@@ -141,7 +137,6 @@ def _not_run(scenario: Scenario, error: Exception) -> Finding:
         coalition="nobody",
         verdict="broken",
         sentence=f"The scenario could not be run: {place}.",
-        advice="See why this version of the program fails.",
     )
 
 
@@ -153,19 +148,7 @@ def run_all(
     processes: int,
     progress: Progress = silent,
 ) -> list[Findings]:
-    """
-    Run scenarios, the longest first.
-
-    Args:
-        jobs: Scenarios, and whether to run each with its weakness.
-        subject: The task, how many users, and the sample sizes.
-        seed: See `audit`.
-        processes: See `audit`.
-        progress: See `audit`.
-
-    Returns:
-        Their outcomes, in the order of `jobs`.
-    """
+    """Run scenarios, with their weakness or without, and return the outcomes in their order."""
     order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0].seconds)
     processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
 
@@ -176,8 +159,7 @@ def run_all(
     progress("", 0, len(jobs))
     if processes == 1:
         for place in order:
-            scenario, broken = jobs[place]
-            ended(place, run(scenario, subject, seed, broken=broken))
+            ended(place, run(jobs[place][0], subject, seed, broken=jobs[place][1]))
         return [found[place] for place in range(len(jobs))]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:

@@ -17,6 +17,7 @@ from deploy.audit.sampling.randomizer import run_randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario
 
 _TWICE: Final = "The analyzer counts every report of a fake user twice."
+_UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
 _INATTENTIVE: Final = "No device checks for its answer, and the analyzer knows no sentinel."
 _NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
 
@@ -163,15 +164,15 @@ ATTACKS: Final = (
         name="maximal-gain",
         title="Fake users who craft their own reports",
         run=poisoning.maximal_gain,
-        weakness="The formula understates the weight of a crafted report by a tenth.",
+        weakness=_UNDERSTATED,
         broken={"factor": 0.9},
     ),
     Scenario(
         name="dummy-abuse",
         title="Fake users who craft their dummies too",
         run=poisoning.dummy_abuse,
-        weakness="The formula leaves out one report of each submission.",
-        broken={"uncounted": 1},
+        weakness=_UNDERSTATED,
+        broken={"factor": 0.9},
     ),
     Scenario(
         name="message-flood",

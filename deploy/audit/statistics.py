@@ -132,11 +132,6 @@ def _pooled(
     return np.add.reduceat(seen, starts), parts / parts.sum()
 
 
-def p_normal(value: float, mean: float, deviation: float) -> float:
-    """Test a sum of very many draws by the normal distribution, on both sides."""
-    return float(2 * stats.norm.sf(abs(value - mean) / deviation))
-
-
 Places = NDArray[np.int64]
 
 _CELL: Final = 50
@@ -145,18 +140,10 @@ _MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
-    """
-    Test Spearman's correlation of delivery and arrival.
-
-    Args:
-        before: Place of arrival of each delivered report; each once.
-
-    A uniform order has mean 0, variance 1/(N-1), and tails no heavier than the normal distribution.
-    """
-    if len(before) < 3:  # noqa: PLR2004  # nothing to correlate
+    """Test Kendall's correlation of delivery with the places of arrival, each of which is once."""
+    if len(before) < 2:  # noqa: PLR2004  # nothing to correlate
         return 1.0
-    correlation = float(np.corrcoef(np.arange(len(before)), stats.rankdata(before))[0, 1])
-    return p_normal(correlation * float(np.sqrt(len(before) - 1)), 0.0, 1.0)
+    return float(stats.kendalltau(np.arange(len(before)), before).pvalue)
 
 
 def p_successions(before: Places) -> float:
@@ -176,13 +163,10 @@ def p_neighbours(owners: Places) -> float:
 
 def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test by χ² how blocks of arrival fall into blocks of delivery: `most`, or fewer of few reports.
+    Test by χ² how blocks of arrival fall into blocks of delivery; None of too few reports.
 
     Entries of the table are hypergeometric, since all sums are fixed; their variance is
     (1 - 1/b)²·N/(N-1) times their mean. There are (b-1)² degrees of freedom.
-
-    Returns:
-        None where N is too small for two blocks.
     """
     n = len(before)
     blocks = min(most, int(np.sqrt(n / _CELL)))
@@ -197,22 +181,14 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:
     """Test whether marked reports stand earlier or later than the others, by their rank sum."""
-    n, k = len(marked), int(marked.sum())
-    if k in {0, n}:
+    if marked.all() or not marked.any():
         return 1.0
-    spread = k * (n - k) * (n + 1) / 12
-    return p_normal(
-        float((np.flatnonzero(marked) + 1).sum()), k * (n + 1) / 2, float(np.sqrt(spread))
-    )
+    places = np.flatnonzero(marked), np.flatnonzero(~marked)
+    return float(stats.mannwhitneyu(*places, method="asymptotic").pvalue)
 
 
 def p_group_order(groups: Sequence[Places]) -> float:
-    """
-    Test whether groups lie on the disk in the order of their arrival, or its reverse.
-
-    Args:
-        groups: Places of arrival of each group's reports, in the order on the disk.
-    """
+    """Test whether groups of places of arrival lie on the disk in that order, or its reverse."""
     ranks = _ranks(np.array([float(group.mean()) for group in groups if len(group)]))
     return min(1.0, 2 * min(p_rank(ranks), p_successions(ranks)))
 

@@ -1,6 +1,5 @@
 """`shuffledp reproduce`."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,13 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.simulate import plot as pictures
-from deploy.simulate.experiments.experiment_report import Report, show
 from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
 from deploy.simulate.experiments.rappor import exponential, states
+from deploy.simulate.plot import draw
+from deploy.simulate.table import Report, show_report
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
@@ -72,11 +71,9 @@ def reproduce(
         report = EXPERIMENTS[experiment](
             seed, lambda done, total: bar.update(step, completed=done, total=total)
         )
-    show(report, console)
+    show_report(report, console)
     if plot is not None:
-        for written in pictures.draw(
-            report.panels, plot, title=report.title, remarks=report.remarks
-        ):
+        for written in draw(report.points, plot, title=report.title):
             console.print(f"Written to {written}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(report.figures) + "\n")
+        print_json(report.figures)

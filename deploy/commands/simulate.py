@@ -1,7 +1,6 @@
 """`shuffledp simulate`."""
 
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, get_args
@@ -18,15 +17,14 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.planning.plan_view import parse_cap
-from deploy.simulate import plot as pictures
 from deploy.simulate import table
+from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
-from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, SweepRow
 from deploy.simulate.sweep import Sweep, run
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
@@ -158,12 +156,11 @@ def simulate(
         written.append(csv)
     if plot is not None:
         title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
-        panels = pictures.comparison(rows)
-        written += pictures.draw(panels, plot, title=title, remarks=remarks(rows))
+        written += draw(comparison(rows), plot, title=title)
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(table.as_json(rows, by_value=by_value)) + "\n")
+        print_json(table.as_json(rows, by_value=by_value))
         return
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +38,7 @@ from deploy.datasets.choice import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import Crowd, TargetKind
 from deploy.load.sender import Destination
-from deploy.load.usage import SINK, Source, local_source, remote_source
+from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import demo_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -56,10 +56,10 @@ class Target:
     kind: TargetKind
     to: Destination
     signed: SignedTask
-    sources: tuple[Source, ...] = ()
-    """Usage of its processes."""
-    metered: tuple[str, ...] = ()
-    """Parties whose metrics pages are read."""
+    processes: Callable[[], Mapping[str, int]] = dict
+    """Numbers of its processes on this machine, by party."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of its metrics pages, by party."""
     operator: OperatorClient | None = None
     """The analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
@@ -102,15 +102,18 @@ async def connect(
     """
     Connect to services with their operators' files, and fetch the task as devices do.
 
+    Without `authority`, connections are plaintext on loopback; with `analyzer` and `token_file`
+    the result is read; certificate and key are as in `OperatorClient.connect`.
+
     Args:
         kind: Of the target.
         shuffler: Its host:port.
         digest: Of the task.
-        authority: PEM file of the authority to trust; None for plaintext on loopback.
-        analyzer: Its host:port, to read the result with `token_file`; None to read none.
+        authority: PEM file of the authority to trust, or None.
+        analyzer: Its host:port, or None.
         token_file: File of its operator's token.
-        certificate: The operator's certificate; None for operator.pem beside the authority.
-        key: Its key; None for operator.key beside the authority.
+        certificate: The operator's.
+        key: Its key.
         shuffler_token_file: File of the shuffler's operator's token, or None.
         metrics: Metrics pages, PARTY=URL each.
         processes: Numbers of processes on this machine, by party.
@@ -135,8 +138,8 @@ async def connect(
             kind=kind,
             to=to,
             signed=signed,
-            sources=(local_source(processes), *map(remote_source, metrics)),
-            metered=tuple(page.partition("=")[0] for page in metrics),
+            processes=processes,
+            pages=dict(map(page_from, metrics)),
             operator=operator,
             shuffler=watcher,
         )
@@ -153,7 +156,7 @@ def load_draft(
         crowd: The users.
         seed: As for `users.seal`.
         key: The shuffler's.
-        ends_early: The run may stop before the last user: the batch is closed as it is.
+        ends_early: The run may stop before the last user.
     """
     kinds = assign(crowd.n_users, crowd.shares, np.random.default_rng(seed))
     stored = expected_answers(kinds)[Outcome.STORED]

@@ -53,7 +53,6 @@ _TOGETHER: Final = 96
 _MAX_LABELS: Final = 1000
 _PATIENCE: Final = 120.0
 """Seconds, and one more for each user."""
-_SYLLABLES: Final = ("qua", "zor", "mbe", "xyl", "ptu", "kvi", "gno", "whe", "jyr", "dzi", "fru")
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
 _NO_CAPS: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
@@ -235,4 +234,4 @@ class _Recorder:
 
 
 def _word(rng: np.random.Generator) -> str:
-    return "".join(_SYLLABLES[place] for place in rng.integers(0, len(_SYLLABLES), size=5))
+    return f"planted-{rng.bytes(8).hex()}"

@@ -1,14 +1,12 @@
-"""The weakest point of a task, and its remedies."""
+"""Remedies for the weakest point of a task."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from common.messages.guarantee import Coalition, Guarantee, rounded_up
+from common.messages.guarantee import rounded_up
 from common.task.task import Task
-from deploy.audit.finding import Finding
-from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.audit_report import AuditReport, WeakestPoint
 
 _USUAL_LOCAL_EPSILON: Final = 4.0
 """Largest local ε that devices accept by default."""
@@ -22,54 +20,6 @@ class Change:
     """An instruction in a few words; or something that does not help."""
     why: str
     helps: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeakestPoint:
-    """The coalition with the largest ε, and the attacks by it."""
-
-    coalition: Coalition
-    guarantee: Guarantee
-    """The smallest of the guarantees against it, which all hold at once."""
-    equals: tuple[Coalition, ...]
-    """Other coalitions with the same ε."""
-    attacks: tuple[Finding, ...]
-    """See AuditReport.attacks_by."""
-
-    @property
-    def measured(self) -> Finding | None:
-        """The most important finding that has a gain, if one has."""
-        rows = (
-            row
-            for row in self.attacks
-            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
-        )
-        return next(rows, None)
-
-
-def weakest_point(report: AuditReport) -> WeakestPoint:
-    """Return the weakest point of an audited task."""
-    best = best_promises(report.guarantees)
-    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
-    return WeakestPoint(
-        coalition=weakest,
-        guarantee=best[weakest],
-        equals=tuple(
-            coalition
-            for coalition, promise in best.items()
-            if coalition != weakest and promise.epsilon == best[weakest].epsilon
-        ),
-        attacks=report.attacks_by(weakest),
-    )
-
-
-def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
-    """Return the guarantee with the smallest ε against each coalition, in their order."""
-    best: dict[Coalition, Guarantee] = {}
-    for guarantee in guarantees:
-        before = best.get(guarantee.coalition, guarantee)
-        best[guarantee.coalition] = min(before, guarantee, key=lambda one: one.epsilon)
-    return best
 
 
 def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:

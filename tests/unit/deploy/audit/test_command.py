@@ -94,7 +94,6 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
         (["--quick", "--full"], SettingsError, "not both"),
         (["--self-test", "--full"], SettingsError, "drop --full"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
-        (["--scenario", "draw"], SettingsError, "did you mean draws?"),
         (["--users", "19999"], SettingsError, "is never released"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),

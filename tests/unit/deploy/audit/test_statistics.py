@@ -18,7 +18,6 @@ from deploy.audit.statistics import (
     p_cells,
     p_group_order,
     p_neighbours,
-    p_normal,
     p_poisson,
     p_rank,
     p_rank_sum,
@@ -104,13 +103,6 @@ def test_what_cannot_happen_must_not() -> None:
     """One draw in a cell of chance 0 is enough."""
     assert p_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
     assert _of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
-
-
-def test_a_sum_of_many_draws_is_tested_by_the_normal_law() -> None:
-    """On both sides."""
-    assert p_normal(0.0, 0.0, 1.0) == 1
-    assert p_normal(6.0, 0.0, 1.0) < TEST_LEVEL
-    assert p_normal(-6.0, 0.0, 1.0) < TEST_LEVEL
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 10), (500, 10_000)])

@@ -50,4 +50,4 @@ async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
     ):
         with pytest.raises(kind) as caught:
             await call
-        assert advised == ("Check that it runs, the address" in str(caught.value))
+        assert advised == ("Check that it runs, the address and the authority" in str(caught.value))

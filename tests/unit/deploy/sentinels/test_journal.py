@@ -126,7 +126,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     path.chmod(0o644)
     with (
-        pytest.raises(SettingsError, match=r"notes\.txt is there already, and holds no sentinels"),
+        pytest.raises(SettingsError, match=r"notes\.txt exists already, and holds no sentinels"),
         SentinelFile.opened(path, _DIGEST, 3),
     ):
         pass

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from common.errors import (
     SettingsError,
 )
 from common.task_digest import TaskDigest
+from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import SentinelState
 from deploy.sentinels.planting import SentinelRun
 from tests.support.shufflers import MemoryShuffler
@@ -97,7 +98,7 @@ class Operation:
 
         planting = SentinelRun(
             digest=_DIGEST,
-            analyzer=self,
+            analyzer=cast("OperatorClient", self),
             connect=self.connect,
             journal=self.kept,
             rng=np.random.default_rng(seed),

@@ -117,7 +117,7 @@ def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
     show([kept, refused], Console(file=written, width=200))
 
     assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
-    assert "priv-kv by tight accounting, ε = 0.0001: left out" in written.getvalue()
+    assert "priv-kv (tight) is left out: " in written.getvalue()
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
