@@ -1,4 +1,4 @@
-"""What the operators' pages say of every call is what the table of calls holds."""
+"""The operators' pages agree with the table of calls."""
 
 import re
 from pathlib import Path
@@ -52,28 +52,22 @@ def _seconds(text: str) -> float:
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
-def test_who_may_make_a_call_is_on_the_page(method: str, call: Call) -> None:
-    """Whose certificate, and whether a token is asked for."""
+def test_callers_and_limits_of_a_call_are_on_the_page(method: str, call: Call) -> None:
+    """Its certificate and token; how many there may be, of one connection, and for how long."""
     _, certificate, operators = _row("Certificates", method)
+    _, places, share, turns, turns_share, read, answered = _row("Limits", method)
+    limits = call.kind.value
 
     assert (operators != "no") == (call.caller in _ASKS_FOR_TOKEN)
     if method != _HEALTH:
         assert certificate.partition(":")[0] == _CERTIFICATE[call.caller]
-
-
-@pytest.mark.parametrize(("method", "call"), CALLS.items())
-def test_how_many_calls_there_may_be_is_on_the_page(method: str, call: Call) -> None:
-    """At once, of one connection, and how long they may take."""
-    _, places, share, turns, turns_share, read, answered = _row("Limits", method)
-    limits = call.kind.value
-
     assert (f"{limits.places:,}", f"{limits.share:,}") == (places, share)
     assert (limits.turns, limits.turns_share) == (_whole(turns), _whole(turns_share))
     assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))
 
 
 @pytest.mark.parametrize("section", _PAGES)
-def test_the_page_names_no_call_that_there_is_not(section: str) -> None:
+def test_the_page_names_no_unknown_call(section: str) -> None:
     """As many names as calls; each call is found above."""
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
 

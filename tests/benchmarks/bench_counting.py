@@ -50,14 +50,6 @@ def test_decoding(buckets: int, best: Best, line: Line) -> None:
 
 
 def test_permuting(best: Best, line: Line) -> None:
-    """Orders by ChaCha20 against numpy's PCG64, over the same random reads."""
-    ours, theirs = secure_generator(), np.random.default_rng(1)
-    numpy_s = best_of(5, lambda: theirs.permutation(_DRAWN))
-    drawn = best(5, lambda: ours.permutation(_DRAWN))
-    line("permuting", reports=_DRAWN, numpy_s=numpy_s, over_numpy=drawn / numpy_s)
-
-
-def test_permuting_reports(best: Best, line: Line) -> None:
     """Sealed reports moved into a drawn order."""
     ours, theirs = secure_generator(), np.random.default_rng(1)
     reports = theirs.integers(0, 256, (_MOVED, _SIZE), dtype=np.uint8)

@@ -12,9 +12,8 @@ import secrets
 import sqlite3
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,19 +23,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from common.crypto.hpke import DEFAULT_SUITE, HpkePublicKey, SealContext, envelope_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SigningIdentity
 from common.messages.submission import Outcome
-from common.runtime.access import connections_of
-from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.rpc import bind, make_server, open_channel
 from common.task_digest import TaskDigest
-from common.wire.submissions import outcomes_from_wire
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.admission import ConnectionCount
-from shuffler.inclusion import InclusionProofs
-from shuffler.servicer import Receipts, ShufflerServicer
 from tests.benchmarks.conftest import Best, Line
-from tests.support.memory import peak_bytes
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 
@@ -73,22 +62,6 @@ def _open_held(key: bytes, info: bytes) -> None:
         suite.decrypt(envelope, private, info)
 
 
-def _send_held(address: str, digest: TaskDigest) -> None:
-    """Submit over the loopback, without TLS."""
-
-    async def send() -> None:
-        async with open_channel(address, "shuffler", None) as channel:
-            stub = shuffler_pb2_grpc.ShufflerStub(channel)
-
-            async def submit(task: TaskDigest, call: list[bytes]) -> Sequence[Outcome]:
-                request = shuffler_pb2.SubmitBulkRequest(task_digest=task, envelopes=call)
-                return outcomes_from_wire(await stub.SubmitBulk(request, timeout=60))
-
-            await _submit_all(submit, digest, _held)
-
-    asyncio.run(send())
-
-
 async def _submit_all(submit: Submit, digest: TaskDigest, envelopes: list[bytes]) -> None:
     """Submit in calls, some in flight at once; all must be stored."""
     calls = iter([envelopes[at : at + _CALL] for at in range(0, len(envelopes), _CALL)])
@@ -114,26 +87,6 @@ def _store_bare(connection: sqlite3.Connection, row: bytes) -> None:
         connection.execute("COMMIT")
 
 
-@asynccontextmanager
-async def _served(shuffler: Shuffler) -> AsyncIterator[str]:
-    """Serve the shuffler over the loopback; yield where."""
-    gate = AdmissionInterceptor(certificates=False, token=None)
-    server = make_server(gate, connections_of("shuffledp.v1.Shuffler"))
-    inclusions = InclusionProofs(
-        directory=shuffler.path / "inclusion",
-        identity=shuffler.case.identity.public_identity(),
-        keep_seconds=0,
-        clock=shuffler.clock,
-    )
-    receipts = Receipts(SigningIdentity.generate())
-    servicer = ShufflerServicer(shuffler.collection, ConnectionCount(0), receipts, inclusions)
-    shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
-    address = bind(server, "127.0.0.1:0", None)
-    await server.start()
-    yield address
-    await server.stop(None)
-
-
 async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
     shape = {"domain_size": 915, "buckets": 53, "n_min": 10**8, "target_size": 10**8}
     case = published(dummies_per_user=dummies_per_user, **shape)
@@ -145,7 +98,7 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
         made.result()
         for made in [
             workers[number % _PROCESSES].submit(_make, case.task.shuffler_key, context, length)
-            for number in range(2 * _ROUNDS + 2)
+            for number in range(_ROUNDS + 1)
         ]
     ]
     pool = HpkePool(_PROCESSES)
@@ -164,33 +117,21 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
         opening = [asyncio.wrap_future(w.submit(_open_held, private, info)) for w in workers]
         return await _rate(asyncio.gather(*opening))
 
-    async def remote(batch: list[bytes], address: str) -> float:
-        workers[0].submit(_hold, batch).result()
-        return await _rate(asyncio.wrap_future(workers[0].submit(_send_held, address, digest)))
-
-    rates: list[tuple[float, float, float, float]] = []
-    async with _served(shuffler) as address:
-        await _submit_all(shuffler.collection.submit_bulk, digest, batches.pop())
-        await remote(batches.pop(), address)
-        before = peak_bytes()
-        for batch, other in zip(batches[::2], batches[1::2], strict=True):
-            opened = await bare(batch)
-            written = await _rate(asyncio.to_thread(_store_bare, connection, row))
-            ours = await _rate(_submit_all(shuffler.collection.submit_bulk, digest, batch))
-            remotely = await remote(other, address)
-            rates.append(((opened + await bare(batch)) / 2, written, ours, remotely))
+    rates: list[tuple[float, float, float]] = []
+    await _submit_all(shuffler.collection.submit_bulk, digest, batches.pop())
+    for batch in batches:
+        opened = await bare(batch)
+        written = await _rate(asyncio.to_thread(_store_bare, connection, row))
+        ours = await _rate(_submit_all(shuffler.collection.submit_bulk, digest, batch))
+        rates.append(((opened + await bare(batch)) / 2, written, ours))
     line(
         "ingest",
         reports_per_user=case.task.reports_per_user,
-        submissions=2 * _ROUNDS * _ENVELOPES,
+        submissions=_ROUNDS * _ENVELOPES,
         bare_openings_per_second=statistics.median(rate[0] for rate in rates),
         bare_rows_per_second=statistics.median(rate[1] for rate in rates),
         submissions_per_second=statistics.median(rate[2] for rate in rates),
-        rate_over_the_slower=statistics.median(ours / min(o, w) for o, w, ours, _ in rates),
-        over_grpc_over_the_slower=statistics.median(r / min(o, w) for o, w, _, r in rates),
-        best_over_best=max(r[2] for r in rates)
-        / min(max(r[0] for r in rates), max(r[1] for r in rates)),
-        memory_grown_by_bytes_each=(peak_bytes() - before) / (2 * _ROUNDS * _ENVELOPES),
+        rate_over_the_slower=statistics.median(ours / min(o, w) for o, w, ours in rates),
     )
     for worker in workers:
         worker.shutdown()

@@ -88,8 +88,7 @@ def _collectors(people: Dataset, noise: float) -> Iterator[tuple[str, Collect]]:
         mechanism = _calibrated(make, n_users, noise)
         if mechanism is not None:
             yield name, _of_mechanism(mechanism, people.counts)
-    yield "coins", _of_item_noise(people.counts, noise, _coins)
-    yield "geometric", _of_item_noise(people.counts, noise, _geometric)
+    yield "geometric", _of_item_noise(people.counts, noise)
     if people.name.startswith("smooth"):
         # The local ε at which optimized local hashing has this noise: 1 / (4 sinh²(ε / 2)).
         epsilon = 2 * math.asinh(1 / math.sqrt(noise * n_users))
@@ -116,33 +115,25 @@ def _of_mechanism(mechanism: Mechanism, counts: Counts) -> Collect:
     return lambda rng: gather(mechanism, mechanism.sample_cells(counts, 0, rng), mixture)
 
 
-def _of_item_noise(
-    counts: Counts,
-    noise: float,
-    draw: Callable[[float, int, np.random.Generator], tuple[Counts, float, float]],
-) -> Collect:
-    """Plain items without local noise, among dummies that name each item apart."""
+def _of_item_noise(counts: Counts, noise: float) -> Collect:
+    """
+    Plain items without local noise, among a geometric number of dummies of each item.
+
+    As in sageo: variance (1-p)/p², about the mean squared.
+    """
     grr = Grr(len(counts), ResponseWeights.for_epsilon(math.inf))
     n_users = int(counts.sum())
+    spread = noise * n_users**2
+    stop = (math.sqrt(1 + 4 * spread) - 1) / (2 * spread)
+    mixture = Mixture(
+        n_real=n_users, item_mean=(1 - stop) / stop, item_variance=(1 - stop) / stop**2
+    )
 
     def collect(rng: np.random.Generator) -> DebiasedShares:
-        dummies, mean, spread = draw(noise * n_users**2, len(counts), rng)
-        mixture = Mixture(n_real=n_users, item_mean=mean, item_variance=spread)
+        dummies = rng.geometric(stop, len(counts)) - 1
         return gather(grr, counts + dummies, mixture)
 
     return collect
-
-
-def _coins(spread: float, size: int, rng: np.random.Generator) -> tuple[Counts, float, float]:
-    """Fair coins an item, as sbin adds: variance half the mean."""
-    coins = max(1, round(4 * spread))
-    return rng.binomial(coins, 0.5, size), coins / 2, coins / 4
-
-
-def _geometric(spread: float, size: int, rng: np.random.Generator) -> tuple[Counts, float, float]:
-    """A geometric number an item, as sageo adds: variance (1-p)/p², about the mean squared."""
-    stop = (math.sqrt(1 + 4 * spread) - 1) / (2 * spread)
-    return rng.geometric(stop, size) - 1, (1 - stop) / stop, (1 - stop) / stop**2
 
 
 def _prime(least: int) -> int:

@@ -26,11 +26,8 @@ def best_of(
     return shortest
 
 
-class Best(Protocol):
-    """Times the work under test."""
-
-    def __call__(self, rounds: int, work: Callable[[], object]) -> float:
-        """Return the shortest of several timings, in seconds."""
+Best = Callable[[int, Callable[[], object]], float]
+"""Times the work under test so many times, and returns the shortest timing in seconds."""
 
 
 class Line(Protocol):

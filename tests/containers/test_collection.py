@@ -25,7 +25,7 @@ _PERSONS: Final = 20
 _BEFORE: Final = 2000
 """Of the others, those who are through before anything is killed."""
 _SEEDS: Final = (7, 8)
-"""Choose the people; what they report is drawn anew each time."""
+"""Choose the people; what they report is drawn again each time."""
 _RESULT_SECONDS: Final = 120.0
 _BEGIN_SECONDS: Final = 180.0
 

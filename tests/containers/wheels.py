@@ -76,7 +76,7 @@ def _pins(lock: Path) -> list[tuple[Requirement, str]]:
 
 
 def _platform(target: dict[str, str]) -> list[str]:
-    """Give pip's options for wheels of a target, whatever Python pip runs on."""
+    """Return pip's options for wheels of a target, whatever Python pip runs on."""
     machine, newest = target["platform_machine"], int(target["glibc"].removeprefix("2."))
     numbers = [f"_2_{number}" for number in range(newest, _OLDEST_GLIBC - 1, -1)]
     tags = [f"manylinux{name}_{machine}" for name in (*numbers, "2014", "2010", "1")]

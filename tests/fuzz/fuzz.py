@@ -42,17 +42,17 @@ class TooSlowError(BaseException):
 
 
 def given_seed() -> int:
-    """Give the seed that the environment names, or the usual one."""
+    """Return the seed that the environment names, or the usual one."""
     return int(os.environ.get(SEED_VARIABLE, DEFAULT_SEED))
 
 
 def hostile_input(parser: Parser, seed: int, number: int) -> bytes:
-    """Give the input with this number: the same for ever, whatever was made before."""
+    """Return the input with this number: the same for ever, whatever was made before."""
     return mutated(Random(f"{seed} {parser.name} {number}"), parser.seeds, parser.form)  # noqa: S311  # not a secret
 
 
 def failure(parser: Parser, raw: bytes) -> str | None:
-    """Read one input; give what went wrong, or None: a value or an error of the family."""
+    """Read one input; return what went wrong, or None for a value or a ShuffleDpError."""
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, parser.most_seconds)
     try:

@@ -2,14 +2,41 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.support.services import Services
 
+_FOLDER = Path(__file__).parent
 
-@pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    """The three real servers, started and stopped."""
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder in one event loop, in which the shared services run."""
+    for item in items:
+        if item.path.is_relative_to(_FOLDER) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_services(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
+    """The three real servers, for every test that neither restarts them nor alters their files."""
+    started = Services(tmp_path_factory.mktemp("services"))
+    await started.start()
+    yield started
+    await started.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def own_services(tmp_path: Path) -> AsyncIterator[Services]:
+    """The three real servers, started and stopped for one test."""
     started = Services(tmp_path)
     await started.start()
     yield started
     await started.stop()
+
+
+@pytest.fixture
+def services(request: pytest.FixtureRequest) -> Services:
+    """The three real servers, shared by default; a test's own if it is marked `own_services`."""
+    own = request.node.get_closest_marker("own_services")
+    found: Services = request.getfixturevalue("own_services" if own else "shared_services")
+    return found

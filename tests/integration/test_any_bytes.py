@@ -101,6 +101,7 @@ def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
     return examples | {type(one).__name__: (one.SerializeToString(),) for one in taken}
 
 
+@pytest.mark.own_services
 async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -> None:
     """
     Variants of valid requests, and noise, to every call of every service, health checks too, as an

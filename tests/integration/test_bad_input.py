@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -106,6 +105,7 @@ async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Ser
         await contribute(99)
 
 
+@pytest.mark.own_services
 async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     services: Services,
 ) -> None:
@@ -125,38 +125,18 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
 
 async def test_a_draft_that_breaks_a_rule_is_refused(services: Services) -> None:
     """By the analyzer, with the rule and the number."""
-    nan = math.nan
     for changes, message in (
-        ({"local_epsilon": 0.0}, "local_epsilon is 0 or left out"),
-        ({"local_epsilon": -2.0}, "local_epsilon is -2.0"),
-        ({"local_epsilon": nan}, "local_epsilon is nan"),
-        ({"local_epsilon": 20.5}, "at most 20.0"),
-        ({"domain_size": 1}, "domain_size is 1"),
+        ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"buckets": 12}, "buckets is 12; it must be a prime number"),
-        ({"delta": nan}, "delta is nan"),
-        ({"assumed_honest_fraction": nan}, "assumed_honest_fraction is nan"),
         ({"n_min": 30}, "target_size is 20; it must lie between 30"),
         ({"deadline": 1}, "not in the future"),
-        ({"budget_epsilon": nan}, "budget_epsilon is nan"),
+        ({"deadline": 2**63}, "deadline is 9223372036854775808"),
         ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta"),
         ({"population": "two\nlines"}, "population must be printable ASCII"),
-        ({"deadline": 2**63}, "deadline is 9223372036854775808"),
     ):
         with pytest.raises(PeerRefusalError, match=re.escape(message)) as caught:
             await services.publish(**changes)
         assert "INVALID_ARGUMENT" == caught.value.status
-
-
-async def test_a_result_that_is_not_there_yet_says_so(services: Services) -> None:
-    """And an unknown task is not found."""
-    signed = await services.publish()
-    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
-    metadata = (("authorization", f"Bearer {token}"),)
-    async with services.stubs() as (_, _shuffler, analyzer):
-        for digest, status in ((signed.digest(), "FAILED_PRECONDITION"), (_UNKNOWN, "NOT_FOUND")):
-            request = analyzer_pb2.GetResultRequest(task_digest=digest)
-            call = analyzer.GetResult(request, metadata=metadata, timeout=DEADLINE)
-            assert (await refusal(call))[0] == status
 
 
 async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
@@ -189,18 +169,3 @@ async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
         ):
             call = analyzer.DeliverBatch(messages(*parts), timeout=DEADLINE)
             assert (await refusal(call))[0] == status
-
-
-async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Services) -> None:
-    """For calls of one message and for streams."""
-    garbage = b"\xff\xff\xff"
-
-    async def stream() -> AsyncIterator[bytes]:
-        yield garbage
-
-    async with services.channel("shuffler", services.shuffler.address) as channel:
-        unary: Any = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
-        assert (await refusal(unary(garbage, timeout=DEADLINE)))[0] == "INVALID_ARGUMENT"
-    async with services.channel_as("shuffler") as channel:
-        streaming: Any = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
-        assert (await refusal(streaming(stream(), timeout=DEADLINE)))[0] == "INVALID_ARGUMENT"

@@ -19,6 +19,7 @@ from tests.support.clients import contribute
 from tests.support.services import Services
 
 
+@pytest.mark.own_services
 async def test_a_person_is_told_which_party_does_not_answer(
     services: Services, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,6 +24,7 @@ from tests.support.services import Services
 _USERS = 50
 
 
+@pytest.mark.own_services
 async def test_a_batch_over_its_populations_budget_is_quarantined(services: Services) -> None:
     """The refusal is final at the shuffler; the ledger holds the first release alone."""
     fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 0.75}
@@ -62,10 +63,10 @@ async def test_a_person_who_has_spent_their_cap_answers_no_more(services: Servic
     """Five tasks of local epsilon 4 are 20; the sixth is refused with a sentence, for good."""
     *tasks, sixth = [await services.publish(local_epsilon=4.0) for _ in range(6)]
     for signed in tasks:
-        await contribute(services, signed)
+        await contribute(services, signed, "spender")
     with pytest.raises(grpc.aio.AioRpcError, match="20 is spent on 5 tasks") as caught:
-        await contribute(services, sixth)
-    await contribute(services, tasks[4])
+        await contribute(services, sixth, "spender")
+    await contribute(services, tasks[4], "spender")
     await contribute(services, sixth, "two")
 
     assert grpc.StatusCode.RESOURCE_EXHAUSTED is caught.value.code()

@@ -90,8 +90,9 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
         assert "NOT_FOUND" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
 
 
+@pytest.mark.own_services
 async def test_a_renewed_certificate_is_shown_without_a_restart(services: Services) -> None:
-    """The authority itself is made anew: who trusts the new one is served, the old one is not."""
+    """The authority itself is replaced: who trusts the new one is served, the old one is not."""
     tls = services.directory / "tls"
     old = services.channel_as("operator")
     authority = Authority.make(tls, "new", SystemClock().now())
@@ -105,6 +106,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(services: Servic
             assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
 
 
+@pytest.mark.own_services
 async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services) -> None:
     """The analyzer trusts the new authority alone; a task is fetched through the shuffler."""
     signed = await services.publish()
@@ -120,6 +122,7 @@ async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services
         assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
 
 
+@pytest.mark.own_services
 async def test_a_batch_waits_for_the_right_certificate(services: Services) -> None:
     """A renewal went wrong, and the shuffler shows another party's: nothing is quarantined."""
     signed = await services.publish(n_min=2, target_size=2)
@@ -145,6 +148,7 @@ async def test_a_batch_waits_for_the_right_certificate(services: Services) -> No
     assert 2 == (await result_of(services, signed)).n_users
 
 
+@pytest.mark.own_services
 async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
     """A new certificate beside the old key: the server goes on with what it has."""
     tls = services.directory / "tls"

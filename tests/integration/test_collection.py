@@ -22,6 +22,7 @@ from tests.support.services import Services
 from tests.support.tasks import draft
 
 
+@pytest.mark.own_services
 async def test_a_histogram_comes_out_of_three_servers(services: Services) -> None:
     """Some users answer through the user agent, one of them twice, the others in bulk."""
     signed = await services.publish(n_min=200, target_size=200, local_epsilon=4.0)
@@ -43,6 +44,7 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
 
 
 @pytest.mark.parametrize("suite", [suite for suite in SUITES if suite != DEFAULT_SUITE])
+@pytest.mark.own_services
 async def test_a_task_of_another_suite_outlives_a_restart(services: Services, suite: str) -> None:
     """Through a device before it, and in bulk after it."""
     key = (services.directory / "shuffler" / f"envelope-{suite}.pub").read_text(encoding="ascii")
@@ -60,6 +62,7 @@ async def test_a_task_of_another_suite_outlives_a_restart(services: Services, su
     assert 0 == int(result.histogram.frequencies.argmax())
 
 
+@pytest.mark.own_services
 async def test_acknowledged_submissions_outlive_the_absence_of_services(
     services: Services,
 ) -> None:

@@ -35,7 +35,7 @@ class _Reports:
 
 def _manifest(digest: TaskDigest) -> BatchManifest:
     return BatchManifest(
-        task_digest=digest, batch_id=BatchId(bytes(16)), n_users=_CHUNKS // 2, n_reports=_CHUNKS
+        task_digest=digest, batch_id=BatchId(digest[:16]), n_users=_CHUNKS // 2, n_reports=_CHUNKS
     )
 
 

@@ -13,6 +13,7 @@ from tests.support.services import Services
 _LONGER_THAN_SAVING = 1.5
 
 
+@pytest.mark.own_services
 async def test_a_shuffler_serves_and_stops_though_its_counts_cannot_be_saved(
     services: Services,
 ) -> None:

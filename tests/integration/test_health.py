@@ -22,6 +22,7 @@ def _settings(services: Services, party: str) -> ServiceSettings:
     )
 
 
+@pytest.mark.own_services
 async def test_only_the_party_that_serves_is_healthy(services: Services) -> None:
     """
     At its own address, the analyzer with a certificate, wherever it listens; another party at the

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from common.crypto.signing import SignedTask
 from common.errors import OverloadError, StorageError
@@ -33,7 +34,7 @@ from tests.support.services import Services
 _LISTEN = "127.0.0.1:0"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def measured(tmp_path: Path) -> AsyncIterator[Services]:
     """The three services, all with their metrics."""
     started = Services(tmp_path)
@@ -126,7 +127,7 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
 
 
 async def test_after_a_restart_batches_and_budgets_are_there_again(measured: Services) -> None:
-    """Gauges are read from the files; counters begin anew."""
+    """Gauges are read from the files; counters begin at zero."""
     signed = await measured.publish(n_min=2, target_size=2, population="staff", budget_epsilon=50.0)
     await submit(measured, signed, *envelopes(signed, 2))
     await _released(measured, signed)

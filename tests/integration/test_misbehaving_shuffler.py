@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import pytest_asyncio
 
 from common.errors import PeerError, UnusableBatchError
 from common.messages.result import Result
@@ -26,7 +27,7 @@ _USERS = 20
 _SENTINELS = 20
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def line(tmp_path: Path) -> AsyncIterator[InProcessRun]:
     """All parties, started; nobody has answered yet."""
     started = InProcessRun(tmp_path)

@@ -58,6 +58,7 @@ async def _ask_for_tokens(services: Services) -> list[str]:
     return file.read_text(encoding="ascii").split()
 
 
+@pytest.mark.own_services
 async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Services) -> None:
     """A device with the right file takes part once; the token reaches no log and no analyzer."""
     tokens = await _ask_for_tokens(services)
@@ -104,6 +105,7 @@ async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | N
 
 
 @pytest.mark.slow
+@pytest.mark.own_services
 async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services: Services) -> None:
     """With a certificate from anywhere; refused without tokens, the same ones are sent with."""
     directory = services.directory
@@ -137,6 +139,7 @@ async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services:
     assert "Sending 3 sentinels. After an interruption run the same command again.\n" == complaint
 
 
+@pytest.mark.own_services
 async def test_a_connection_has_a_limit_without_tokens(services: Services) -> None:
     """Over it, another connection is served; the refusal asks for a pause."""
     address = services.shuffler.address
@@ -152,6 +155,7 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
     assert "shuffledp-foreseen" not in dict(caught.value.trailing_metadata() or ())
 
 
+@pytest.mark.own_services
 async def test_a_socket_has_no_limit_for_all_its_clients_together(
     services: Services, tmp_path: Path
 ) -> None:

@@ -1,12 +1,13 @@
 """gRPC's reflection: off unless it is asked for, and then bounded as every call is."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from common.runtime.access import CallKind, connections_of
@@ -20,12 +21,15 @@ _SHUFFLER = "shuffledp.v1.Shuffler"
 _REFLECTION = reflection.SERVICE_NAME
 
 
-@pytest.fixture
-async def reflecting(services: Services) -> Services:
-    """The services, with reflection at the shuffler."""
-    await services.shuffler.stop()
-    await services.start_shuffler(services.shuffler.address, reflection=True)
-    return services
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def reflecting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
+    """The services, with reflection at the analyzer and the shuffler."""
+    started = Services(tmp_path_factory.mktemp("reflecting"))
+    await started.start_analyzer(reflection=True)
+    await started.start_shuffler(reflection=True)
+    await started.start_user_agent()
+    yield started
+    await started.stop()
 
 
 async def _answers(
@@ -135,16 +139,13 @@ async def _read_all(call: Any) -> None:
         pass
 
 
-async def test_the_analyzer_reflects_to_who_shows_a_certificate(tmp_path: Path) -> None:
+async def test_the_analyzer_reflects_to_callers_with_a_certificate(reflecting: Services) -> None:
     """As with every other call there."""
-    services = Services(tmp_path)
-    await services.start_analyzer(reflection=True)
-    async with services.channel_as("operator") as channel:
+    async with reflecting.channel_as("operator") as channel:
         [listed] = await _answers(channel, [_LIST])
-    async with services.channel("analyzer", services.analyzer.address) as channel:
+    async with reflecting.channel("analyzer", reflecting.analyzer.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await _answers(channel, [_LIST])
-    await services.analyzer.stop()
 
     assert "shuffledp.v1.Analyzer" in _names(listed)
     assert grpc.StatusCode.UNAVAILABLE is caught.value.code()

@@ -24,7 +24,7 @@ class CountingAnalyzer:
         self.checksum = 0
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Give the task."""
+        """Return the task."""
         assert digest == self._signed.digest()
         return self._signed
 
@@ -63,7 +63,7 @@ class MemoryAnalyzer:
         self._identity = SigningIdentity.generate()
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Give the task, or NOT_FOUND."""
+        """Return the task, or NOT_FOUND."""
         if not self.reachable:
             raise PeerError("away")
         if digest != self._signed.digest():

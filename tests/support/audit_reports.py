@@ -24,13 +24,13 @@ _DELTA: Final = 1e-6
 
 @cache
 def demo_task() -> Task:
-    """Give the task of the demo, of 915 values."""
+    """Return the task of the demo, of 915 values."""
     wanted = demo_draft(915, N_USERS, now=FAR_FUTURE, shuffler_key=SHUFFLER_KEY.public_key().raw)
     return complete(wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
 
 
 def finding(**changes: Any) -> Finding:
-    """Give a row on something that was checked and holds, with some fields changed."""
+    """Return a row on something that was checked and holds, with some fields changed."""
     fields: dict[str, Any] = {
         "scenario": "randomizer-law",
         "title": "The randomizer's law",
@@ -55,13 +55,13 @@ def finding(**changes: Any) -> Finding:
 
 @cache
 def demo_report() -> AuditReport:
-    """Give a report of the demo's task in which everything is as it must be."""
+    """Return a report of the demo's task in which everything is as it must be."""
     return report_of(demo_task(), (_of_the_pair(4.0, 3.98), *_REST), curves=(_CURVE, _FEW))
 
 
 @cache
 def noiseless_report() -> AuditReport:
-    """Give a report of a task whose reports carry no local noise."""
+    """Return a report of a task whose reports carry no local noise."""
     task = protocol_task("puredump")
     pair = dataclasses.replace(
         _of_the_pair(math.inf, 11.97),
@@ -74,7 +74,7 @@ def noiseless_report() -> AuditReport:
 
 @cache
 def failed_report() -> AuditReport:
-    """Give a report of the demo's task in which an attack got more than is claimed."""
+    """Return a report of the demo's task in which an attack got more than is claimed."""
     broken = dataclasses.replace(
         _ANALYZER,
         title="A batch that came in order",
@@ -93,7 +93,7 @@ def report_of(
     curves: tuple[Curve, ...] = (),
     n_users: int = N_USERS,
 ) -> AuditReport:
-    """Give a report with these rows."""
+    """Return a report with these rows."""
     return AuditReport(
         task=task,
         task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),

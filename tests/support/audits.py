@@ -17,7 +17,7 @@ N_USERS: Final = 1000
 
 
 def audited(task: Task | None = None, *, n_users: int = N_USERS, **sizes: int) -> AuditSubject:
-    """Give what is audited: a task, or local hashing among a dummy of each user."""
+    """Return what is audited: a task, or local hashing among a dummy of each user."""
     task = task or sample_task(
         protocol="od-hp",
         domain_size=100,

@@ -6,7 +6,7 @@ from common.messages.batch import BatchProgress, BatchState
 
 
 def progress(n_users: int, **changes: Any) -> BatchProgress:
-    """Give a batch that collects towards 1,000 users, or 2,000; changes are fields of it."""
+    """Return a batch that collects towards 1,000 users, or 2,000; changes are fields of it."""
     fields: dict[str, Any] = {
         "state": BatchState.COLLECTING,
         "n_users": n_users,

@@ -14,5 +14,5 @@ class MemoryBuckets:
         self.filled[bucket] = self.filled.get(bucket, 0) + len(reports)
 
     def take(self, bucket: int) -> list[bytes]:
-        """Give a bucket's records, and forget them."""
+        """Return a bucket's records, and forget them."""
         return self._records.pop(bucket, [])

@@ -58,11 +58,12 @@ async def submit_bulk(
 
 
 async def contribute(
-    services: Services, signed: SignedTask, person: str = "one", value: int = 0
+    services: Services, signed: SignedTask, person: str = "", value: int = 0
 ) -> user_agent_pb2.ContributeResponse:
-    """Answer a task through the user agent."""
+    """Answer a task through the user agent; by default as a person who answers this task alone."""
+    digest = signed.digest()
     request = user_agent_pb2.ContributeRequest(
-        task_digest=signed.digest(), value=value, person=person
+        task_digest=digest, value=value, person=person or digest.hex()
     )
     async with services.stubs() as (agent, _, _analyzer):
         return await agent.Contribute(request, timeout=DEADLINE)

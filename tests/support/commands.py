@@ -49,12 +49,12 @@ def help_text(name: str) -> str:
 
 
 def joined(text: str) -> list[str]:
-    """Give the lines of a shell's text, those that a backslash breaks in one."""
+    """Return the lines of a shell's text, those that a backslash breaks in one."""
     return [line.strip() for line in re.sub(r"\\\n\s*", "", text).splitlines()]
 
 
 def examples(command: Command) -> list[str]:
-    """Give the commands in an epilog, each on one line."""
+    """Return the commands in an epilog, each on one line."""
     _, _, behind = (command.epilog or "").partition("Example:\n")
     return joined(behind.partition("\n\n")[0])
 
@@ -71,13 +71,13 @@ def called(words: list[str]) -> tuple[str, Command]:
 
 
 def blocks(page: Path, language: str = "") -> list[str]:
-    """Give the fenced blocks of a page that are in a language; without one, what a shell reads."""
+    """Return the fenced blocks of a page in a language; without one, of a shell."""
     text = page.read_text(encoding="utf-8")
     return [inner for named, inner in _BLOCK.findall(text) if named == language]
 
 
 def commands_on(page: Path) -> list[str]:
-    """Give the commands that a page shows in blocks, each as it stands after `shuffledp`."""
+    """Return the commands that a page shows in blocks, each as it stands after `shuffledp`."""
     lines = [line for block in blocks(page) for line in joined(block)]
     found = (_COMMAND.search(line) for line in lines)
     return [one["words"] or f"shuffledp {one['inner']}" for one in found if one]

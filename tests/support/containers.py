@@ -38,7 +38,7 @@ def say(line: str) -> None:
 @contextmanager
 def engine_of_this_machine() -> Iterator[Engine]:
     """
-    Give the engine that runs, or else one for this run alone.
+    Return the engine that runs, or else one for this run alone.
 
     Raises:
         EngineError: There is neither.
@@ -93,7 +93,7 @@ class Images:
         return ("run", "--rm", "--network=none", "--entrypoint=python3", name, "-c", program)
 
     def files(self, name: str) -> dict[str, str]:
-        """Give what an image adds to its base: paths, each with its mode and hash."""
+        """Return what an image adds to its base: paths, each with its mode and hash."""
         program = (
             "import hashlib, json, os\n"
             "found = {}\n"
@@ -148,7 +148,7 @@ def inside(deployment: Deployment, service: str, program: str) -> Any:
 
 
 def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
-    """Give what the engine says of a service's container."""
+    """Return what the engine says of a service's container."""
     container = deployment.container(service)
     found: list[dict[str, Any]] = json.loads(deployment.engine.say("inspect", container))
     return found[0]
@@ -193,7 +193,7 @@ def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> di
 
 
 def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
-    """Give how many of the load generator's users have each value, by its own draws."""
+    """Return how many of the load generator's users have each value, by its own draws."""
     program = (
         "import json\n"
         "import numpy as np\n"

@@ -7,10 +7,13 @@ Slow and obvious on purpose: it shares no formula with the accountant.
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 Message = tuple[int, ...]
 Law = Mapping[Message, float]
+Histogram = tuple[int, ...]
+Added = Mapping[Histogram, float]
 
 
 def grr_law(value: int, items: int, local_epsilon: float) -> Law:
@@ -37,15 +40,37 @@ def uniform_law(messages: Sequence[Message]) -> Law:
     return {message: 1 / len(messages) for message in messages}
 
 
-def _multisets(laws: Iterable[Law]) -> dict[tuple[Message, ...], float]:
-    spread: dict[tuple[Message, ...], float] = {(): 1.0}
-    for law in laws:
-        grown: dict[tuple[Message, ...], float] = defaultdict(float)
-        for messages, chance in spread.items():
-            for message, probability in law.items():
-                grown[tuple(sorted((*messages, message)))] += chance * probability
+def _spread(
+    parts: Iterable[Mapping[Any, float]], start: Mapping[Any, float], join: Callable[..., Any]
+) -> Mapping[Any, float]:
+    """Distribution of what independent parts come to, joined one after the other."""
+    spread = start
+    for part in parts:
+        grown: dict[Any, float] = defaultdict(float)
+        for seen, chance in spread.items():
+            for more, probability in part.items():
+                grown[join(seen, more)] += chance * probability
         spread = grown
     return spread
+
+
+def _with_message(messages: tuple[Message, ...], message: Message) -> tuple[Message, ...]:
+    return tuple(sorted((*messages, message)))
+
+
+def _added(counts: Histogram, more: Histogram) -> Histogram:
+    return tuple(map(sum, zip(counts, more, strict=True)))
+
+
+def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
+    """Hockey-stick divergence of the farthest two of some distributions."""
+    return max(
+        math.fsum(
+            max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0))
+            for seen, chance in one.items()
+        )
+        for one, other in itertools.permutations(worlds, 2)
+    )
 
 
 def true_delta(
@@ -57,49 +82,21 @@ def true_delta(
     epsilon: float,
 ) -> float:
     """
-    Give the largest δ over the victim's two values and every choice of the others' values.
+    Return the largest δ over the victim's two values and every choice of the others' values.
 
     `dummies` is a number, or the law of one: what the analyzer sees tells how many came.
     """
     numbers = {dummies: 1.0} if isinstance(dummies, int) else dummies
     worst = 0.0
-    values = range(len(laws))
-    for others in itertools.combinations_with_replacement(values, users - 1):
-        theirs = [laws[value] for value in others]
-        surroundings: dict[tuple[Message, ...], float] = defaultdict(float)
+    for others in itertools.combinations_with_replacement(laws, users - 1):
+        around: dict[tuple[Message, ...], float] = defaultdict(float)
         for number, weight in numbers.items():
-            for messages, chance in _multisets([*theirs, *([dummy] * number)]).items():
-                surroundings[messages] += weight * chance
-        worlds = []
-        for value in values:
-            world: dict[tuple[Message, ...], float] = defaultdict(float)
-            for messages, chance in surroundings.items():
-                for message, probability in laws[value].items():
-                    world[tuple(sorted((*messages, message)))] += chance * probability
-            worlds.append(world)
-        for one, other in itertools.permutations(worlds, 2):
-            excess = sum(
-                max(0.0, chance - math.exp(epsilon) * other.get(messages, 0.0))
-                for messages, chance in one.items()
-            )
-            worst = max(worst, excess)
+            sent = _spread([*others, *([dummy] * number)], {(): 1.0}, _with_message)
+            for messages, chance in sent.items():
+                around[messages] += weight * chance
+        worlds = [_spread([law], around, _with_message) for law in laws]
+        worst = max(worst, _largest_excess(worlds, epsilon))
     return worst
-
-
-Histogram = tuple[int, ...]
-Added = Mapping[Histogram, float]
-
-
-def _added_up(parts: Iterable[Added], items: int) -> dict[Histogram, float]:
-    spread: dict[Histogram, float] = {(0,) * items: 1.0}
-    for part in parts:
-        grown: dict[Histogram, float] = defaultdict(float)
-        for counts, chance in spread.items():
-            for more, probability in part.items():
-                total = tuple(one + other for one, other in zip(counts, more, strict=True))
-                grown[total] += chance * probability
-        spread = grown
-    return spread
 
 
 def own_dummies_law(items: int, chance: float, most: int) -> Added:
@@ -123,7 +120,7 @@ def true_delta_with_item_noise(
     own: Added | None = None,
 ) -> float:
     """
-    Give the largest δ where the shuffler drops reports and adds noise to each item's count.
+    Return the largest δ where the shuffler drops reports and adds noise to each item's count.
 
     Every histogram that the analyzer can see is enumerated, for the victim's two values and every
     choice of the others' values. `own` is the law of the dummies that each user adds.
@@ -144,14 +141,9 @@ def true_delta_with_item_noise(
     dummies = [own] * users if own is not None else []
     worst = 0.0
     for others in itertools.combinations_with_replacement(range(items), users - 1):
-        surroundings = _added_up([*map(sent, others), *added, *dummies], items)
-        worlds = [_added_up([surroundings, sent(value)], items) for value in range(items)]
-        for one, other in itertools.permutations(worlds, 2):
-            excess = math.fsum(
-                max(0.0, chance - math.exp(epsilon) * other.get(counts, 0.0))
-                for counts, chance in one.items()
-            )
-            worst = max(worst, excess)
+        around = _spread([*map(sent, others), *added, *dummies], {(0,) * items: 1.0}, _added)
+        worlds = [_spread([sent(value)], around, _added) for value in range(items)]
+        worst = max(worst, _largest_excess(worlds, epsilon))
     return worst
 
 
@@ -159,7 +151,7 @@ def true_delta_of_one_user(
     local_epsilon: float, *, items: int, noise: Sequence[float], epsilon: float
 ) -> float:
     """
-    Give δ for randomized response over many items, each with noise, where nobody else takes part.
+    Return δ for randomized response over many items, each with noise, where nobody else takes part.
 
     A count c of an item is so many times likelier with a report on it: r(c) = P(c - 1) / P(c). All
     that the items besides the two values tell is how many of their counts have which ratio; those

@@ -54,7 +54,7 @@ class Faults:
         self.countdown, self.only = boundaries, party
 
     def due(self, boundary: Boundary) -> bool:
-        """Take note of a boundary; tell whether the party crashes at it."""
+        """Take note of a boundary; return whether the party crashes at it."""
         if self.suspended or boundary.party == "stranger":
             return False
         self.crossed.append(boundary)

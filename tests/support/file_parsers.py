@@ -24,7 +24,6 @@ from deploy.results.decoded_texts import read_candidates
 from deploy.results.privkvm import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
-from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
 from tests.support.parsers import directory, file_parser
@@ -42,14 +41,6 @@ analyzer_identity = '00'
 local_epsilon_cap = 4.0
 total_delta_cap = 1e-4
 several_persons = true
-"""
-_SHUFFLER_SETTINGS: Final = b"""state_directory = 'state'
-plaintext = true
-analyzer = '127.0.0.1:7001'
-analyzer_identity = '00'
-minimum_batch = 3
-opening_processes = 2
-most_dummies = 1000
 """
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},
@@ -140,12 +131,6 @@ PARSERS: Final = (
         "user_agent.toml",
         lambda path: load(UserAgentSettings, path, {}, "SHUFFLEDP_USER_AGENT"),
         _SETTINGS,
-        form="toml",
-    ),
-    file_parser(
-        "shuffler.toml",
-        lambda path: load(ShufflerSettings, path, {}, "SHUFFLEDP_SHUFFLER"),
-        _SHUFFLER_SETTINGS,
         form="toml",
     ),
     file_parser(

@@ -1,18 +1,9 @@
 """Keys, key rings and certificates on the disk: damaged, or put there by another."""
 
-import base64
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.x509 import load_pem_x509_certificate
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
@@ -62,7 +53,6 @@ def _among(
     read: Callable[[Path], object],
     file_name: str,
     *seeds: bytes,
-    wrap: Callable[[bytes], bytes] = bytes,
     **more: Any,
 ) -> Parser:
     """Register a reader of a folder of which one file is hostile and the others are as made."""
@@ -70,7 +60,7 @@ def _among(
 
     def changed(raw: bytes) -> object:
         shutil.rmtree(folder, ignore_errors=True)
-        for name, content in (others | {file_name: wrap(raw)}).items():
+        for name, content in (others | {file_name: raw}).items():
             path = folder / name
             path.parent.mkdir(exist_ok=True, parents=True)
             path.write_bytes(content)
@@ -146,28 +136,12 @@ def _renewed(folder: Path) -> object:
     return keys.renew("analyzer", _NOW)
 
 
-def _der(file_name: str) -> bytes:
-    if file_name.endswith(".pem"):
-        return load_pem_x509_certificate(_PEM[file_name]).public_bytes(Encoding.DER)
-    key = load_pem_private_key(_PEM[file_name], None)
-    return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-
-
 def _of_certificates(
     name: str, read: Callable[[Path], object], file_name: str, share: float
-) -> Iterator[Parser]:
-    """Register a PEM file twice: its text, and the bytes inside."""
-    label = "CERTIFICATE" if file_name.endswith(".pem") else "PRIVATE KEY"
-
-    def wrapped(der: bytes) -> bytes:
-        body = base64.encodebytes(der)
-        return f"-----BEGIN {label}-----\n".encode() + body + f"-----END {label}-----\n".encode()
-
+) -> Parser:
     missing = {"analyzer.pem", "analyzer.key"} if read == _issued else set()
     others = {file: raw for file, raw in _PEM.items() if file not in missing}
-    pem, der = _PEM[file_name], _der(file_name)
-    yield _among(others, read, file_name, pem, name=name, form="text", share=share)
-    yield _among(others, read, file_name, der, name=f"{name}, inside", wrap=wrapped, share=share)
+    return _among(others, read, file_name, _PEM[file_name], name=name, form="text", share=share)
 
 
 PARSERS: Final = (
@@ -188,9 +162,9 @@ PARSERS: Final = (
     _among(
         *(_KEYS, _published, "state/envelope.pub", _OWN.raw.hex().encode()), form="text", share=1
     ),
-    *_of_certificates("own certificate", _own, "analyzer.pem", 8),
-    *_of_certificates("own certificate's key", _own, "analyzer.key", 4),
-    *_of_certificates("authority's certificate", _issued, "authority.pem", 1),
-    *_of_certificates("authority's key", _issued, "authority.key", 1),
-    *_of_certificates("certificate to renew", _renewed, "analyzer.pem", 1),
+    _of_certificates("own certificate", _own, "analyzer.pem", 8),
+    _of_certificates("own certificate's key", _own, "analyzer.key", 4),
+    _of_certificates("authority's certificate", _issued, "authority.pem", 1),
+    _of_certificates("authority's key", _issued, "authority.key", 1),
+    _of_certificates("certificate to renew", _renewed, "analyzer.pem", 1),
 )

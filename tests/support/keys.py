@@ -16,7 +16,7 @@ SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 
 
 def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:
-    """Give a key store that has these keys besides its own."""
+    """Return a key store that has these keys besides its own."""
     for key in keys:
         state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
     store = KeyStore(state, SCHEDULE)

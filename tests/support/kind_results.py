@@ -37,7 +37,7 @@ class KindCollected:
 @cache
 def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
     """
-    Give a result of a small task: bits of seed 7 for texts, hand-made figures of other kinds.
+    Return a result of a small task: bits of seed 7 for texts, hand-made figures of other kinds.
 
     Args:
         kind: Of the task.
@@ -49,7 +49,7 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
 
 
 def result_of(task: Task, **changes: Any) -> Result:
-    """Give a result of a task; an estimate is among the changes."""
+    """Return a result of a task; an estimate is among the changes."""
     fields: dict[str, Any] = {
         "task_digest": SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
         "protocol": task.protocol,

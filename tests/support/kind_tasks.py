@@ -30,7 +30,7 @@ VALUES: Final[dict[Kind, Value]] = {
 
 
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
-    """Give what a draft of a protocol says beside what every draft says."""
+    """Return what a draft of a protocol says beside what every draft says."""
     return {
         "protocol": protocol,
         "buckets": 0,

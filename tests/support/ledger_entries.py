@@ -8,7 +8,7 @@ from common.task_digest import TaskDigest
 
 
 def first_entry(**changes: Any) -> LedgerEntry:
-    """Give a valid first entry; changes are fields of it."""
+    """Return a valid first entry; changes are fields of it."""
     fields: dict[str, Any] = {
         "entry": 1,
         "task_digest": TaskDigest(b"\xd1" * 32),

@@ -69,7 +69,7 @@ def _headers(rng: Random) -> tuple[tuple[str, str | bytes], ...]:
 
 
 def header_patterns(headers: tuple[tuple[str, str | bytes], ...]) -> list[bytes]:
-    """Give what each header could leave behind: itself, its ids as text and as bytes."""
+    """Return what each header could leave behind: itself, its ids as text and as bytes."""
     found: list[bytes] = []
     for name, value in headers:
         if isinstance(value, bytes):
@@ -86,13 +86,13 @@ def header_patterns(headers: tuple[tuple[str, str | bytes], ...]) -> list[bytes]
 
 
 def id_patterns(identifier: bytes) -> list[bytes]:
-    """Give the ways in which an id may be written: raw, hexadecimal, base64."""
+    """Return the ways in which an id may be written: raw, hexadecimal, base64."""
     return [identifier, identifier.hex().encode(), base64.b64encode(identifier).rstrip(b"=")]
 
 
 def time_patterns(begun: float, ended: float) -> list[bytes]:
     """
-    Give the ways in which a moment of the run may be written.
+    Return the ways in which a moment of the run may be written.
 
     Seconds as text are also what milliseconds, micro- and nanoseconds as text begin with. As eight
     bytes: seconds, and the six that milliseconds of a minute share. What needs fewer bytes is
@@ -119,7 +119,7 @@ def time_patterns(begun: float, ended: float) -> list[bytes]:
 
 
 def short_time_patterns(begun: float, ended: float) -> list[bytes]:
-    """Give moments as four bytes: for places without ciphertexts, where chance would find them."""
+    """Return moments as four bytes: for places without ciphertexts, where chance would find any."""
     return [
         second.to_bytes(4, order)
         for second in range(int(begun) - 1, int(ended) + 2)

@@ -20,12 +20,12 @@ NONCE: Final = b"n" * 32
 
 
 def _least_field(items: int, q: int) -> HashFamily:
-    """Give the smallest field that holds the items: few cells, and a seed 0 that is often drawn."""
+    """Return the smallest field that holds the items, where seed 0 is often drawn."""
     return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
 
 
 def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -> Mechanism:
-    """Give a mechanism over so many items, with weights 3 : 1 unless they are given."""
+    """Return a mechanism over so many items, with weights 3 : 1 unless they are given."""
     weights = ResponseWeights(true=3, other=1) if odds is None else odds
     examples: dict[str, Mechanism] = {
         "grr": Grr(items, weights),
@@ -66,7 +66,7 @@ class Scripted(np.random.Generator):
         self._draws = [np.asarray(draw) for draw in draws]
 
     def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
-        """Give the next draw, if it is one that was asked for."""
+        """Return the next draw, if it is one that was asked for."""
         draw = self._draws.pop(0)
         assert np.broadcast_shapes(draw.shape, asked["size"]) == draw.shape
         assert (low <= draw).all()

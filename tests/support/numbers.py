@@ -20,7 +20,7 @@ Law = dict[int, Fraction]
 
 
 def dimensions_of(name: NumberMechanismName) -> int:
-    """Give how many numbers the examples have."""
+    """Return how many numbers the examples have."""
     return 1 if name in ONE_NUMBER else 5
 
 
@@ -39,7 +39,7 @@ def spec_for(
 
 
 def class_of(name: NumberMechanismName) -> Any:
-    """Give the class of a mechanism; its `of_spec` takes a nonce where vectors are projected."""
+    """Return the class of a mechanism; its `of_spec` takes a nonce where vectors are projected."""
     return number_mechanism_named(name)
 
 
@@ -54,18 +54,18 @@ def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
 def number_example(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberMechanism:
-    """Give a mechanism by its name."""
+    """Return a mechanism by its name."""
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
 
 
 def law_of(codes: Any) -> Law:
-    """Give the law of codes that are listed once for each of equally likely draws."""
+    """Return the law of codes that are listed once for each of equally likely draws."""
     listed = np.asarray(codes).tolist()
     return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
 
 
 def worst_ratio(laws: list[Law]) -> Fraction:
-    """Give how much likelier a code can be under one law than under another; all have it."""
+    """Return how much likelier a code can be under one law than under another; all have it."""
     codes = {code for law in laws for code in law}
     assert all(codes == set(law) for law in laws)
     return max(max(law[code] for law in laws) / min(law[code] for law in laws) for code in codes)

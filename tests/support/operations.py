@@ -40,7 +40,7 @@ class Operation:
 
 
 async def play(path: Path, operations: Sequence[Operation]) -> World:
-    """Run operations one after the other on a new system, checking after each; give it over."""
+    """Run operations one after the other on a new system, checking after each; return it."""
     world = World(path)
     async with asyncio.timeout(_PATIENCE):
         await world.start()

@@ -11,7 +11,7 @@ H = TypeVar("H", bound=Hashable)
 
 def rank_correlation(before: Sequence[Hashable], after: Sequence[Hashable]) -> float:
     """
-    Give Spearman's correlation of two orders of the same items, in standard deviations.
+    Return Spearman's correlation of two orders of the same items, in standard deviations.
 
     Of a uniform permutation of N it has mean 0 and variance 1 / (N - 1), and lighter tails than a
     normal law's: 6 standard deviations are exceeded with probability below 2e-9.

@@ -9,23 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.budgets import ReleaseBudgets
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.release import Releases
-from analyzer.staging import Staging
+from analyzer.registry import AnalyzerKeys
 from analyzer.storage.store import Store
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
-from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
+from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.pools import InlinePool
 from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
@@ -53,55 +48,31 @@ class Surroundings:
     seeds: Iterator[int] = field(default_factory=itertools.count)
 
     def rng(self) -> np.random.Generator:
-        """Give a generator of its own to every start of every party."""
+        """Return a generator of its own to every start of every party."""
         return np.random.default_rng(next(self.seeds))
 
 
-class AnalyzerParty:
+class AnalyzerParty(AnalyzerCore):
     """An analyzer's core."""
 
     def __init__(self, around: Surroundings) -> None:
+        super().__init__(around.path / "analyzer")
         self._around = around
-        self.path = around.path / "analyzer"
         self.life = Life("analyzer", around.faults)
         self.life.over.set()
 
-    async def start(self) -> None:
-        """Start, or start again on the same files."""
+    def open_files(self) -> None:
+        """Open the keys and the database, both of which may fail."""
         self.life = Life("analyzer", self._around.faults)
-        self.keys = AnalyzerKeys.load(
-            FaultyState.of(self.path, self.life), _SCHEDULE, self._around.clock.now()
-        )
+        self.clock = self._around.clock
+        state = FaultyState.of(self.path, self.life)
+        self.keys = AnalyzerKeys.load(state, _SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
         self.store._database = FaultyDatabase(self.store._database, self.life)
-        await self.store.check_ledger()
-        self.spending = ReleaseBudgets(self.store)
-        metrics = ReleaseMetrics(ProcessMetrics("analyzer", self._around.clock))
-        self.registry = Registry(
-            store=self.store,
-            spending=self.spending,
-            keys=self.keys,
-            clock=self._around.clock,
-            rng=self._around.rng(),
-            metrics=metrics,
-        )
-        self.releases = Releases(
-            store=self.store,
-            registry=self.registry,
-            spending=self.spending,
-            keys=self.keys,
-            pool=InlinePool(),
-            most_refused_share=0.05,
-            staging=Staging(
-                store=self.store,
-                registry=self.registry,
-                spending=self.spending,
-                identity=self.keys.identity,
-                rng=self._around.rng(),
-                metrics=metrics,
-            ),
-            metrics=metrics,
-        )
+
+    async def start(self) -> None:
+        """Start, or start again on the same files."""
+        await super().start()
         await self.releases.resume()
 
     async def rotate(self) -> None:
@@ -122,8 +93,7 @@ class AnalyzerParty:
     async def end(self) -> None:
         """Drop what is under way, as the end of a process does."""
         self.life.over.set()
-        await self.releases.stop()
-        self.store.close()
+        await self.stop()
 
 
 class ShufflerParty(Shuffler):
@@ -291,9 +261,3 @@ class DeviceParty:
         """Drop what is under way, as the end of a process does."""
         self.life.over.set()
         self.budget.close()
-
-
-async def chunks_of(chunks: list[bytes]) -> AsyncIterator[bytes]:
-    """Deliver chunks as they were."""
-    for chunk in chunks:
-        yield chunk

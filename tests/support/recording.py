@@ -24,6 +24,6 @@ class RecordingContributor(Contributor):
 
 
 def sealed_reports(submission: Submission, task: Task) -> list[bytes]:
-    """Give a user's sealed reports one by one."""
+    """Return a user's sealed reports one by one."""
     size, together = task.sealed_report_bytes, submission.sealed_reports
     return [together[start : start + size] for start in range(0, len(together), size)]

@@ -4,7 +4,7 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 def reduction_for(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:
-    """Give that of randomized response, or of hashing to so many buckets."""
+    """Return that of randomized response, or of hashing to so many buckets."""
     return MatchCountReduction.for_epsilon(
         answers=answers, local_epsilon=local_epsilon, hashed=hashing
     )

@@ -43,7 +43,7 @@ def collected(
     *, size: int = 915, labels: Sequence[str] = (), refused: tuple[int, int, int] = (3, 2, 1)
 ) -> Collected:
     """
-    Give a result of `size` values: shares that fall as 1 / rank, and normal noise of seed 7.
+    Return a result of `size` values: shares that fall as 1 / rank, and normal noise of seed 7.
 
     The last value has a share of 0 in truth, and an estimate below it.
     """
@@ -95,7 +95,7 @@ def page_of(found: Collected, *, known: bool = False) -> str:
 
 
 def guarantee(coalition: Coalition, epsilon: float, delta: float) -> Guarantee:
-    """Give a guarantee with some theorem and assumption."""
+    """Return a guarantee with some theorem and assumption."""
     return Guarantee(
         coalition=coalition,
         epsilon=epsilon,

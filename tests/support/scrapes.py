@@ -57,5 +57,5 @@ def by_batches(series: Series) -> Series:
 
 
 def value(series: Series, name: str, **labels: str) -> float:
-    """Give one number."""
+    """Return one number."""
     return series[name, tuple(sorted(labels.items()))]

@@ -23,7 +23,7 @@ class MemoryShuffler:
         self.asked: list[int | None] = []
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Give the task, whatever was asked for."""
+        """Return the task, whatever was asked for."""
         assert len(digest) == 32
         self.fetched += 1
         return self._signed

@@ -77,13 +77,13 @@ class Evidence:
     """What shuffler and analyzer answered whoever asks for metrics, by moment and party."""
 
     def everything(self) -> bytes:
-        """Give all that was written or sent, by the shuffler or by the analyzer."""
+        """Return all that was written or sent, by the shuffler or by the analyzer."""
         parts = (*self.collecting.values(), *self.files.values(), *self.logs.values())
         return b"\n".join((*parts, *self.metrics.values(), relayed(self.relay)))
 
     def without_ciphertexts(self) -> bytes:
         """
-        Give what short patterns can be searched for in: logs, metrics, and what was sent but
+        Return what short patterns can be searched for in: logs, metrics, and what was sent but
         reports.
         """
         sent = relayed(self.relay)
@@ -92,7 +92,7 @@ class Evidence:
         return b"\n".join((*self.logs.values(), *self.metrics.values(), sent))
 
     def delivered(self) -> list[bytes]:
-        """Give the sealed reports of the first task in the order in which the analyzer got them."""
+        """Return the sealed reports of the first task in the order of delivery."""
         digest, found = self.tasks[0].digest(), list[bytes]()
         size = Task.from_bytes(self.tasks[0].task_bytes).sealed_report_bytes
         for call in self.relay.calls:

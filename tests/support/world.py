@@ -30,13 +30,13 @@ from common.messages.ledger_entry import LedgerEntry
 from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.faults import Crash, Life
 from tests.support.parties import (
     AnalyzerParty,
     DeviceParty,
     ShufflerParty,
     Surroundings,
-    chunks_of,
 )
 from tests.support.tasks import draft
 from user_agent.budget import SavedSubmission, SubmissionState
@@ -294,7 +294,7 @@ class World:
         return [joined[start : start + size] for start in range(0, len(joined), size)]
 
     def _was_delivered(self, saved: SavedSubmission) -> bool:
-        """Tell whether a submission's reports were delivered: all of them, or none."""
+        """Return whether a submission's reports were delivered: all of them, or none."""
         delivered = {
             report
             for manifest, chunks in self.shuffler.delivered

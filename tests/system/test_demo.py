@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from common.errors import ShuffleDpError
 from deploy.cli import app
 from deploy.datasets.sample_people import sample_people
-from deploy.demo.demo import describe_users
 
 
 def _demo(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -84,15 +83,3 @@ def test_an_impossible_number_of_users_is_one_sentence() -> None:
 
     assert isinstance(outcome.exception, ShuffleDpError)
     assert str(outcome.exception).startswith("users ")
-
-
-@pytest.mark.parametrize(
-    ("n_users", "sentence"),
-    [
-        (1, "One person takes part, through the user agent's process."),
-        (5, "5 people take part, through the user agent's process."),
-    ],
-)
-def test_few_people_all_go_through_the_user_agent(n_users: int, sentence: str) -> None:
-    """And the sentence does not mention others."""
-    assert sentence == describe_users(n_users)

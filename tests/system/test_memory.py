@@ -52,7 +52,7 @@ async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster, seconds:
 
 
 async def _most_held(cluster: Cluster, seconds: float) -> dict[str, int]:
-    """Give the most that each of the two held while batches passed for so long."""
+    """Return the most that each of the two held while batches passed for so long."""
     processes = {one.party: one.process.pid for one in (cluster.shuffler, cluster.analyzer)}
     most = dict.fromkeys(processes, 0)
 

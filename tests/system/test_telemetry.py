@@ -63,7 +63,7 @@ def plain(evidence: Evidence) -> bytes:
 
 
 def _found(patterns: Iterable[bytes], haystack: bytes) -> list[bytes]:
-    """Give the patterns that occur: looked up by their first eight bytes, all in one pass."""
+    """Return the patterns that occur: looked up by their first eight bytes, all in one pass."""
     wanted = list(patterns)
     starts = np.unique(np.array([_number(p) for p in wanted if len(p) >= 8], dtype=np.uint64))
     seen: set[int] = set()
@@ -314,21 +314,3 @@ def test_the_analyzers_order_tells_nothing_of_the_order_of_arrival(evidence: Evi
     # Order of arrival, and any that keeps a user's reports together, would be seen.
     assert rank_correlation(sent, sent) > 6
     assert neighbours(sent, owner) >= USERS
-
-
-def test_neither_order_nor_grouping_is_seen_where_there_is_none() -> None:
-    """
-    Over 200 uniform permutations both measures stay where theory puts them.
-
-    Seed 5; fails by chance with probability below 1e-9 over seeds.
-    """
-    rng = np.random.default_rng(5)
-    items = list(range(600))
-    owner = {item: item // 2 for item in items}
-    drawn = [rng.permutation(600).tolist() for _ in range(200)]
-    scores = [rank_correlation(items, order) for order in drawn]
-    beside = [neighbours(order, owner) for order in drawn]
-
-    assert abs(np.mean(scores)) < 6.5 / np.sqrt(200)
-    assert 0.5 < np.var(scores) < 1.8
-    assert abs(np.mean(beside) - 1) < 6.5 / np.sqrt(200)

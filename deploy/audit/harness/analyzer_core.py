@@ -35,11 +35,15 @@ class AnalyzerCore:
     path: Path
     most_refused_share: float = 0.05
 
-    async def start(self) -> None:
-        """Start, or start again after a crash."""
+    def open_files(self) -> None:
+        """Open the keys and the database."""
         self.clock = ManualClock()
         self.keys = AnalyzerKeys.load(StateDirectory.open(self.path), SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
+
+    async def start(self) -> None:
+        """Start, or start again after a crash."""
+        self.open_files()
         head = await self.store.check_ledger()
         self.spending = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)
