@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.storage import ledger, sentinel_table, task_table
-from analyzer.storage.sentinel_table import Sentinel
-from analyzer.storage.task_table import StoredTask, TaskLine
+from analyzer.storage import ledger, task_table
+from analyzer.storage.task_table import Sentinel, StoredTask, TaskLine
 from common.crypto.signing import SignedTask
 from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
@@ -48,7 +47,6 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
     + ledger.SCHEMA
-    + sentinel_table.SCHEMA
 )
 
 BatchEnd = Literal["staged", "released", "unusable"]
@@ -127,14 +125,14 @@ class Store:
     async def add_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
     ) -> None:
-        """Register sentinels, before the batch is staged; see `sentinel_table.register`."""
+        """Register sentinels, before the batch is staged; see `task_table.add_sentinels`."""
         await self._database.run(
-            sentinel_table.register, digest, sentinels, most, acknowledged=acknowledged
+            task_table.add_sentinels, digest, sentinels, most, acknowledged=acknowledged
         )
 
     async def sentinels(self, digest: TaskDigest) -> list[Sentinel]:
         """List a task's sentinels in the order in which they were registered."""
-        return await self._database.run(sentinel_table.registered, digest)
+        return await self._database.run(task_table.sentinels, digest)
 
     async def staged(self) -> list[BatchManifest]:
         """List the batches that are staged and not yet released."""

@@ -33,9 +33,8 @@ from common.runtime.rpc import bind, make_server, open_channel
 from common.task_digest import TaskDigest
 from common.wire.submissions import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.admission import ConnectionCount
 from shuffler.inclusion import InclusionProofs
-from shuffler.servicer import Receipts, ShufflerServicer
+from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
 from tests.benchmarks.conftest import Best, Line
 from tests.support.memory import peak_bytes
 from tests.support.shuffler_core import Shuffler

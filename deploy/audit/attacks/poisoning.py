@@ -21,7 +21,7 @@ from deploy.audit.attacks.leverage import Leverage, leverage, uniform
 from deploy.audit.finding import Checks, Finding, Findings
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import Counted, count, made_one_by_one
-from shuffler.dummies import draw_kept
+from shuffler.shuffle import draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 _FAKE_SHARE: Final = 0.05

@@ -24,7 +24,7 @@ from common.mechanisms.base import Mechanism, Reports, Vector
 from common.task.task import Task
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
-from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 FEW_USERS: Final = 100

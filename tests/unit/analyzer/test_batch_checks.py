@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from analyzer.batch_checks import SentinelMatches, check_batch, check_refusals, exclude_sentinels
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.intake import SentinelMatches, check_batch, check_refusals, exclude_sentinels
+from analyzer.storage.task_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.task.shuffler_spec import ShufflerSpec

@@ -1,7 +1,7 @@
 import numpy as np
 
-from analyzer.batch_checks import SentinelMatches, drop_sentinels, match_sentinels
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.intake import SentinelMatches, drop_sentinels, match_sentinels
+from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf
 
 _SIZE = 60

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaves_of
 from common.errors import BatchStateError, WireError
 from common.messages.inclusion_proof import BatchCommitment

@@ -12,7 +12,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import SigningIdentity
 from common.crypto.suites import SUITES
 from common.crypto.tokens import OperatorToken, TokenIssuer
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 
 _DRAWN: Final = 400
 

@@ -13,7 +13,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from shuffler.storage.batch_files import BatchFiles
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.disks import disk_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

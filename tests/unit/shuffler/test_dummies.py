@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from shuffler import dummies
-from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler import shuffle
+from shuffler.shuffle import draw_item_dummies, draw_kept
 
 _FLANKED = ShufflerSpec(
     law="geometric",
@@ -64,7 +64,7 @@ def test_items_beyond_those_drawn_together_have_coins_of_their_own() -> None:
     """A million items at 400 coins are drawn in pieces; no piece repeats another."""
     spec = ShufflerSpec(law="binomial", trials=400, most=400)
     drawn = draw_item_dummies(spec, 1_000_000, np.random.default_rng(5))
-    together = dummies._WORDS_AT_ONCE // 7
+    together = shuffle._WORDS_AT_ONCE // 7
     first, second = drawn[:together] - 200, drawn[together:][:together] - 200
     correlation = float((first[: len(second)] * second).mean()) / 100
 

@@ -15,9 +15,8 @@ from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler import inclusion
-from shuffler.admission import ConnectionCount
 from shuffler.inclusion import InclusionProofs, SentBatch
-from shuffler.servicer import Receipts, ShufflerServicer
+from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published

@@ -11,7 +11,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from shuffler.refusals import RefusalCounts
+from shuffler.metrics import RefusalCounts
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.spool import Spool
 from tests.support.tasks import published

@@ -7,8 +7,7 @@ import pytest
 
 from common.crypto.signing import SigningIdentity
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.admission import ConnectionCount
-from shuffler.servicer import Receipts, ShufflerServicer
+from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 

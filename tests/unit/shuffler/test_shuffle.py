@@ -15,7 +15,7 @@ from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.batch_files import BatchFiles
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.buckets import MemoryBuckets
 from tests.support.tasks import PublishedTask, published
 

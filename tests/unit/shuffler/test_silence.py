@@ -7,7 +7,7 @@ import pytest
 
 from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
 from common.errors import ShuffleDpError
-from shuffler.admission import ConnectionCount
+from shuffler.servicer import ConnectionCount
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
-from shuffler.states import (
+from shuffler.active_batches import (
     TRANSITIONS,
     ClosingRule,
     Event,

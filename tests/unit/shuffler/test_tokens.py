@@ -11,7 +11,8 @@ from common.crypto.tokens import TokenIdentity, TokenIssuer
 from common.errors import BatchStateError, CredentialError, OverloadError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
-from shuffler.admission import ConnectionCount, TokenCheck
+from shuffler.collection import TokenCheck
+from shuffler.servicer import ConnectionCount
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 _ISSUER = TokenIssuer(TokenIssuer.generate())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from analyzer.estimation import histogram
-from analyzer.estimation.dispatch import estimate_result
+from analyzer.finalize import estimate_result
 from common.mechanisms.base import Counts, Mixture
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means

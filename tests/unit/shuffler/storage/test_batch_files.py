@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import DamagedStorageError, StorageError
 from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.disks import disk_of, flushes
 
 _KEY = BatchKey(bytes(32))

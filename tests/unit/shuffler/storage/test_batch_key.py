@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from common.errors import DamagedStorageError
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 
 
 def test_rows_open_under_their_own_key_only() -> None:

@@ -1,7 +1,6 @@
 from common.messages.submission import Outcome
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.deduplication import Deduplication
-from shuffler.storage.group import Group, form_group
+from shuffler.storage.group import BatchKey, Group, form_group
+from shuffler.storage.submissions import Deduplication
 
 _KEY = BatchKey(bytes(32))
 

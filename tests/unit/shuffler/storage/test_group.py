@@ -3,8 +3,14 @@ import pytest
 
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.group import form_from_opened, form_group, merge_small, open_group, open_tags
+from shuffler.storage.group import (
+    BatchKey,
+    form_from_opened,
+    form_group,
+    merge_small,
+    open_group,
+    open_tags,
+)
 
 _KEY = BatchKey(bytes(range(32)))
 _SUBMISSIONS = [bytes([number]) * 76 for number in range(20)]

@@ -9,8 +9,7 @@ import pytest
 from common.errors import BatchStateError, DamagedStorageError, StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.group import Group, form_group, open_group, open_tags
+from shuffler.storage.group import BatchKey, Group, form_group, open_group, open_tags
 from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 from tests.support.tasks import published
