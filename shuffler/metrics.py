@@ -97,7 +97,11 @@ _PAUSE: Final = 1.0
 
 
 class RefusalCounts:
-    """The refused and the repeated submissions of every batch."""
+    """
+    Counts the refused and the repeated submissions of every batch, for the operator.
+
+    Saved every second: a crash loses the last second's refusals, never a submission.
+    """
 
     def __init__(self, spool: Spool, pause: float = _PAUSE) -> None:
         self._spool = spool

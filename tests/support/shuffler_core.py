@@ -98,6 +98,11 @@ class Shuffler:
             refusals=self.refusals,
         )
 
+    async def restart(self) -> None:
+        """Start again on the same files, as after a crash."""
+        self.spool.close()
+        await self.start()
+
     def open_state(self) -> StateDirectory:
         """Open the state directory."""
         return StateDirectory.open(self.path)

@@ -23,7 +23,7 @@ class _Call:
         self.said.append(tuple(beside))
 
 
-async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None:
+async def test_the_answer_reveals_nothing_about_single_reports(analyzer: AnalyzerCore) -> None:
     """A shuffler that tampered with one would learn which it was."""
     servicer = AnalyzerServicer(
         analyzer.registry,
@@ -42,7 +42,7 @@ async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None
         requests(), cast("grpc.aio.ServicerContext[Any, Any]", call)
     )
     await analyzer.settle()
-    result = await analyzer.releases.result(analyzer.signed.digest())
+    result = await analyzer.result()
 
     assert 1 == result.refused["unreadable"]
     assert [(("shuffledp-reports-wanted", "1"),)] == call.said
