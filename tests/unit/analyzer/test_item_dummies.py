@@ -70,10 +70,9 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     250 batches of a hundred users: the mean within nine standard errors of the truth, and the
     stated error within a factor of two of the real one.
 
-    A lost report was unreadable: each with the same chance, users' own and their dummies alike; an
-    honest shuffler's dummies never are. Seed 1;
-    Student's law of 249 degrees of freedom passes nine with probability 1e-16, and that of 1000
-    squares or more passes the factor with probability below 1e-7.
+    Lost reports are unreadable, users' own and their dummies alike; the shuffler's dummies never
+    are. Seed 1; Student's t with 249 degrees of freedom exceeds nine with probability 1e-16, and
+    1000 squares or more exceed the factor with probability below 1e-7.
     """
     case, rng = _CASES[name], np.random.default_rng(1)
     task, mechanism = case.task, mechanism_of(case.task)

@@ -1,9 +1,10 @@
-"""A shuffler that is stopped at the worst moment, or whose disk fails, from closing to erasing."""
+"""Crashes and disk failures from closing a batch to erasing it."""
 
 import asyncio
 import os
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,24 +22,19 @@ def _folders(shuffler: Shuffler) -> list[Path]:
     return list((shuffler.path / "batches").glob("*"))
 
 
+def _rows(shuffler: Shuffler, query: str) -> list[str]:
+    """Return the first column of a query to the spool's file."""
+    with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection:
+        return [row[0] for row in connection.execute(query)]
+
+
 def _groups(shuffler: Shuffler) -> int:
-    """Count the groups that the spool's file still has."""
-    connection = sqlite3.connect(shuffler.path / "spool.sqlite")
-    [count] = connection.execute("SELECT count(*) FROM submission_groups").fetchone()
-    connection.close()
-    return int(count)
+    return len(_rows(shuffler, "SELECT number FROM submission_groups"))
 
 
 def _tables_with_rows(shuffler: Shuffler) -> set[str]:
-    """Name the tables of the spool's file that hold anything."""
-    connection = sqlite3.connect(shuffler.path / "spool.sqlite")
-    names = [
-        name
-        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    ]
-    held = {n for n in names if connection.execute(f"SELECT 1 FROM {n} LIMIT 1").fetchone()}  # noqa: S608
-    connection.close()
-    return held
+    names = _rows(shuffler, "SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
 
 
 def _reports(blob: bytes) -> list[bytes]:
@@ -46,7 +42,7 @@ def _reports(blob: bytes) -> list[bytes]:
 
 
 class _Killed(Exception):  # noqa: N818  # not an error of the program
-    """Where the process would have ended."""
+    """The process ends here."""
 
 
 async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuffler) -> None:

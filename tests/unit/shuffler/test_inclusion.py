@@ -165,11 +165,11 @@ async def test_a_commitment_by_another_signer_is_not_kept(
 
 
 class _Stopped(BaseException):
-    """Where the process would have ended."""
+    """The process ends here."""
 
 
 class _Crashing(PosixPath):
-    """A path, and all below it, that deletes so many files and no more."""
+    """A path that deletes `left` files below it, then crashes."""
 
     left = 0
 
