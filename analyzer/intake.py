@@ -301,7 +301,6 @@ def open_and_count(
     *,
     pool: HpkePool,
     key: HpkePrivateKey,
-    tallied_at_once: int = _TALLIED_AT_ONCE,
 ) -> Intake:
     """
     Drop repeats, open, check and count a batch. Run by the analyzer.
@@ -313,7 +312,6 @@ def open_and_count(
         mechanism: The task's mechanism.
         pool: Opens chunks in its workers.
         key: The private key that the reports are sealed to.
-        tallied_at_once: Reports counted by cell together.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would let a
@@ -342,7 +340,7 @@ def open_and_count(
         padding, fine = is_null(reports), mechanism.valid(reports)
         valid.append(reports[fine])
         waiting += len(valid[-1])
-        if waiting >= tallied_at_once:
+        if waiting >= _TALLIED_AT_ONCE:
             cells += mechanism.tally(np.concatenate(valid))
             counted, waiting, valid = counted + waiting, 0, []
         null += int(padding.sum())

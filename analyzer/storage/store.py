@@ -116,11 +116,15 @@ class Store:
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
         """Look up the hash of a staged batch; None if an earlier version staged it."""
-        return await self._database.run(_staged_hash, batch_id)
+        return await self._database.run(
+            _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
+        )
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up the commitment to a task's batch; None if an earlier version staged it."""
-        return await self._database.run(_commitment, digest)
+        return await self._database.run(
+            _blob, "SELECT commitment FROM commitments WHERE task_digest = ?", digest
+        )
 
     async def add_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
@@ -140,7 +144,12 @@ class Store:
 
     async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
         """Return one staged chunk; None past the last."""
-        return await self._database.run(_chunk, batch_id, position)
+        return await self._database.run(
+            _blob,
+            "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
+            batch_id,
+            position,
+        )
 
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
@@ -184,7 +193,9 @@ class Store:
 
     async def result(self, digest: TaskDigest) -> bytes | None:
         """Look up a released result."""
-        return await self._database.run(_result, digest)
+        return await self._database.run(
+            _blob, "SELECT result FROM results WHERE task_digest = ?", digest
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -243,17 +254,9 @@ def _finish_batch(
         )
 
 
-def _staged_hash(connection: sqlite3.Connection, batch_id: BatchId) -> bytes | None:
-    row = connection.execute(
-        "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", (batch_id,)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-def _commitment(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
-    row = connection.execute(
-        "SELECT commitment FROM commitments WHERE task_digest = ?", (digest,)
-    ).fetchone()
+def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
+    """Return the value that a query finds; None if there is none."""
+    row = connection.execute(query, key).fetchone()
     return None if row is None else bytes(row[0])
 
 
@@ -282,14 +285,6 @@ def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
     return {TaskDigest(digest): state for digest, state in rows}
 
 
-def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:
-    row = connection.execute(
-        "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
-        (batch_id, position),
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
 def _release(
     connection: sqlite3.Connection,
     manifest: BatchManifest,
@@ -315,10 +310,3 @@ def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> str | None:
         "SELECT failure FROM batches WHERE task_digest = ?", (digest,)
     ).fetchone()
     return None if row is None else row[0]
-
-
-def _result(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
-    row = connection.execute(
-        "SELECT result FROM results WHERE task_digest = ?", (digest,)
-    ).fetchone()
-    return None if row is None else bytes(row[0])

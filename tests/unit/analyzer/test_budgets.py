@@ -197,7 +197,7 @@ async def test_sentinels_are_not_charged(core: AnalyzerCore) -> None:
     signed = await _publish(core, target_size=60, budget_epsilon=19.0)
     task, sealed = Task.from_bytes(signed.task_bytes), core.sealed(_USERS + 5, signed)
     planted = [leaf(sealed[user]) + leaf(sealed[_USERS + 5 + user]) for user in range(5)]
-    await core.sentinels.register(signed.digest(), planted, acknowledged=True)
+    await core.registry.register_sentinels(signed.digest(), planted, acknowledged=True)
     manifest = core.manifest(_USERS + 5, signed=signed)
     await core.releases.deliver(manifest, chunks_of(sealed))
     await core.settle()

@@ -18,7 +18,7 @@ def _sealed(reports: Reports) -> list[bytes]:
     return [_SEAL(report.tobytes()) for report in reports]
 
 
-def _take_in(sealed: list[bytes], *, chunk: int = 7, tallied_at_once: int = 2**19) -> Intake:
+def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
     return open_and_count(
         chunks,
@@ -27,15 +27,17 @@ def _take_in(sealed: list[bytes], *, chunk: int = 7, tallied_at_once: int = 2**1
         _MECHANISM,
         pool=InlinePool(),
         key=_CASE.analyzer_key,
-        tallied_at_once=tallied_at_once,
     )
 
 
 @pytest.mark.parametrize("tallied_at_once", [10, 2**19])
-def test_every_report_is_counted_once(tallied_at_once: int) -> None:
+def test_every_report_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, tallied_at_once: int
+) -> None:
     """Cells are those of the plaintexts, in one part or in several."""
+    monkeypatch.setattr("analyzer.intake._TALLIED_AT_ONCE", tallied_at_once)
     reports = _MECHANISM.dummies(53, np.random.default_rng(7))
-    intake = _take_in(_sealed(reports), tallied_at_once=tallied_at_once)
+    intake = _take_in(_sealed(reports))
 
     assert 53 == intake.counted
     assert {"repeated": 0, "unreadable": 0, "malformed": 0} == intake.refused

@@ -144,7 +144,7 @@ async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
     monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)
-    await analyzer.sentinels.register(
+    await analyzer.registry.register_sentinels(
         signed.digest(), [b"".join(some_leaves(2))], acknowledged=True
     )
     await analyzer.deliver(5, sealed)

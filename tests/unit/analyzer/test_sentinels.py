@@ -31,7 +31,7 @@ async def _register(
     analyzer: AnalyzerCore, sentinels: list[bytes], *, acknowledged: bool = False
 ) -> None:
     digest = analyzer.signed.digest()
-    await analyzer.sentinels.register(digest, sentinels, acknowledged=acknowledged)
+    await analyzer.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
 
 
 async def _kept(analyzer: AnalyzerCore) -> list[Sentinel]:

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import grpc
 
+from analyzer.registry import TaskListing
 from analyzer.servicer import AnalyzerServicer
-from analyzer.task_listing import TaskListing
 from common.wire.batches import chunk_to_wire, manifest_to_wire
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.analyzer_core import AnalyzerCore
@@ -28,7 +28,6 @@ async def test_the_answer_reveals_nothing_about_single_reports(analyzer: Analyze
     servicer = AnalyzerServicer(
         analyzer.registry,
         analyzer.releases,
-        analyzer.sentinels,
         TaskListing(analyzer.store, analyzer.clock),
     )
     sealed = [bytes(60), *analyzer.sealed(200)[1:]]

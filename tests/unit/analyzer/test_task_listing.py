@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from analyzer.task_listing import TaskListing
+from analyzer.registry import TaskListing
 from common.errors import TaskError
 from common.messages.task_summary import TaskState
 from tests.support.analyzer_core import AnalyzerCore

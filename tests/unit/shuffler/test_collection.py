@@ -29,17 +29,6 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published
 
 
-async def test_submissions_survive_a_restart(shuffler: Shuffler) -> None:
-    """Acknowledged before a crash, they are delivered after it."""
-    await shuffler.submit(4)
-    await shuffler.restart()
-    await shuffler.submit(1)
-    await shuffler.deliveries.advance()
-
-    [(manifest, _)] = shuffler.analyzer.delivered
-    assert manifest.n_users == 5
-
-
 async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -> None:
     """The same bytes are stored once; the same id with other reports is a conflict."""
     envelope = shuffler.envelope()

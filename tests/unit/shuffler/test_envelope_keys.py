@@ -5,7 +5,7 @@ import pytest
 from common.crypto.hpke import key_id
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import TaskError, UnknownKeyError
+from common.errors import TaskError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
@@ -13,7 +13,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE
-from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.shuffler_core import CASE, Shuffler
 from tests.support.tasks import published
 
 
@@ -66,16 +66,6 @@ async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
         assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
         await shuffler.restart()
     await shuffler.submit(1)
-
-
-async def test_a_task_sealed_to_a_destroyed_key_begins_no_batch(shuffler: Shuffler) -> None:
-    """It is refused before a batch key is made."""
-    shuffler.keys.rotate(shuffler.clock.now() + 300 * DAY, set())
-    with pytest.raises(UnknownKeyError, match="is destroyed"):
-        await shuffler.collection.fetch_task(DIGEST)
-
-    assert shuffler.key_files() == []
-    assert set() == shuffler.rounds.needed_keys()
 
 
 def _published(path: Path) -> dict[str, str]:

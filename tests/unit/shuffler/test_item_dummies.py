@@ -135,14 +135,3 @@ async def test_dummies_and_reports_are_mixed(tmp_path: Path) -> None:
         await asyncio.sleep(0)
 
     assert abs(np.mean(ranks) - 0.5) < 6 / np.sqrt(12 * len(ranks))
-
-
-def test_a_batch_has_a_plausible_number_of_reports() -> None:
-    """Within ten standard deviations and twenty reports of the mean, and within what can be."""
-    assert (53, 267) == _CASES["coins"].task.batch_reports(10)
-    assert (20, 20) == published().task.batch_reports(10)
-    for case in _CASES.values():
-        least, most = case.task.batch_reports(10)
-        mean, _ = case.task.shuffler.moments()
-        assert 0 <= least < 10 * case.task.shuffler.kept + 5 * mean < most
-        assert most <= 10 + 5 * case.task.shuffler.most
