@@ -1,8 +1,8 @@
-"""The analyzer's keys and published tasks."""
+"""The analyzer's keys, its published tasks and their list for operators."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
 
@@ -11,13 +11,15 @@ import numpy as np
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage.store import Store
-from analyzer.storage.task_table import TaskLine
+from analyzer.storage.task_table import StoredTask, TaskLine
 from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import TaskError, UnknownTaskError, WireError
+from common.messages.batch import TaskState, TaskSummary
+from common.runtime import logs
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore, load_identity
@@ -25,6 +27,8 @@ from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
+from common.version import VERSION
+from common.wire.tasks import MAX_LISTED_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,33 @@ class Registry:
             raise UnknownTaskError("there is no task with this digest")
         return signed
 
+    async def register_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+    ) -> None:
+        """
+        Store sentinels durably before returning. For operators.
+
+        Each is registered twice: as planned before it is sent, so that it is never counted as a
+        user's, and as acknowledged afterwards, so that one never sent is not reported missing.
+        Several calls may register a task's sentinels.
+
+        Raises:
+            UnknownTaskError: No task has this digest.
+            WireError: A sentinel has another number of leaves than a submission has reports, or
+                shares a leaf with another sentinel of the task.
+            BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
+                exceed target_size.
+        """
+        task = Task.from_bytes((await self.get(digest)).task_bytes)
+        for leaves in sentinels:
+            if len(leaves) != task.reports_per_user * HASH_BYTES:
+                raise WireError(
+                    f"a sentinel has {len(leaves) // HASH_BYTES} leaves; a submission of this task "
+                    f"has {task.reports_per_user} reports"
+                )
+        room = max(0, task.target_size - task.n_min)
+        await self._store.add_sentinels(digest, sentinels, room, acknowledged=acknowledged)
+
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
         List the keys that staged or expected batches are sealed to.
@@ -147,36 +178,77 @@ def check_deadline(draft: TaskDraft, now: float) -> None:
         raise TaskError(f"the deadline, {date}, is not in the future")
 
 
-class SentinelRegistry:
-    """Registers operators' sentinels, planned and acknowledged."""
+class TaskListing:
+    """Lists tasks with their states."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
-        self._registry = registry
+        self._clock = clock
 
-    async def register(
-        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
-    ) -> None:
+    async def add_lines(self) -> None:
         """
-        Store sentinels durably before returning. For operators.
+        Store a line for each task that an earlier version published without one. Run at start.
 
-        Each is registered twice: as planned before it is sent, so that it is never counted as a
-        user's, and as acknowledged afterwards, so that one never sent is not reported missing.
-        Several calls may register a task's sentinels.
+        A task that this version cannot read gets none, and is named in the log.
+
+        Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
+        """
+        for digest in await self._store.tasks_without_line():
+            signed = await self._store.task(digest)
+            if signed is None:
+                continue
+            try:
+                task = await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
+            except TaskError:
+                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+                logs.event("task cannot be read", fields, level="WARNING")
+            else:
+                await self._store.add_line(digest, TaskLine.of(task))
+
+    async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
+        """
+        List at most MAX_LISTED_TASKS readable tasks, sorted by digest.
+
+        Args:
+            after: Start after this digest; None to start with the first.
+        """
+        found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
+        return [self._summary(stored) for stored in found]
+
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        """
+        Return a task and its state.
 
         Raises:
             UnknownTaskError: No task has this digest.
-            WireError: A sentinel has another number of leaves than a submission has reports, or
-                shares a leaf with another sentinel of the task.
-            BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
-                exceed target_size.
+            TaskError: This version cannot read the task.
         """
-        task = Task.from_bytes((await self._registry.get(digest)).task_bytes)
-        for leaves in sentinels:
-            if len(leaves) != task.reports_per_user * HASH_BYTES:
-                raise WireError(
-                    f"a sentinel has {len(leaves) // HASH_BYTES} leaves; a submission of this task "
-                    f"has {task.reports_per_user} reports"
-                )
-        room = max(0, task.target_size - task.n_min)
-        await self._store.add_sentinels(digest, sentinels, room, acknowledged=acknowledged)
+        signed = await self._store.task(digest)
+        if signed is None:
+            raise UnknownTaskError("there is no task with this digest")
+        stored = await self._store.stored_task(digest)
+        if stored is None:
+            raise TaskError(
+                f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "
+                "later version published it, or its row is damaged"
+            )
+        return signed, self._summary(stored)
+
+    def _summary(self, stored: StoredTask) -> TaskSummary:
+        return TaskSummary(
+            task_digest=stored.task_digest,
+            state=self._state(stored),
+            **asdict(stored.line),
+            n_users=stored.n_users,
+            failure=stored.failure,
+        )
+
+    def _state(self, stored: StoredTask) -> TaskState:
+        if stored.released:
+            return TaskState.RELEASED
+        if stored.failure:
+            return TaskState.UNUSABLE
+        if stored.staged:
+            return TaskState.STAGED
+        overdue = self._clock.now() >= stored.line.deadline
+        return TaskState.OVERDUE if overdue else TaskState.OPEN

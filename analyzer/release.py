@@ -11,16 +11,17 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from analyzer.batch_checks import (
+from analyzer.budgets import ReleaseBudgets
+from analyzer.finalize import build_result
+from analyzer.intake import (
+    Intake,
     check_batch,
     check_refusals,
     drop_sentinels,
     exclude_sentinels,
     match_sentinels,
+    open_and_count,
 )
-from analyzer.budgets import ReleaseBudgets
-from analyzer.finalize import build_result
-from analyzer.intake import Intake, open_and_count
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.staging import Staging

@@ -6,13 +6,12 @@ import grpc
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, SentinelRegistry
+from analyzer.registry import AnalyzerKeys, Registry, TaskListing
 from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
-from analyzer.task_listing import TaskListing
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
@@ -111,7 +110,6 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         staging=staging,
         metrics=metrics,
     )
-    sentinels = SentinelRegistry(store, registry)
 
     async def needed() -> set[KeyId] | None:
         return await registry.needed_keys(settings.schedule().keep)
@@ -121,7 +119,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, sentinels, listing)
+        servicer = AnalyzerServicer(registry, releases, listing)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

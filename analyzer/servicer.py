@@ -6,9 +6,8 @@ from typing import Any
 
 import grpc
 
-from analyzer.registry import Registry, SentinelRegistry
+from analyzer.registry import Registry, TaskListing
 from analyzer.release import Releases
-from analyzer.task_listing import TaskListing
 from common.wire.batches import REPORTS_WANTED, chunk_from_wire, manifest_from_wire
 from common.wire.evidence import delivered_to_wire, sentinels_from_wire
 from common.wire.fields import digest_from_wire
@@ -30,13 +29,11 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         self,
         registry: Registry,
         releases: Releases,
-        sentinels: SentinelRegistry,
         listing: TaskListing,
     ) -> None:
         self._registry = registry
         self._listing = listing
         self._releases = releases
-        self._sentinels = sentinels
 
     async def CreateTask(
         self,
@@ -76,7 +73,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.RegisterSentinelsResponse:
         """Register sentinels. For operators."""
         digest, sentinels, acknowledged = sentinels_from_wire(request)
-        await self._sentinels.register(digest, sentinels, acknowledged=acknowledged)
+        await self._registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
         return analyzer_pb2.RegisterSentinelsResponse()
 
     async def GetResult(

@@ -1,9 +1,19 @@
-"""Find, check and begin the batches of this shuffler's tasks, and resume them after a crash."""
+"""
+Find, check and begin the batches of this shuffler's tasks, and resume them after a crash.
+
+A batch moves through these states:
+
+    collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
+        │                       └─▶ quarantined: the analyzer refused it
+        └─▶ expired: too few users at the deadline; destroyed, never released
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -27,9 +37,97 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
-from shuffler.states import FINAL_STATES, KEPT_STATES, ClosingRule
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
+
+
+class Event(Enum):
+    """Events that move a batch."""
+
+    CLOSE = "close"
+    EXPIRE = "expire"
+    PERMUTE = "permute"
+    DELIVER = "deliver"
+    REFUSE = "refuse"
+    ERASE = "erase"
+
+
+TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxyType(
+    {
+        (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
+        (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
+        (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
+        (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+        (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+        (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
+    }
+)
+
+FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
+"""States without a next one."""
+
+KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
+"""Final states in which batch and key are kept for an operator to inspect."""
+
+AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
+"""A batch enters exactly one of these, once, when its counts of users and refusals are final."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingRule:
+    """When a batch closes: the task's terms, with n_min raised to this shuffler's minimum."""
+
+    n_min: int
+    target_size: int
+    deadline: int
+
+
+def next_state(state: BatchState, event: Event) -> BatchState:
+    """
+    Return the state that an event leads to.
+
+    Raises:
+        BatchStateError: The event is not possible in this state.
+    """
+    if (state, event) not in TRANSITIONS:
+        raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
+    return TRANSITIONS[state, event]
+
+
+def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
+    """
+    Return the event of an operator's request to close a batch; None if it has closed already.
+
+    Raises:
+        BatchStateError: The batch has too few users and keeps collecting, or it expired.
+    """
+    if state is BatchState.COLLECTING:
+        if n_users < terms.n_min:  # the message must not reveal n_users
+            raise BatchStateError(
+                f"the batch has fewer users than n_min, which is {terms.n_min}; it keeps collecting"
+            )
+        return Event.CLOSE
+    if state is BatchState.EXPIRED:
+        raise BatchStateError(
+            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
+        )
+    return None
+
+
+def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
+    """Return the event that is due for a batch; None if it must wait or is over."""
+    if state is BatchState.COLLECTING:
+        if n_users >= max(terms.target_size, terms.n_min):
+            return Event.CLOSE
+        if now >= terms.deadline:
+            return Event.CLOSE if n_users >= terms.n_min else Event.EXPIRE
+        return None
+    return {
+        BatchState.CLOSED: Event.PERMUTE,
+        BatchState.PERMUTED: Event.DELIVER,
+        BatchState.DELIVERED: Event.ERASE,
+    }.get(state)
+
 
 _MAX_SEARCHES: Final = 256
 """Concurrent searches for tasks; a search continues if the caller hangs up."""

@@ -1,6 +1,7 @@
 """Open, check and store submissions: durable before they are acknowledged."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SignedTask, serial_of
+from common.crypto.signing import SignedTask, TokenIdentity, serial_of
 from common.errors import (
     BatchStateError,
     ConflictError,
@@ -23,12 +24,15 @@ from common.messages.submission import REFUSALS, Outcome, unpack
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
-from shuffler.admission import TokenCheck
-from shuffler.refusals import RefusalCounts
-from shuffler.states import close_request_event, next_state
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.group import Group, form_from_opened, form_group
+from shuffler.active_batches import (
+    ActiveBatch,
+    ActiveBatches,
+    FinishedBatch,
+    close_request_event,
+    next_state,
+)
+from shuffler.metrics import RefusalCounts
+from shuffler.storage.group import BatchKey, Group, form_from_opened, form_group
 from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 
@@ -48,6 +52,36 @@ _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
 
 _TOKEN: Final = b"token"
 """Separates the tags of tokens from those of submission ids, which senders choose."""
+
+_MAX_REMEMBERED: Final = 100_000
+"""Valid tokens that are not verified again; 100,000 take some 20 MB."""
+
+
+class TokenCheck:
+    """Verifies tokens, and remembers the valid ones."""
+
+    def __init__(self, identity: TokenIdentity) -> None:
+        self._identity = identity
+        self._valid: OrderedDict[bytes, None] = OrderedDict()
+
+    async def accepted(self, tokens: Sequence[bytes]) -> list[bool]:
+        """Return whether each token is valid. New tokens are verified in a thread."""
+        known = {token: token in self._valid for token in tokens}
+        new = [token for token, valid in known.items() if not valid]
+        verified = await asyncio.to_thread(self._verified, new) if new else {}
+        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
+        for token, valid in verified.items():
+            if valid:
+                self._valid[token] = None
+        while len(self._valid) > _MAX_REMEMBERED:
+            self._valid.popitem(last=False)
+        return found
+
+    def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
+        return {token: self._identity.accepts(token) for token in tokens}
+
+    def __repr__(self) -> str:
+        return f"TokenCheck({self._identity!r})"
 
 
 class Collection:

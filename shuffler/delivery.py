@@ -1,7 +1,7 @@
 """
 Move batches through their states: close, shuffle, deliver once, erase.
 
-`states.py` decides which event is due; this file performs it. Batches move independently, so one
+`active_batches.due_event` decides; this file performs it. Batches move independently, so one
 that cannot be delivered delays no other.
 """
 
@@ -18,20 +18,20 @@ from common.messages.batch import BatchManifest
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, ActiveBatches
-from shuffler.analyzer_client import Analyzer
-from shuffler.inclusion import InclusionProofs, SentBatch
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
-from shuffler.shuffle import BatchShuffler, ShuffleSummary
-from shuffler.states import (
+from shuffler.active_batches import (
     AFTER_COLLECTING,
     FINAL_STATES,
     KEPT_STATES,
+    ActiveBatch,
+    ActiveBatches,
     Event,
     due_event,
     next_state,
 )
+from shuffler.analyzer_client import Analyzer
+from shuffler.inclusion import InclusionProofs, SentBatch
+from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
 

@@ -20,14 +20,12 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import ConnectionCount, TokenCheck
 from shuffler.analyzer_client import AnalyzerClient
-from shuffler.collection import Collection
+from shuffler.collection import Collection, TokenCheck
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
-from shuffler.servicer import Receipts, ShufflerServicer
+from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.spool import Spool
 

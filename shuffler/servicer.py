@@ -1,10 +1,13 @@
 """The shuffler's gRPC methods: wire in, core, wire out; receipts are signed after the commit."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
+from common.errors import ShareError
 from common.messages.submission import Outcome
+from common.runtime.admission_interceptor import is_one_connection
 from common.task_digest import TaskDigest
 from common.wire.batches import progress_to_wire, status_to_wire
 from common.wire.evidence import prefix_from_wire, proof_to_wire
@@ -12,11 +15,46 @@ from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
 
 _STORED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
+
+_MAX_CONNECTIONS: Final = 100_000
+"""Connections whose submissions are counted; the least recent is forgotten first."""
+
+
+class ConnectionCount:
+    """
+    Limits the submissions of one connection where no tokens are required. In memory, never logged.
+
+    It stops a careless client. A client that opens many connections evades it: only tokens limit
+    people. On a Unix socket, where connections look alike, nothing is counted.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Accept at most `most` submissions of a connection; 0 for no limit."""
+        self._most = most
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def take(self, peer: str, submissions: int) -> None:
+        """
+        Count submissions before they are opened.
+
+        Raises:
+            ShareError: The connection has used its share. Another connection may continue.
+        """
+        if not self._most or not is_one_connection(peer):
+            return
+        count = self._counts.get(peer, 0) + submissions
+        if count > self._most:
+            raise ShareError(
+                f"a connection may make {self._most} submissions; connect again, later"
+            )
+        self._counts[peer] = count
+        self._counts.move_to_end(peer)
+        if len(self._counts) > _MAX_CONNECTIONS:
+            self._counts.popitem(last=False)
 
 
 class Receipts:

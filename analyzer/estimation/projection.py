@@ -80,11 +80,11 @@ FALSE_ALARM: Final = 0.05
 """Probability that noise lifts any absent item over the threshold [WLLSL20]."""
 
 
-def base_cut(shares: Vector, absent_errors: Vector, *, false_alarm: float = FALSE_ALARM) -> Vector:
+def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     """
     Keep significant shares, and spread the rest of 1 evenly over the others (Base-Cut).
 
-    A share is significant from Φ⁻¹(1 - false_alarm / domain_size) standard errors of an absent item
+    A share is significant from Φ⁻¹(1 - FALSE_ALARM / domain_size) standard errors of an absent item
     on. The paper sets the others to 0, which gives no distribution; an even spread favours no item,
     and gives the uniform distribution if no share is significant. If the significant shares exceed
     1, or all are significant, they are projected by Norm-Sub and the others are 0.
@@ -93,14 +93,13 @@ def base_cut(shares: Vector, absent_errors: Vector, *, false_alarm: float = FALS
         shares: Debiased shares, shape (domain_size,).
         absent_errors: Standard error of each share if no user held its item, shape (domain_size,).
             Where it is 0, a share is kept if it is at least 0.
-        false_alarm: Largest probability that noise lifts any absent item over the threshold.
 
     Returns:
         Shape (domain_size,), each at least 0, sum 1.
 
     Cost: one pass, or one sort.
     """
-    reach = -float(special.ndtri(false_alarm / len(shares)))
+    reach = -float(special.ndtri(FALSE_ALARM / len(shares)))
     kept = shares >= reach * absent_errors
     left = 1 - float(shares[kept].sum())
     refined = np.zeros(len(shares))

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.storage import ledger, sentinel_table, task_table
-from analyzer.storage.sentinel_table import Sentinel
-from analyzer.storage.task_table import StoredTask, TaskLine
+from analyzer.storage import ledger, task_table
+from analyzer.storage.task_table import Sentinel, StoredTask, TaskLine
 from common.crypto.signing import SignedTask
 from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
@@ -48,7 +47,6 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
     + ledger.SCHEMA
-    + sentinel_table.SCHEMA
 )
 
 BatchEnd = Literal["staged", "released", "unusable"]
@@ -118,23 +116,27 @@ class Store:
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
         """Look up the hash of a staged batch; None if an earlier version staged it."""
-        return await self._database.run(_staged_hash, batch_id)
+        return await self._database.run(
+            _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
+        )
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up the commitment to a task's batch; None if an earlier version staged it."""
-        return await self._database.run(_commitment, digest)
+        return await self._database.run(
+            _blob, "SELECT commitment FROM commitments WHERE task_digest = ?", digest
+        )
 
     async def add_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
     ) -> None:
-        """Register sentinels, before the batch is staged; see `sentinel_table.register`."""
+        """Register sentinels, before the batch is staged; see `task_table.add_sentinels`."""
         await self._database.run(
-            sentinel_table.register, digest, sentinels, most, acknowledged=acknowledged
+            task_table.add_sentinels, digest, sentinels, most, acknowledged=acknowledged
         )
 
     async def sentinels(self, digest: TaskDigest) -> list[Sentinel]:
         """List a task's sentinels in the order in which they were registered."""
-        return await self._database.run(sentinel_table.registered, digest)
+        return await self._database.run(task_table.sentinels, digest)
 
     async def staged(self) -> list[BatchManifest]:
         """List the batches that are staged and not yet released."""
@@ -142,7 +144,12 @@ class Store:
 
     async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
         """Return one staged chunk; None past the last."""
-        return await self._database.run(_chunk, batch_id, position)
+        return await self._database.run(
+            _blob,
+            "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
+            batch_id,
+            position,
+        )
 
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
@@ -186,7 +193,9 @@ class Store:
 
     async def result(self, digest: TaskDigest) -> bytes | None:
         """Look up a released result."""
-        return await self._database.run(_result, digest)
+        return await self._database.run(
+            _blob, "SELECT result FROM results WHERE task_digest = ?", digest
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -245,17 +254,9 @@ def _finish_batch(
         )
 
 
-def _staged_hash(connection: sqlite3.Connection, batch_id: BatchId) -> bytes | None:
-    row = connection.execute(
-        "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", (batch_id,)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-def _commitment(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
-    row = connection.execute(
-        "SELECT commitment FROM commitments WHERE task_digest = ?", (digest,)
-    ).fetchone()
+def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
+    """Return the value that a query finds; None if there is none."""
+    row = connection.execute(query, key).fetchone()
     return None if row is None else bytes(row[0])
 
 
@@ -284,14 +285,6 @@ def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
     return {TaskDigest(digest): state for digest, state in rows}
 
 
-def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:
-    row = connection.execute(
-        "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
-        (batch_id, position),
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
 def _release(
     connection: sqlite3.Connection,
     manifest: BatchManifest,
@@ -317,10 +310,3 @@ def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> str | None:
         "SELECT failure FROM batches WHERE task_digest = ?", (digest,)
     ).fetchone()
     return None if row is None else row[0]
-
-
-def _result(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
-    row = connection.execute(
-        "SELECT result FROM results WHERE task_digest = ?", (digest,)
-    ).fetchone()
-    return None if row is None else bytes(row[0])

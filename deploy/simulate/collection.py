@@ -16,7 +16,7 @@ from analyzer.finalize import mixture_of
 from common.mechanisms.base import Counts, Mechanism, Mixture
 from common.messages.result import Histogram
 from common.task.task import Task
-from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 ONE_BY_ONE: Final = 30_000_000

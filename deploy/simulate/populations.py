@@ -13,7 +13,7 @@ from typing import Any, Final, Self, cast
 
 import numpy as np
 
-from analyzer.estimation.dispatch import estimate_result
+from analyzer.finalize import estimate_result
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Mechanism, Mixture, Vector
 from common.mechanisms.key_value.pairs import Pairs

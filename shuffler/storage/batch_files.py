@@ -18,7 +18,7 @@ from typing import IO, Final
 from common.errors import DamagedStorageError
 from common.runtime.database import storage_failures
 from common.runtime.state_directory import flush_directory
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 
 _PERMUTED: Final = "permuted"
 _UNFINISHED: Final = "permuted.part"

@@ -23,9 +23,8 @@ from common.runtime.database import Database
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.deduplication import Deduplication
-from shuffler.storage.submissions import Arrival
+from shuffler.storage.group import BatchKey
+from shuffler.storage.submissions import Arrival, Deduplication
 
 _SCHEMA: Final = (
     """

@@ -64,9 +64,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.crypto.randomness._fresh_bits": "the operating system's randomness",
     "common.runtime.process_metrics.memory_limit": "a file of the kernel",
     "common.crypto.merkle.sorted_leaves": "hashes that it has just made",
-    "shuffler.storage.deduplication.Deduplication.judge": "tags that it has made, or that opened "
+    "shuffler.storage.submissions.Deduplication.judge": "tags that it has made, or that opened "
     "under the batch's key",
-    "shuffler.storage.deduplication.Deduplication.remember_tags": "tags that it has made, or that "
+    "shuffler.storage.submissions.Deduplication.remember_tags": "tags that it has made, or that "
     "opened under the batch's key",
     "shuffler.storage.group.Group.entries": "tags that its own workers made",
     "shuffler.storage.group.Group.only": "reports that opened under the batch's key",

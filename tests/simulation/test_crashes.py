@@ -1,9 +1,8 @@
 """
-A crash at every boundary leads, after a restart, to the same end as no crash.
+A crash at any boundary, followed by a restart, changes no outcome.
 
-A boundary is either side of a transaction, of making or destroying a key file, or of a call to
-another party, of any of the three. They are found by running without a crash, and the table of the
-batch's states says which must be among them.
+A boundary is either side of a transaction, of a change of a key file, or of a call between parties.
+The boundaries are found by a run without a crash.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +14,7 @@ import pytest
 
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.task.task import Task
-from shuffler.states import TRANSITIONS
+from shuffler.active_batches import TRANSITIONS
 from tests.support.faults import Boundary
 from tests.support.world import World
 from user_agent.budget import SubmissionState
@@ -24,7 +23,7 @@ _PERSONS: Final = 3
 
 
 async def _everybody_answers(world: World) -> None:
-    """Each person tries until their answer is saved; what is saved is sent until it arrives."""
+    """Each person retries until the answer is saved; saved answers are sent until they arrive."""
     [signed] = world.signed
     for person in range(_PERSONS):
         while len(await world.saved(signed.digest())) <= person:
@@ -36,7 +35,7 @@ async def _everybody_answers(world: World) -> None:
 
 
 async def _released(world: World) -> None:
-    """As many as wanted answer; the batch is released, and one who comes late is refused."""
+    """Enough users answer: the batch is released, and a late user is refused."""
     signed = await world.publish(_PERSONS, _PERSONS)
     _count_from_here(world)
     await _everybody_answers(world)
@@ -52,7 +51,7 @@ async def _released(world: World) -> None:
 
 
 async def _expired(world: World) -> None:
-    """Too few answer; the batch expires and is destroyed."""
+    """Too few users answer: the batch expires and is destroyed."""
     signed = await world.publish(_PERSONS + 1, _PERSONS + 1)
     _count_from_here(world)
     await _everybody_answers(world)
@@ -65,7 +64,7 @@ async def _expired(world: World) -> None:
 
 
 async def _refused(world: World) -> None:
-    """The analyzer holds another batch of this task; the shuffler's is kept, not released."""
+    """The analyzer holds another batch of the task: the shuffler's is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
     n_reports = _PERSONS * task.reports_per_user
@@ -87,59 +86,59 @@ async def _refused(world: World) -> None:
     assert 1 == len(world.shuffler.key_files())
 
 
-_STORIES: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = MappingProxyType(
+_SCENARIOS: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = MappingProxyType(
     {"released": _released, "expired": _expired, "refused": _refused}
 )
 
-_FIRST: Final = next(iter(_STORIES))
+_FIRST: Final = next(iter(_SCENARIOS))
 
 
 def _count_from_here(world: World) -> None:
-    """Let the crash that was asked for count from here."""
+    """Count boundaries, and schedule the crash, from here."""
     world.around.faults.crossed.clear()
     world.around.faults.countdown = world.around.faults.wanted
 
 
-async def _tell(path: Path, story: str, crash: int | None) -> list[Boundary]:
+async def _run(path: Path, scenario: str, crash: int | None) -> list[Boundary]:
     world = World(path)
     await world.start()
     world.around.faults.wanted = crash
     try:
-        await _STORIES[story](world)
+        await _SCENARIOS[scenario](world)
     finally:
         await world.end()
     assert (crash is None) == (not world.around.faults.crashes), "the crash was not reached"
     return world.around.faults.crossed
 
 
-async def test_the_stories_cross_every_transition_of_a_batch(tmp_path: Path) -> None:
-    """So that no transition of the table is left out; closing counts for what follows it too."""
+async def test_the_scenarios_cover_every_transition_of_a_batch(tmp_path: Path) -> None:
+    """Every state of a batch and of a saved answer is reached."""
     crossed: set[str] = set()
-    for story in _STORIES:
-        crossed |= {boundary.act for boundary in await _tell(tmp_path / story, story, None)}
+    for scenario in _SCENARIOS:
+        crossed |= {boundary.act for boundary in await _run(tmp_path / scenario, scenario, None)}
 
     reached = {act.rpartition(" ")[2] for act in crossed}
     assert {state.value for state in TRANSITIONS.values()} <= reached
     assert {state.value for state in SubmissionState} - {"pending"} <= reached
 
 
-@pytest.mark.parametrize("story", _STORIES)
+@pytest.mark.parametrize("scenario", _SCENARIOS)
 @pytest.mark.parametrize(
     "every",
     [pytest.param(False, id="each kind"), pytest.param(True, id="all", marks=pytest.mark.slow)],
 )
 async def test_a_crash_at_any_boundary_changes_nothing(
-    tmp_path: Path, story: str, *, every: bool
+    tmp_path: Path, scenario: str, *, every: bool
 ) -> None:
     """
-    Same histogram, same states, no key left behind: the story's own assertions hold.
+    The scenario's own assertions hold: same histogram, same states, no key left behind.
 
-    A boundary is crossed many times; the short form crashes at the first of each kind, and leaves
-    to the first story what all of them begin with: until the batch collects no more.
+    The short form crashes at the first boundary of each kind. Boundaries before the batch closes
+    are alike in all scenarios, and crossed in the first one only.
     """
-    boundaries = await _tell(tmp_path / "calm", story, None)
+    boundaries = await _run(tmp_path / "no crash", scenario, None)
     ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))
-    alike = 0 if story == _FIRST else ended
+    alike = 0 if scenario == _FIRST else ended
     first: dict[Boundary, int] = {}
     for number, boundary in enumerate(boundaries):
         first.setdefault(boundary, number)
@@ -147,4 +146,4 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     numbers = range(len(boundaries)) if every else short
     assert numbers
     for number in numbers:
-        await _tell(tmp_path / f"crash {number}", story, number)
+        await _run(tmp_path / f"crash {number}", scenario, number)

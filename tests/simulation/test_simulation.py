@@ -1,4 +1,4 @@
-"""Random lists of what can happen, in the manner of Janus's simulation tests."""
+"""Random lists of operations, in the manner of Janus's simulation tests."""
 
 import asyncio
 import tempfile
@@ -46,7 +46,7 @@ _PROFILE: Final = settings(
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=25, derandomize=True)
 def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) -> None:
-    """Whatever happens in whatever order: World.check and World.check_end hold."""
+    """After any operations in any order, World.check and World.check_end hold."""
     _play(operations)
 
 
@@ -54,12 +54,12 @@ def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) 
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=1500)
 def test_nothing_is_lost_and_nothing_counted_twice_at_length(operations: list[Operation]) -> None:
-    """The same, with other lists each time."""
+    """With other lists each time."""
     _play(operations)
 
 
 @pytest.mark.parametrize("way", range(3))
 def test_a_replayed_batch_changes_nothing(way: int) -> None:
-    """As it was, it is acknowledged again; under another id or size it is refused."""
+    """Unchanged it is acknowledged again; under another id or size it is refused."""
     answers = [Operation("contribute", who=person) for person in range(3)]
     _play([*answers, Operation("advance"), Operation("replay batch", what=way)])

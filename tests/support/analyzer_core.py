@@ -8,6 +8,7 @@ from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
+from common.messages.result import Result
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness import analyzer_core
@@ -41,6 +42,27 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
         """Return the manifest of a batch with two reports a user."""
         digest = (signed or self.signed).digest()
         return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
+
+    async def restart(self) -> None:
+        """Stop, and start again on the same files."""
+        await self.stop()
+        await self.start()
+
+    async def stage(self, manifest: BatchManifest, signed: SignedTask | None = None) -> None:
+        """Stage a batch without starting its release."""
+        sealed = self.sealed(manifest.n_users, signed)
+        await self.store.begin_batch(manifest)
+        await self.store.add_chunks(manifest.batch_id, 0, [b"".join(sealed)])
+        await self.store.finish_batch(manifest.batch_id)
+
+    async def deliver(self, users: int, sealed: list[bytes]) -> None:
+        """Deliver the reports of the current task's batch, and wait for the release."""
+        await self.releases.deliver(self.manifest(users), chunks_of(sealed))
+        await self.settle()
+
+    async def result(self) -> Result:
+        """Return the result of the current task's batch."""
+        return await self.releases.result(self.signed.digest())
 
     async def release(self, users: int, signed: SignedTask, *, spoiled: int = 0) -> None:
         """Deliver a batch under its own id, some reports unreadable, and wait for the release."""

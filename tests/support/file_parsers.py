@@ -25,7 +25,7 @@ from deploy.results.privkvm import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from shuffler.storage.batch_files import BatchFiles
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS

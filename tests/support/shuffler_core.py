@@ -15,12 +15,10 @@ from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import TokenCheck
-from shuffler.collection import Collection
+from shuffler.collection import Collection, TokenCheck
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics
-from shuffler.refusals import RefusalCounts
+from shuffler.metrics import BatchMetrics, RefusalCounts
 from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
@@ -99,6 +97,11 @@ class Shuffler:
             metrics=self.metrics,
             refusals=self.refusals,
         )
+
+    async def restart(self) -> None:
+        """Start again on the same files, as after a crash."""
+        self.spool.close()
+        await self.start()
 
     def open_state(self) -> StateDirectory:
         """Open the state directory."""

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.batch_checks import SentinelMatches, match_sentinels
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.intake import SentinelMatches, match_sentinels
+from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.merkle import split
 from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from analyzer.batch_checks import FALSE_ALARM, check_batch, match_sentinels
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.intake import FALSE_ALARM, check_batch, match_sentinels
+from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
 from common.task.dummy_spec import KEEP_SUM

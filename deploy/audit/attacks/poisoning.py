@@ -20,11 +20,11 @@ from common.mechanisms.support import SupportCounting
 from common.messages.submission import Submission, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
-from deploy.audit.coalitions.messages import own_dummies
+from deploy.audit.distributions.trials import own_dummies
 from deploy.audit.finding import Checks, Findings
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import count, made_one_by_one
-from shuffler.dummies import draw_kept
+from shuffler.shuffle import draw_kept
 
 Parse = Callable[[bytes, Task], Submission]
 """Reads a submission."""

@@ -13,7 +13,8 @@ import numpy as np
 from common.accounting.guarantees import claimed_guarantee
 from common.messages.guarantee import rounded_up
 from common.task.task import Task
-from deploy.audit.coalitions.messages import own_dummies, own_reports, proven_epsilon
+from deploy.audit.coalitions.messages import proven_epsilon
+from deploy.audit.distributions.trials import own_dummies, own_reports
 from deploy.audit.finding import Checks, Finding, Findings
 from deploy.audit.game import game_row
 from deploy.audit.scenario import AuditSubject

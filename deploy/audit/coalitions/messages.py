@@ -10,11 +10,9 @@ statistic.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import PrivacyParameters
@@ -22,10 +20,10 @@ from common.accounting.reference.attack import epsilon_lower
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
 from common.task.task import Task
+from deploy.audit.distributions.trials import Sent, own_dummies, own_reports
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
-from shuffler.dummies import draw_item_dummies, draw_kept
-from user_agent.contribution import draw_dummies, draw_dummy_counts
+from shuffler.shuffle import draw_item_dummies, draw_kept
 
 FEW_USERS: Final = 100
 """Users up to which the attack is computed for random numbers of dummies; with more it takes
@@ -36,53 +34,6 @@ _CERTAIN: Final = 1e100
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
 """Messages, or trials with one user, where dummies are drawn one user at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """Messages of many trials."""
-
-    reports: Reports
-    trial: NDArray[np.int64]
-    """Trial of each report, shape of reports."""
-    trials: int
-
-    def joined(self, other: "Sent") -> "Sent":
-        """Join the messages of the same trials."""
-        return Sent(
-            reports=np.concatenate([self.reports, other.reports]),
-            trial=np.concatenate([self.trial, other.trial]),
-            trials=self.trials,
-        )
-
-    def without(self, dropped: NDArray[np.bool_]) -> "Sent":
-        """Remove messages."""
-        return Sent(reports=self.reports[~dropped], trial=self.trial[~dropped], trials=self.trials)
-
-
-def own_reports(
-    mechanism: Mechanism, item: int, trials: int, rng: np.random.Generator, each: int = 1
-) -> Sent:
-    """Draw `each` users' reports of one item, for each trial."""
-    trial = np.repeat(np.arange(trials), each)
-    values = np.full(len(trial), item, dtype=np.int64)
-    return Sent(reports=mechanism.randomize(values, rng), trial=trial, trials=trials)
-
-
-def own_dummies(
-    task: Task, mechanism: Mechanism, trials: int, rng: np.random.Generator, each: int = 1
-) -> Sent:
-    """Draw `each` users' dummies, for each trial."""
-    dummies = task.dummies
-    if dummies.uniform:
-        numbers = draw_dummy_counts(dummies, trials * each, rng)
-        reports = mechanism.dummies(int(numbers.sum()), rng)
-    else:
-        drawn = [draw_dummies(mechanism, dummies, rng) for _ in range(trials * each)]
-        numbers = np.array([len(one) for one in drawn], dtype=np.int64)
-        reports = np.concatenate(drawn)
-    trial = np.repeat(np.repeat(np.arange(trials), each), numbers)
-    return Sent(reports=reports, trial=trial, trials=trials)
 
 
 def user_messages(subject: AuditSubject, item: int, trials: int, rng: np.random.Generator) -> Sent:

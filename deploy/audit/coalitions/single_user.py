@@ -15,14 +15,9 @@ from common.accounting.guarantees import analyzer_guarantee, guarantees_under, l
 from common.mechanisms.base import Reports
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.dummy_spec import PERMUTES
-from deploy.audit.coalitions.messages import (
-    own_reports,
-    proven_epsilon,
-    scores,
-    user_messages,
-    user_worlds,
-)
+from deploy.audit.coalitions.messages import proven_epsilon, scores, user_messages, user_worlds
 from deploy.audit.distributions.support import support_distribution
+from deploy.audit.distributions.trials import own_reports
 from deploy.audit.distributions.value_reports import (
     draw_reports,
     log_likelihood,

@@ -27,11 +27,11 @@ from common.messages.guarantee import rounded_up
 from deploy.audit.coalitions.messages import (
     FEW_USERS,
     STATISTIC,
-    own_reports,
     proven_epsilon,
     run_batch_game,
     scores,
 )
+from deploy.audit.distributions.trials import own_reports
 from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject

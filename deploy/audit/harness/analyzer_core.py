@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, SentinelRegistry
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
@@ -78,7 +78,6 @@ class AnalyzerCore:
             staging=self.staging,
             metrics=self.metrics,
         )
-        self.sentinels = SentinelRegistry(self.store, self.registry)
 
     async def publish(self, wanted: TaskDraft) -> SignedTask:
         """Publish a draft."""

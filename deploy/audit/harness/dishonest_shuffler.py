@@ -24,8 +24,8 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 from deploy.audit.harness.clock import ManualClock
-from shuffler.dummies import draw_item_dummies, draw_kept
 from shuffler.inclusion import InclusionProofs
+from shuffler.shuffle import draw_item_dummies, draw_kept
 
 Users = list[list[bytes]]
 """Sealed reports of each user, in the order of arrival."""

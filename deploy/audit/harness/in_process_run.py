@@ -95,10 +95,10 @@ class InProcessRun:
         contributor = Contributor(self.analyzer.task, self.digest)
         answers = [contributor.answer(0, self._rng) for _ in range(count)]
         leaves = [b"".join(answer.leaves) for answer in answers]
-        await self.analyzer.sentinels.register(self.digest, leaves, acknowledged=False)
+        await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
         for answer in answers:
             await self.shuffler.submit(self.digest, answer.envelope)
-        await self.analyzer.sentinels.register(self.digest, leaves, acknowledged=True)
+        await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
 
     async def inclusions(self, n_people: int) -> list[InclusionState]:
         """Let every device check for its answer, and return their conclusions in order."""

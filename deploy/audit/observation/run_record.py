@@ -21,8 +21,7 @@ from common.task.task import Task
 from common.wire.batches import chunk_from_wire, manifest_from_wire
 from deploy.audit.harness.relay import RelayedCall
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
-from shuffler.storage.batch_key import KEY_BYTES, BatchKey
-from shuffler.storage.group import open_group
+from shuffler.storage.group import KEY_BYTES, BatchKey, open_group
 
 Moment = Literal["collecting", "delivering", "over"]
 MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")

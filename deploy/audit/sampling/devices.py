@@ -24,7 +24,7 @@ from deploy.audit.distributions.support import (
 from deploy.audit.finding import Checks, Findings
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
-from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 Source = Callable[[np.random.Generator], np.random.Generator]

@@ -1,12 +1,21 @@
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from analyzer.batch_checks import SentinelMatches, check_batch, check_refusals, exclude_sentinels
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.intake import (
+    SentinelMatches,
+    check_batch,
+    check_refusals,
+    drop_sentinels,
+    exclude_sentinels,
+    match_sentinels,
+)
+from analyzer.storage.task_table import Sentinel
+from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.task.dummy_spec import ShufflerSpec
@@ -28,7 +37,7 @@ _SAMPLES = published(
 
 
 def _sightings(places: Sequence[int | None]) -> SentinelMatches:
-    """Sentinels of one report each, in the order of sending, and where each is."""
+    """Return sentinels of one report each, in the order of sending, with their positions."""
     leaves = some_leaves(len(places))
     return SentinelMatches(
         sentinels=tuple(Sentinel(leaves=(leaf,), acknowledged=True) for leaf in leaves),
@@ -44,39 +53,24 @@ def _shuffled(count: int, seed: int) -> list[int | None]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 50, 170, 400, 1000])
-def test_an_honest_shuffler_is_not_accused(count: int) -> None:
+def test_an_honest_shuffler_passes(count: int) -> None:
     """Whatever the number of sentinels."""
     for seed in range(3):  # fails by chance with probability 3e-9 at most over seeds
         check_batch(_sightings(_shuffled(count, seed)), _KEEPS)
 
 
-def test_an_honest_sampler_is_not_accused() -> None:
-    """Half of all reports are kept; a thousand sentinels, of which about half are there."""
-    # Twice FALSE_ALARM a seed, for the number and for the order: fails by chance with probability
-    # 4e-8 at most over seeds.
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        places = [
-            place if kept else None
-            for place, kept in zip(
-                rng.permutation(1000).tolist(), rng.random(1000) < 0.5, strict=True
-            )
-        ]
-        check_batch(_sightings(places), _SAMPLES)
-
-
 @pytest.mark.parametrize("sent", [1, 30, 31, 59, 100, 250])
-def test_chance_accuses_an_honest_sampler_as_seldom_as_is_said(sent: int) -> None:
-    """The exact probability, too few and too many together: at most 1e-9, and not far below it."""
-    accused = [there for there in range(sent + 1) if _is_accused_of_number(there, sent)]
-    chance = Fraction(sum(math.comb(sent, there) for there in accused), 2**sent)
+def test_the_false_alarm_rate_of_a_sampler_is_as_stated(sent: int) -> None:
+    """The exact probability is at most 1e-9, and not far below it."""
+    suspect = [there for there in range(sent + 1) if _fails_by_number(there, sent)]
+    chance = Fraction(sum(math.comb(sent, there) for there in suspect), 2**sent)
 
     assert chance <= Fraction(1, 10**9)
     assert sent < 59 or chance > Fraction(1, 10**10)
 
 
-def _is_accused_of_number(there: int, sent: int) -> bool:
-    """Say whether so many of so many, half of which should be there, are too few or too many."""
+def _fails_by_number(there: int, sent: int) -> bool:
+    """Return whether `there` of `sent` sentinels are too few or too many for a share of a half."""
     try:
         check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
     except SuspectBatchError as error:
@@ -84,48 +78,26 @@ def _is_accused_of_number(there: int, sent: int) -> bool:
     return False
 
 
-def test_one_missing_sentinel_is_enough_where_everything_is_kept() -> None:
+def test_one_missing_sentinel_fails_a_shuffler_that_keeps_everything() -> None:
     """The shuffler had acknowledged it."""
     with pytest.raises(SuspectBatchError, match="1 of 50 sentinels are missing"):
         check_batch(_sightings([*_shuffled(49, 1), None]), _KEEPS)
 
 
-@pytest.mark.parametrize(
-    ("there", "accused"),
-    [(0, True), (30, True), (60, False), (140, False), (170, True), (200, True)],
-)
-def test_a_sampler_is_accused_of_what_chance_does_not_do(there: int, accused: bool) -> None:  # noqa: FBT001
-    """Too few of two hundred: they were dropped. Too many: it does not sample as it should."""
-    places: list[int | None] = [*_shuffled(there, 1), *[None] * (200 - there)]
-    if not accused:
-        check_batch(_sightings(places), _SAMPLES)
-        return
+@pytest.mark.parametrize("there", [0, 30, 170, 200])
+def test_an_improbable_number_of_sentinels_fails(there: int) -> None:
+    """Too few of two hundred, or too many, where half of all reports are kept."""
     with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels arrived"):
-        check_batch(_sightings(places), _SAMPLES)
+        check_batch(_sightings([*_shuffled(there, 1), *[None] * (200 - there)]), _SAMPLES)
 
 
 @pytest.mark.parametrize("step", [1, -1])
-@pytest.mark.parametrize(("count", "accused"), [(12, False), (13, True), (50, True), (1000, True)])
-def test_an_order_that_was_kept_or_turned_round_is_noticed(
-    count: int,
-    accused: bool,  # noqa: FBT001
-    step: int,
-) -> None:
+@pytest.mark.parametrize(("count", "suspect"), [(12, False), (13, True), (50, True), (1000, True)])
+def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool) -> None:
     """From thirteen sentinels on: 2/13! is below 1e-9."""
     places = list(range(5, 5 + 3 * count, 3))[::step]
-    if not accused:
-        check_batch(_sightings(places), _KEEPS)
-        return
-    with pytest.raises(SuspectBatchError, match="after a uniform permutation: Kendall's tau"):
-        check_batch(_sightings(places), _KEEPS)
-
-
-def test_a_half_hearted_shuffle_is_noticed() -> None:
-    """Submissions moved by a tenth of the batch: fifty sentinels still tell."""
-    rng = np.random.default_rng(1)  # fails by chance with probability far below 1e-9
-    places = [5000 * n + int(rng.integers(0, 500)) * 50 + n for n in range(50)]
-
-    with pytest.raises(SuspectBatchError, match="Kendall's tau"):
+    improbable = "after a uniform permutation: Kendall's tau"
+    with pytest.raises(SuspectBatchError, match=improbable) if suspect else nullcontext():
         check_batch(_sightings(places), _KEEPS)
 
 
@@ -138,15 +110,15 @@ def _manifest(n_users: int, n_reports: int) -> BatchManifest:
     )
 
 
-def test_sentinels_are_neither_users_nor_reports() -> None:
+def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
     """Of a hundred users and two hundred reports."""
     left = exclude_sentinels(_manifest(100, 200), _sightings(_shuffled(10, 1)), _KEEPS)
 
     assert (90, 190) == (left.n_users, left.n_reports)
 
 
-def test_n_min_holds_without_sentinels() -> None:
-    """Fifteen users suffice, fourteen and a sentinel do not."""
+def test_n_min_excludes_sentinels() -> None:
+    """Fifteen users suffice; fourteen and a sentinel do not."""
     exclude_sentinels(_manifest(16, 32), _sightings([3]), _KEEPS)
 
     with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* at least 15"):
@@ -154,13 +126,75 @@ def test_n_min_holds_without_sentinels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "accused"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
+    ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
 )
-def test_an_operator_says_how_many_reports_may_be_refused(share: float, accused: bool) -> None:  # noqa: FBT001
+def test_too_many_refused_reports_fail(share: float, *, suspect: bool) -> None:
     """One of twenty is 5 %."""
-    released = result(TaskDigest(bytes(32)))
-    if not accused:
-        check_refusals(released, share)
-        return
-    with pytest.raises(SuspectBatchError, match="1 of the batch's 20 reports were refused"):
-        check_refusals(released, share)
+    many = "1 of the batch's 20 reports were refused"
+    with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
+        check_refusals(result(TaskDigest(bytes(32))), share)
+
+
+_SIZE = 60
+_REPORTS = [bytes([number]) * _SIZE for number in range(40)]
+
+
+def _sentinel(*numbers: int, acknowledged: bool = True) -> Sentinel:
+    return Sentinel(
+        leaves=tuple(leaf(_REPORTS[number]) for number in numbers), acknowledged=acknowledged
+    )
+
+
+def _look(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
+    chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
+    matches = match_sentinels(chunks, _SIZE, sentinels)
+    left = b"".join(drop_sentinels(chunks, _SIZE, matches))
+    return matches, [left[start : start + _SIZE] for start in range(0, len(left), _SIZE)]
+
+
+def test_sentinels_are_dropped_exactly() -> None:
+    """All other reports stay in their order."""
+    matches, left = _look(_REPORTS[:30], _sentinel(3, 17), _sentinel(8, 29))
+
+    gone = {3, 8, 17, 29}
+    assert [report for place, report in enumerate(_REPORTS[:30]) if place not in gone] == left
+    assert (2, 0, 0) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
+    assert (4, 4) == matches.reports()
+    assert [3, 8] == matches.order()
+
+
+def test_a_batch_without_sentinels_is_not_hashed() -> None:
+    """Every chunk passes unchanged."""
+    matches = match_sentinels(iter([b"never hashed"]), _SIZE, [])
+
+    assert (0, 0) == (matches.n_users(sampled=False), matches.n_users(sampled=True))
+    assert [b"any bytes"] == list(drop_sentinels([b"any bytes"], _SIZE, matches))
+
+
+def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
+    """
+    Sentinel 3 lacks a report. Of the planned ones 2 arrived, and 35 may never have been sent: it is
+    not missing, and counts as a user's submission only where reports are sampled.
+    """
+    planned = (_sentinel(35, acknowledged=False), _sentinel(2, acknowledged=False))
+    matches, left = _look(_REPORTS[:10], _sentinel(3, 36), *planned)
+
+    assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.reports())
+    assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
+    assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
+
+
+def test_copies_of_sentinels_are_counted_and_dropped() -> None:
+    """Of three equal reports two are copies."""
+    matches, left = _look([*_REPORTS[:10], _REPORTS[4], _REPORTS[4]], _sentinel(4))
+
+    assert (0, 2, 9) == (matches.n_missing, matches.n_repeated, len(left))
+
+
+def test_a_sentinel_stands_at_its_first_report() -> None:
+    """In the order of sending, without missing ones."""
+    mixed = [_REPORTS[place] for place in np.random.default_rng(1).permutation(30)]
+    matches, _ = _look(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
+
+    first = min(mixed.index(_REPORTS[5]), mixed.index(_REPORTS[6]))
+    assert [first, mixed.index(_REPORTS[7])] == matches.order()

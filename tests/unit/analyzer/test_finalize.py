@@ -42,8 +42,8 @@ def _intake(
     )
 
 
-def test_the_dummies_that_came_are_known_where_nothing_was_refused() -> None:
-    """131 of them, not the 125 expected; the estimate subtracts just those."""
+def test_the_number_of_dummies_is_exact_without_refusals() -> None:
+    """131, not the 125 expected; the estimate subtracts just those."""
     task = _FRACTIONAL.task
     intake = _intake(task, own=100, dummies=131, null=69)
     result = _conclude(_FRACTIONAL, intake)
@@ -58,22 +58,15 @@ def test_the_dummies_that_came_are_known_where_nothing_was_refused() -> None:
 
 
 @pytest.mark.parametrize(("null", "malformed"), [(0, 0), (75, 0), (100, 0), (101, 1), (180, 80)])
-def test_null_reports_beyond_the_room_for_them_are_malformed(null: int, malformed: int) -> None:
+def test_null_reports_beyond_the_padding_are_malformed(null: int, malformed: int) -> None:
     """A hundred users have room for one null report each."""
     intake = _intake(_FRACTIONAL.task, own=100, dummies=200 - null, null=null)
 
     assert malformed == _conclude(_FRACTIONAL, intake).refused["malformed"]
 
 
-def test_a_fixed_number_leaves_no_room_for_null_reports() -> None:
-    """Each stands where a report should, and costs a user's privacy like every refused one."""
-    result = _conclude(_FIXED, _intake(_FIXED.task, own=100, dummies=97, null=3))
-
-    assert {"repeated": 0, "unreadable": 0, "malformed": 3} == result.refused
-
-
-def test_lost_reports_are_taken_to_be_lost_in_proportion() -> None:
-    """A fifth of everything was unreadable: a fifth of the users' own and of the dummies."""
+def test_refusals_are_taken_to_be_proportional() -> None:
+    """A fifth of everything was unreadable: a fifth of users' own reports and of dummies."""
     intake = _intake(_FRACTIONAL.task, own=80, dummies=100, null=60, unreadable=60)
 
     assert 100 == _conclude(_FRACTIONAL, intake).n_dummies
@@ -81,15 +74,15 @@ def test_lost_reports_are_taken_to_be_lost_in_proportion() -> None:
     assert 80 == _conclude(_FIXED, fixed).n_dummies
 
 
-def test_users_who_spoil_everything_they_send_bias_nothing() -> None:
-    """Forty users send three malformed reports each: sixty users and their 75 dummies are left."""
+def test_users_who_spoil_all_their_reports_cause_no_bias() -> None:
+    """Forty send malformed reports only: sixty users and their 75 dummies are left."""
     intake = _intake(_FRACTIONAL.task, own=60, dummies=75, null=45, malformed=120)
 
     assert 75 == _conclude(_FRACTIONAL, intake).n_dummies
 
 
-def test_there_are_never_fewer_reports_than_users_own() -> None:
-    """One report was counted: it is taken for a user's, and no number of dummies is negative."""
+def test_the_number_of_dummies_is_never_negative() -> None:
+    """A single counted report is taken for a user's."""
     intake = _intake(_FRACTIONAL.task, own=1, dummies=0, null=299)
     result = _conclude(_FRACTIONAL, intake)
 
@@ -97,14 +90,14 @@ def test_there_are_never_fewer_reports_than_users_own() -> None:
     assert np.isfinite(result.histogram.frequencies).all()
 
 
-def test_nothing_but_null_reports_is_no_batch() -> None:
+def test_a_batch_of_null_reports_is_unusable() -> None:
     """There is nothing to estimate from."""
     with pytest.raises(UnusableBatchError, match="none of the batch's 300 reports"):
         _conclude(_FRACTIONAL, _intake(_FRACTIONAL.task, own=0, dummies=0, null=300))
 
 
-def test_every_refused_report_is_taken_off_every_guarantee() -> None:
-    """Whatever it was refused for, padding beyond its room included; and off the papers' claims."""
+def test_every_refused_report_weakens_every_guarantee() -> None:
+    """Whatever the cause, excess padding included; and the papers' claims."""
     task = _FIXED.task
     intake = _intake(task, own=90, dummies=95, null=2, unreadable=5, malformed=8)
     result = _conclude(_FIXED, intake)

@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from analyzer.intake import Intake, open_and_count
+from analyzer.intake import Intake, RepeatFilter, open_and_count
 from common.crypto.hpke import report_context
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
@@ -29,35 +30,21 @@ def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
     )
 
 
-def test_every_report_is_counted_once() -> None:
-    """Cells are those of the plaintexts."""
-    reports = _MECHANISM.dummies(50, np.random.default_rng(1))
+@pytest.mark.parametrize("tallied_at_once", [10, 2**19])
+def test_every_report_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, tallied_at_once: int
+) -> None:
+    """Cells are those of the plaintexts, in one part or in several."""
+    monkeypatch.setattr("analyzer.intake._TALLIED_AT_ONCE", tallied_at_once)
+    reports = _MECHANISM.dummies(53, np.random.default_rng(7))
     intake = _take_in(_sealed(reports))
 
-    assert 50 == intake.counted
+    assert 53 == intake.counted
     assert {"repeated": 0, "unreadable": 0, "malformed": 0} == intake.refused
     np.testing.assert_array_equal(_MECHANISM.tally(reports), intake.cells)
 
 
-def test_counting_a_few_at_a_time_counts_the_same() -> None:
-    """Cells of all parts add up, the last part being what is left."""
-    reports = _MECHANISM.dummies(53, np.random.default_rng(7))
-    chunks = [b"".join(_sealed(reports[start : start + 5])) for start in range(0, 53, 5)]
-    intake = open_and_count(
-        chunks,
-        _CASE.task,
-        _CASE.signed.digest(),
-        _MECHANISM,
-        pool=InlinePool(),
-        key=_CASE.analyzer_key,
-        tallied_at_once=10,
-    )
-
-    assert 53 == intake.counted
-    np.testing.assert_array_equal(_MECHANISM.tally(reports), intake.cells)
-
-
-def test_repeated_ciphertexts_are_dropped_wherever_they_stand() -> None:
+def test_repeated_ciphertexts_are_dropped() -> None:
     """In the same chunk and in another; the first one counts."""
     sealed = _sealed(_MECHANISM.dummies(10, np.random.default_rng(2)))
     intake = _take_in([*sealed, sealed[0], sealed[9], sealed[9]])
@@ -65,7 +52,7 @@ def test_repeated_ciphertexts_are_dropped_wherever_they_stand() -> None:
     assert (10, 3) == (intake.counted, intake.refused["repeated"])
 
 
-def test_what_does_not_open_is_refused_by_cause() -> None:
+def test_unreadable_reports_are_counted() -> None:
     """A changed bit, another task's report, random bytes."""
     sealed = _sealed(_MECHANISM.dummies(4, np.random.default_rng(3)))
     flipped = bytes([sealed[0][0] ^ 1]) + sealed[0][1:]
@@ -77,8 +64,8 @@ def test_what_does_not_open_is_refused_by_cause() -> None:
     assert (4, 3) == (intake.counted, intake.refused["unreadable"])
 
 
-def test_what_no_device_makes_is_refused_by_cause() -> None:
-    """A seed beyond the field or a bucket beyond g opens, and is not counted."""
+def test_malformed_reports_are_counted() -> None:
+    """A seed or a bucket out of range opens, and is not counted."""
     reports = _MECHANISM.dummies(5, np.random.default_rng(4))
     reports["bucket"][1] = 13
     reports["seed"][2] = 2**63
@@ -87,8 +74,8 @@ def test_what_no_device_makes_is_refused_by_cause() -> None:
     assert (3, 2) == (intake.counted, intake.refused["malformed"])
 
 
-def test_null_reports_are_discarded_and_are_nobodys_fault() -> None:
-    """Padding is counted apart, and is not refused."""
+def test_null_reports_are_counted_apart() -> None:
+    """They are not refused."""
     padding = null_reports(3, _MECHANISM.report_dtype)
     intake = _take_in(_sealed(padding) + _sealed(_MECHANISM.dummies(2, np.random.default_rng(5))))
 
@@ -96,9 +83,34 @@ def test_null_reports_are_discarded_and_are_nobodys_fault() -> None:
     assert 0 == sum(intake.refused.values())
 
 
-def test_a_chunk_of_nothing_but_trouble_holds_nothing_up() -> None:
-    """All repeats, all unreadable, or empty: the other chunks are counted."""
+def test_chunks_without_a_valid_report_are_skipped() -> None:
+    """All repeats, or all unreadable."""
     sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))
     intake = _take_in([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
 
     assert (3, 3, 3) == (intake.counted, intake.refused["repeated"], intake.refused["unreadable"])
+
+
+def test_repeats_are_dropped_as_by_a_set() -> None:
+    """3000 reports, many of them equal, in chunks of many sizes."""
+    rng = np.random.default_rng(1)
+    reports = [bytes(59) + bytes([n]) for n in range(200)] + [rng.bytes(60) for _ in range(800)]
+    repeats, seen = RepeatFilter(60), set[bytes]()
+    for size in (1, 2, 5, 100, 1000, 1892):
+        sent = [reports[int(n)] for n in rng.integers(0, 1000, size)]
+        expected = []
+        for report in sent:
+            if report not in seen:
+                seen.add(report)
+                expected.append(report)
+        assert b"".join(expected) == repeats.without(b"".join(sent))
+
+
+def test_reports_that_differ_in_the_last_bit_are_kept() -> None:
+    """A second copy of either is dropped."""
+    repeats = RepeatFilter(60)
+    chunk = bytes(60) + bytes(59) + b"\1"
+
+    assert chunk == repeats.without(chunk)
+    assert b"" == repeats.without(chunk)
+    assert b"" == repeats.without(b"")

@@ -38,9 +38,10 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
 
 
 async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Path) -> None:
-    """Same keys, same bytes."""
+    """Same keys, same bytes. The nonce is fresh: the same draft again is another task."""
     registry, store, keys = _registry(tmp_path)
-    signed = await registry.publish(draft())
+    signed, other = await registry.publish(draft()), await registry.publish(draft())
+    assert signed.digest() != other.digest()
     store.close()
 
     registry, store, keys_again = _registry(tmp_path)
@@ -48,15 +49,6 @@ async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Pa
     keys_again.identity.public_identity().verify(signed)
     task = Task.from_bytes(signed.task_bytes)
     assert keys.reports.public_key().raw == task.analyzer_key
-    store.close()
-
-
-async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> None:
-    """The nonce is fresh: collecting again is a new task."""
-    registry, store, _ = _registry(tmp_path)
-    one, other = await registry.publish(draft()), await registry.publish(draft())
-
-    assert one.digest() != other.digest()
     store.close()
 
 
@@ -84,10 +76,8 @@ async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> N
         {"protocol": "mixdump", "buckets": 0, "local_epsilon": float("inf")},
     ],
 )
-async def test_a_draft_that_breaks_a_rule_is_not_published(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    """The error is the operator's to mend."""
+async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """The error is the operator's to correct."""
     registry, store, _ = _registry(tmp_path)
     with pytest.raises(ShuffleDpError) as caught:
         await registry.publish(draft(**changes))
@@ -95,8 +85,8 @@ async def test_a_draft_that_breaks_a_rule_is_not_published(
     store.close()
 
 
-def test_without_local_noise_a_population_states_its_budget() -> None:
-    """Alone a task gets the largest certified ε; what several may cost is not guessed."""
+def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
+    """A task alone gets the largest certified ε."""
     alone = draft(local_epsilon=math.inf)
     assert MOST_EPSILON == default_budget(alone, math.inf)
     with pytest.raises(TaskError, match="needs a budget_epsilon"):
@@ -105,8 +95,8 @@ def test_without_local_noise_a_population_states_its_budget() -> None:
     assert 3.0 == default_budget(stated, math.inf)
 
 
-def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
-    """Mode 0600, and shown as fingerprints."""
+def test_keys_are_created_once_and_kept_private(tmp_path: Path) -> None:
+    """Mode 0600, and printed as fingerprints."""
     keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
     again = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
 
@@ -124,8 +114,8 @@ def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
         assert repr(secret) not in shown
 
 
-def test_the_operators_token_is_compared_whole() -> None:
-    """A prefix does not do."""
+def test_the_operator_token_is_compared_whole() -> None:
+    """A prefix does not match."""
     text = OperatorToken.generate().decode()
     token = OperatorToken(text.encode())
 
@@ -135,8 +125,8 @@ def test_the_operators_token_is_compared_whole() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])
-def test_a_damaged_file_of_the_operators_token_stops_the_start(content: bytes) -> None:
-    """An empty one would be matched by nothing at all."""
+def test_a_damaged_operator_token_stops_the_start(content: bytes) -> None:
+    """An empty one would match anything."""
     with pytest.raises(SettingsError, match="must hold 64 hexadecimal digits"):
         OperatorToken(content)
 
@@ -145,23 +135,17 @@ def test_a_damaged_file_of_the_operators_token_stops_the_start(content: bytes) -
     ("protocol", "buckets", "found"),
     [("ldp-blh", 0, 2), ("ldp-blh", 2, 2), ("ldp-olh", 0, 7), ("ldp-olh", 5, 5)],
 )
-def test_a_protocol_chooses_buckets_where_the_draft_does_not(
-    protocol: str, buckets: int, found: int
-) -> None:
-    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local epsilon of 2."""
+def test_a_protocol_chooses_the_buckets_by_default(protocol: str, buckets: int, found: int) -> None:
+    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local ε of 2."""
     task = published(protocol=protocol, buckets=buckets, dummies_per_user=0).task
 
     assert found == task.item_mechanism.buckets
-
-
-def test_binary_local_hashing_is_binary() -> None:
-    """Whatever a draft says."""
     with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
         published(protocol="ldp-blh", dummies_per_user=0)
 
 
-def test_a_draft_whose_shuffler_key_is_none_is_refused() -> None:
-    """Before devices find that they cannot seal to it."""
+def test_an_invalid_shuffler_key_is_refused() -> None:
+    """Devices could not seal to it."""
     suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
     with pytest.raises(WireError, match="not a public key of the suite"):
         complete(

@@ -1,31 +1,29 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from unittest.mock import patch
 
 import pytest
 
+from analyzer.release import Releases
 from common.accounting.guarantees import guarantees
-from common.crypto.hpke import report_context
 from common.errors import (
-    BatchStateError,
     ConflictError,
     DeliveryUnderWayError,
-    UnknownTaskError,
     UnusableBatchError,
     WireError,
 )
 from common.messages.batch import BatchId, BatchManifest
-from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
 from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 
 
-async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: AnalyzerCore) -> None:
-    """And the ledger says what it cost; the staged reports are gone."""
-    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
-    await analyzer.settle()
-    result = await analyzer.releases.result(analyzer.signed.digest())
+async def test_a_batch_becomes_a_result(analyzer: AnalyzerCore) -> None:
+    """With its guarantees; the ledger is charged, and the staged reports are gone."""
+    await analyzer.deliver(50, analyzer.sealed(50))
+    result = await analyzer.result()
 
     assert (50, 100, 50) == (result.n_users, result.n_reports, result.n_dummies)
     assert guarantees(analyzer.task, 50, 0) == result.guarantees
@@ -37,81 +35,31 @@ async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: AnalyzerC
     assert [(50, result.guarantees[0].epsilon, analyzer.task.delta)] == rows
 
 
-async def test_refused_reports_are_counted_and_cost_privacy(analyzer: AnalyzerCore) -> None:
-    """Repeats and unreadable ones are named by cause, and taken for honest users' reports."""
-    sealed = analyzer.sealed(50)
-    sealed[3] = sealed[4]
-    sealed[5] = bytes(60)
-    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
-    await analyzer.settle()
-    result = await analyzer.releases.result(analyzer.signed.digest())
-
-    assert {"repeated": 1, "unreadable": 1, "malformed": 0} == result.refused
-    assert guarantees(analyzer.task, 50, 2) == result.guarantees
-
-
 async def test_delivering_again_changes_nothing(analyzer: AnalyzerCore) -> None:
     """Before and after the release: one batch, one ledger entry."""
     sealed = analyzer.sealed(50)
     for _ in range(3):
-        await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
-        await analyzer.settle()
+        await analyzer.deliver(50, sealed)
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     assert [(1,)] == connection.execute("SELECT count(*) FROM ledger").fetchall()
     connection.close()
 
 
 async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
-    """A second batch for the task is refused, and so is the same under another manifest."""
+    """Another batch or another manifest is refused."""
     await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
     for other in (analyzer.manifest(3, batch=BatchId(b"o" * 16)), analyzer.manifest(4)):
         with pytest.raises(ConflictError):
             await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(other.n_users)))
 
 
-async def test_a_release_writes_into_the_database_alone(analyzer: AnalyzerCore) -> None:
-    """No file is left that an opened report could lie in."""
+async def test_a_release_writes_only_to_the_database(analyzer: AnalyzerCore) -> None:
+    """No other file could hold an opened report."""
     before = sorted(analyzer.path.rglob("*"))
-    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
-    await analyzer.settle()
+    await analyzer.deliver(3, analyzer.sealed(3))
 
-    assert 3 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+    assert 3 == (await analyzer.result()).n_users
     assert before == sorted(analyzer.path.rglob("*"))
-
-
-async def test_a_delivery_that_broke_off_is_forgotten(analyzer: AnalyzerCore) -> None:
-    """The next try starts from the beginning and counts every report once."""
-    sealed = analyzer.sealed(200)
-
-    async def broken() -> AsyncIterator[bytes]:
-        async for chunk in chunks_of(sealed[:250]):
-            yield chunk
-        raise ConnectionError
-
-    with pytest.raises(ConnectionError):
-        await analyzer.releases.deliver(analyzer.manifest(200), broken())
-    with pytest.raises(BatchStateError):
-        await analyzer.releases.result(analyzer.signed.digest())
-    await analyzer.releases.deliver(analyzer.manifest(200), chunks_of(sealed))
-    await analyzer.settle()
-
-    assert {"repeated": 0, "unreadable": 0, "malformed": 0} == (
-        await analyzer.releases.result(analyzer.signed.digest())
-    ).refused
-
-
-async def test_a_staged_batch_is_released_after_a_crash(analyzer: AnalyzerCore) -> None:
-    """Acknowledged means staged; the next start goes on from there."""
-    manifest = analyzer.manifest(50)
-    await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(BATCH, 0, [b"".join(analyzer.sealed(50))])
-    await analyzer.store.finish_batch(BATCH)
-    analyzer.store.close()
-    await analyzer.start()
-    await analyzer.releases.resume()
-    await analyzer.settle()
-
-    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
 
 
 @pytest.mark.parametrize(
@@ -123,10 +71,10 @@ async def test_a_staged_batch_is_released_after_a_crash(analyzer: AnalyzerCore) 
         (5, 10, 11, "reports came; 10 were announced"),
     ],
 )
-async def test_a_batch_must_be_what_its_manifest_says(
+async def test_a_batch_must_agree_with_its_manifest(
     analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
 ) -> None:
-    """Users, reports and what really came must agree, and n_min is kept here too."""
+    """Users, reports and what arrives; n_min is checked here too."""
     manifest = BatchManifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
@@ -144,56 +92,30 @@ async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
         await analyzer.releases.deliver(analyzer.manifest(3), odd())
 
 
-async def test_a_batch_for_an_unknown_task_is_refused(analyzer: AnalyzerCore) -> None:
-    """Nothing is staged."""
-    manifest = BatchManifest(
-        task_digest=TaskDigest(bytes(32)), batch_id=BATCH, n_users=3, n_reports=6
-    )
-    with pytest.raises(UnknownTaskError):
-        await analyzer.releases.deliver(manifest, chunks_of([]))
-
-
 @pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
 async def test_the_ledger_is_append_only(analyzer: AnalyzerCore, statement: str) -> None:
-    """The file itself refuses to forget."""
-    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
-    await analyzer.settle()
+    """The database refuses to change or delete entries."""
+    await analyzer.deliver(3, analyzer.sealed(3))
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
     connection.close()
 
 
-async def test_a_batch_of_nothing_readable_is_given_up_with_a_reason(
-    analyzer: AnalyzerCore,
-) -> None:
-    """Not "not yet" for ever: the operator is told; and the task takes no other batch."""
+async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerCore) -> None:
+    """The task takes no other batch."""
     garbage = [bytes([number]) * 60 for number in range(6)]
-    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(garbage))
-    await analyzer.settle()
+    await analyzer.deliver(3, garbage)
 
     with pytest.raises(UnusableBatchError, match="none of the batch's 6 reports"):
-        await analyzer.releases.result(analyzer.signed.digest())
+        await analyzer.result()
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
     with pytest.raises(ConflictError):
         await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
 
 
-async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: AnalyzerCore) -> None:
-    """With a fixed number of dummies a null report stands where a report should."""
-    sealed = analyzer.sealed(50)
-    seal = analyzer.keys.reports.public_key().sealer(report_context(analyzer.signed.digest()))
-    sealed[:2] = [seal(b"\xff" * 12), seal(b"\xff" * 12)]
-    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
-    await analyzer.settle()
-    result = await analyzer.releases.result(analyzer.signed.digest())
-
-    assert result.refused["malformed"] == 2
-    assert guarantees(analyzer.task, 50, 2) == result.guarantees
-
-
-async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: AnalyzerCore) -> None:
-    """ABORTED is passing: the shuffler does not quarantine a good batch for it."""
+async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore) -> None:
+    """The shuffler does not quarantine a batch for ABORTED."""
     sealed, going_on = analyzer.sealed(3), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -210,19 +132,18 @@ async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyz
     assert caught.value.status == "ABORTED"
 
 
-async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: AnalyzerCore) -> None:
-    """Another batch id may come after it: a stray manifest cannot block the real batch."""
+async def test_an_incomplete_delivery_does_not_block_another(analyzer: AnalyzerCore) -> None:
+    """A stray manifest cannot block the real batch."""
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
         await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
-    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
-    await analyzer.settle()
+    await analyzer.deliver(50, analyzer.sealed(50))
 
-    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+    assert 50 == (await analyzer.result()).n_users
 
 
-async def test_a_salt_is_drawn_when_a_batch_has_wholly_come(analyzer: AnalyzerCore) -> None:
-    """None for a delivery that breaks off, and another for every batch."""
+async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
+    """None for an interrupted delivery, and another for every batch."""
     before = analyzer.staging._rng.bit_generator.state
     with pytest.raises(WireError):
         await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(analyzer.sealed(3)))
@@ -238,10 +159,10 @@ async def test_a_salt_is_drawn_when_a_batch_has_wholly_come(analyzer: AnalyzerCo
     assert 2 == len(salts)
 
 
-async def test_a_batch_that_an_earlier_version_staged_is_delivered_again_without_a_commitment(
+async def test_a_batch_staged_by_an_earlier_version_has_no_commitment(
     analyzer: AnalyzerCore,
 ) -> None:
-    """What it signed had no salt, and is shown to nobody any more."""
+    """That version signed without a salt."""
     manifest, sealed = analyzer.manifest(50), analyzer.sealed(50)
     earlier = inclusion_pb2.BatchCommitment(signature=bytes(64)).SerializeToString()
     await analyzer.store.begin_batch(manifest)
@@ -251,25 +172,95 @@ async def test_a_batch_that_an_earlier_version_staged_is_delivered_again_without
     assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
 
 
-async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(
-    analyzer: AnalyzerCore,
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_batch_staged_before_a_crash_is_released(
+    analyzer: AnalyzerCore, *, restarted: bool
 ) -> None:
-    """The transaction was committed, the caller was gone: the redelivery starts the release."""
-    sealed, manifest = analyzer.sealed(50), analyzer.manifest(50)
-    await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
-    await analyzer.store.finish_batch(BATCH)
-    await analyzer.releases.deliver(manifest, chunks_of(sealed))
-    await analyzer.settle()
+    """At the next start, or when it is delivered again."""
+    await analyzer.stage(analyzer.manifest(50))
+    if restarted:
+        analyzer.store.close()
+        await analyzer.start()
+        await analyzer.releases.resume()
+        await analyzer.settle()
+    else:
+        await analyzer.deliver(50, analyzer.sealed(50))
 
-    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+    assert 50 == (await analyzer.result()).n_users
 
 
-async def test_staged_reports_leave_the_disk_with_the_release(analyzer: AnalyzerCore) -> None:
-    """The log of the database too."""
+async def test_staged_reports_are_deleted_with_the_release(analyzer: AnalyzerCore) -> None:
+    """Also from the database's log."""
     sealed = analyzer.sealed(50)
-    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
-    await analyzer.settle()
+    await analyzer.deliver(50, sealed)
 
     files = b"".join(file.read_bytes() for file in analyzer.path.glob("analyzer.sqlite*"))
     assert not [report for report in sealed if report[:32] in files]
+
+
+_USERS = 50
+
+
+async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
+    """Stage a batch of 50 chunks, stop before it is released, damage it, and start again."""
+    with patch.object(Releases, "_start_release"):
+        await analyzer.releases.deliver(
+            analyzer.manifest(_USERS), chunks_of(analyzer.sealed(_USERS), size=2)
+        )
+    # Staged in one group, so each chunk is a row.
+    analyzer.store.close()
+    with closing(sqlite3.connect(analyzer.path / "analyzer.sqlite")) as connection:
+        connection.executescript(damage)
+    await analyzer.start()
+    await analyzer.releases.resume()
+    await analyzer.settle()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DELETE FROM chunks WHERE position = 49", "98 are on the disk"),
+        ("DELETE FROM chunks WHERE position = 40", "80 are on the disk"),
+        (
+            "UPDATE chunks SET sealed_reports = zeroblob(120) WHERE position = 40",
+            "damaged on the disk",
+        ),
+        (
+            """
+            UPDATE chunks SET position = 99 WHERE position = 0;
+            UPDATE chunks SET position = 0 WHERE position = 1;
+            UPDATE chunks SET position = 1 WHERE position = 99;
+            """,
+            "damaged on the disk",
+        ),
+    ],
+    ids=["last chunk lost", "chunk lost", "chunk changed", "chunks exchanged"],
+)
+async def test_a_batch_damaged_on_the_disk_is_not_estimated(
+    analyzer: AnalyzerCore, damage: str, said: str
+) -> None:
+    """Neither as fewer reports nor as unreadable ones."""
+    await _stage_and_damage(analyzer, damage)
+
+    with pytest.raises(UnusableBatchError, match=said):
+        await analyzer.result()
+
+
+async def test_a_batch_without_a_stored_hash_is_released(analyzer: AnalyzerCore) -> None:
+    """An earlier version staged it; the number of reports is checked."""
+    await _stage_and_damage(analyzer, "DELETE FROM staged_hashes")
+
+    assert _USERS == (await analyzer.result()).n_users
+
+
+async def test_a_batch_id_belongs_to_one_task(analyzer: AnalyzerCore) -> None:
+    """Another task's batch under it is refused for good."""
+    first, second = analyzer.signed, await analyzer.publish()
+    await analyzer.releases.deliver(
+        analyzer.manifest(_USERS, signed=first), chunks_of(analyzer.sealed(_USERS, first))
+    )
+    with pytest.raises(ConflictError, match="for another task"):
+        await analyzer.releases.deliver(
+            analyzer.manifest(_USERS, signed=second), chunks_of(analyzer.sealed(_USERS, second))
+        )
+    await analyzer.settle()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.storage.sentinel_table import Sentinel
+from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaves_of
 from common.errors import BatchStateError, WireError
 from common.messages.inclusion_proof import BatchCommitment
@@ -31,7 +31,7 @@ async def _register(
     analyzer: AnalyzerCore, sentinels: list[bytes], *, acknowledged: bool = False
 ) -> None:
     digest = analyzer.signed.digest()
-    await analyzer.sentinels.register(digest, sentinels, acknowledged=acknowledged)
+    await analyzer.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
 
 
 async def _kept(analyzer: AnalyzerCore) -> list[Sentinel]:
@@ -44,15 +44,14 @@ async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: Analyz
     await _register(analyzer, planned)
     await _register(analyzer, planned[2:3], acknowledged=True)
     await _register(analyzer, planned)
-    await analyzer.stop()
-    await analyzer.start()
+    await analyzer.restart()
 
     assert [False, False, True, False] == [one.acknowledged for one in await _kept(analyzer)]
     assert planned == [b"".join(one.leaves) for one in await _kept(analyzer)]
 
 
-async def test_sentinels_come_before_the_batch(analyzer: AnalyzerCore) -> None:
-    """Afterwards what it is held to is fixed; saying the same again is no error."""
+async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore) -> None:
+    """Repeating a registration afterwards is no error."""
     planned = _sentinels(2)
     await _register(analyzer, planned)
     await analyzer.releases.deliver(analyzer.manifest(8), chunks_of(analyzer.sealed(8)))
@@ -64,8 +63,8 @@ async def test_sentinels_come_before_the_batch(analyzer: AnalyzerCore) -> None:
     await analyzer.settle()
 
 
-async def test_there_is_room_between_n_min_and_the_target_size(analyzer: AnalyzerCore) -> None:
-    """A batch that sentinels fill holds too few users; all of a call are refused, or none."""
+async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> None:
+    """A batch filled with them would hold too few users; all of a call are refused, or none."""
     await _register(analyzer, _sentinels(3))
     with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
         await _register(analyzer, _sentinels(3, start=50))
@@ -74,7 +73,7 @@ async def test_there_is_room_between_n_min_and_the_target_size(analyzer: Analyze
 
 
 @pytest.mark.parametrize("leaves", [some_leaves(1), some_leaves(3)])
-async def test_a_sentinel_has_as_many_reports_as_every_submission(
+async def test_a_sentinel_has_as_many_reports_as_a_submission(
     analyzer: AnalyzerCore, leaves: list[bytes]
 ) -> None:
     """Two, of this task."""
@@ -82,8 +81,8 @@ async def test_a_sentinel_has_as_many_reports_as_every_submission(
         await _register(analyzer, [b"".join(leaves)])
 
 
-async def test_a_report_belongs_to_one_sentinel_of_all_calls(analyzer: AnalyzerCore) -> None:
-    """One leaf in common with an earlier call's, or the same two the other way round."""
+async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
+    """Of all calls."""
     [first, second] = some_leaves(2)
     await _register(analyzer, [first + second])
     for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):
@@ -93,32 +92,15 @@ async def test_a_report_belongs_to_one_sentinel_of_all_calls(analyzer: AnalyzerC
     assert [(first, second)] == [one.leaves for one in await _kept(analyzer)]
 
 
-async def test_several_calls_register_the_sentinels_of_a_task(analyzer: AnalyzerCore) -> None:
-    """They keep the order of the calls, and the room is for all together."""
-    planned = _sentinels(5)
-    await _register(analyzer, planned[:2])
-    await _register(analyzer, planned[1:4], acknowledged=True)
-    await _register(analyzer, planned)
-    with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
-        await _register(analyzer, _sentinels(1, start=50))
-
-    kept = await _kept(analyzer)
-    assert planned == [b"".join(one.leaves) for one in kept]
-    assert [False, True, True, True, False] == [one.acknowledged for one in kept]
-
-
-async def test_every_delivery_of_a_batch_is_answered_by_the_same_commitment(
-    analyzer: AnalyzerCore,
-) -> None:
-    """It is over all that arrived; also after the release, and after a restart."""
+async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
+    """Over all reports; also after the release and a restart."""
     sealed = analyzer.sealed(5)
     leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
     answers: list[BatchCommitment | None] = []
     for _ in range(2):
         answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
         await analyzer.settle()
-    await analyzer.stop()
-    await analyzer.start()
+    await analyzer.restart()
     answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
 
     [first] = {answer for answer in answers if answer is not None}

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import grpc
 
+from analyzer.registry import TaskListing
 from analyzer.servicer import AnalyzerServicer
-from analyzer.task_listing import TaskListing
 from common.wire.batches import chunk_to_wire, manifest_to_wire
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.analyzer_core import AnalyzerCore
@@ -23,12 +23,11 @@ class _Call:
         self.said.append(tuple(beside))
 
 
-async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None:
+async def test_the_answer_reveals_nothing_about_single_reports(analyzer: AnalyzerCore) -> None:
     """A shuffler that tampered with one would learn which it was."""
     servicer = AnalyzerServicer(
         analyzer.registry,
         analyzer.releases,
-        analyzer.sentinels,
         TaskListing(analyzer.store, analyzer.clock),
     )
     sealed = [bytes(60), *analyzer.sealed(200)[1:]]
@@ -42,7 +41,7 @@ async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None
         requests(), cast("grpc.aio.ServicerContext[Any, Any]", call)
     )
     await analyzer.settle()
-    result = await analyzer.releases.result(analyzer.signed.digest())
+    result = await analyzer.result()
 
     assert 1 == result.refused["unreadable"]
     assert [(("shuffledp-reports-wanted", "1"),)] == call.said

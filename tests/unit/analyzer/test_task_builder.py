@@ -20,8 +20,8 @@ def _complete(wanted: TaskDraft) -> Task:
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
-def test_a_task_of_every_kind_is_read_back_from_its_bytes(protocol: str) -> None:
-    """The kind stands in the bytes, and the mechanism keeps what the task claims."""
+def test_a_task_of_every_kind_round_trips(protocol: str) -> None:
+    """The mechanism satisfies the claimed local ε."""
     task = kind_task(protocol)
     raw = task.to_bytes()
 
@@ -32,16 +32,16 @@ def test_a_task_of_every_kind_is_read_back_from_its_bytes(protocol: str) -> None
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
-def test_bytes_that_name_another_kind_are_no_task(protocol: str) -> None:
-    """A protocol collects one kind, and a task says which."""
+def test_a_task_with_another_kind_is_refused(protocol: str) -> None:
+    """The protocol determines the kind."""
     raw = kind_task(protocol).to_bytes()
     kind = protocol_named(protocol).kind.encode()
     with pytest.raises(TaskError):
         Task.from_bytes(raw.replace(b'"kind":"' + kind, b'"kind":"categorical'))
 
 
-def test_what_a_text_gives_away_follows_from_its_chances() -> None:
-    """The draft need not say it, may say more, and may not say less."""
+def test_the_local_epsilon_of_texts_follows_from_their_probabilities() -> None:
+    """The draft may claim more, not less."""
     found = kind_task("rappor").local_epsilon
     assert 1.0216 < found < 1.0217
     assert 2.0 == kind_task("rappor", local_epsilon=2.0).local_epsilon
@@ -60,8 +60,8 @@ def test_labels_make_basic_rappor() -> None:
         assert 3 == task.domain_size
 
 
-def test_a_question_that_may_be_asked_again_gets_no_amplification() -> None:
-    """Its permanent responses tie tasks together, so that only the local claim adds up."""
+def test_a_lasting_question_gets_no_amplification() -> None:
+    """Its permanent responses link tasks, so only the local claim composes."""
     alone, asked = kind_task("rappor"), lasting_task()
 
     assert alone.central_epsilon < alone.local_epsilon
@@ -119,7 +119,7 @@ def test_a_question_that_may_be_asked_again_gets_no_amplification() -> None:
         ("priv-kv", {"pairs": PairDraft(key_share=1.0)}, "key_share is 1.0"),
     ],
 )
-def test_a_draft_that_breaks_a_rule_is_refused_with_the_rule(
+def test_an_invalid_draft_is_refused_with_the_rule(
     protocol: str, changes: dict[str, Any], rule: str
 ) -> None:
     """And the public number that broke it."""
@@ -128,16 +128,16 @@ def test_a_draft_that_breaks_a_rule_is_refused_with_the_rule(
         _complete(draft(**{**fields, **changes}))
 
 
-def test_no_dummies_and_no_noise_of_the_shuffler_are_added_to_other_kinds() -> None:
-    """One report a person, and what the shuffler delivers is as many."""
+def test_other_kinds_have_no_dummies() -> None:
+    """One report a user, and as many delivered."""
     for task in map(kind_task, OF_OTHER_KINDS):
         assert 1 == task.reports_per_user
         assert task.shuffler.idle
         assert (50, 50) == task.batch_reports(50)
 
 
-def test_numbers_and_items_are_told_apart_by_their_mechanism() -> None:
-    """Asked for the integers of another kind, a task says what it collects."""
+def test_a_task_for_numbers_has_no_item_mechanism() -> None:
+    """Nor a refinement."""
     task = kind_task("duchi")
     assert "duchi" == spec_as(task.mechanism, NumberSpec).name
     with pytest.raises(TaskError, match="the mechanism duchi is not for items"):
@@ -146,8 +146,8 @@ def test_numbers_and_items_are_told_apart_by_their_mechanism() -> None:
         _ = task.refinement
 
 
-def test_labels_are_written_as_devices_write_texts() -> None:
-    """However the draft has them; the limit is on how they are written then."""
+def test_labels_are_normalised_as_texts_are() -> None:
+    """The limit applies to the normalised label."""
     task = kind_task("rappor", labels=("e\u0301" * 32, "no"), texts=None)
 
     assert ("é" * 32, "no") == task.labels

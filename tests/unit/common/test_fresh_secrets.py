@@ -9,7 +9,7 @@ import pytest
 from common.crypto.hpke import SUITES, HpkePrivateKey
 from common.crypto.signing import SigningIdentity, TokenIssuer
 from common.runtime.access import OperatorToken
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 
 _DRAWN: Final = 400
 

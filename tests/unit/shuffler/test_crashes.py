@@ -1,19 +1,17 @@
-"""A shuffler that is stopped at the worst moment, or whose disk fails, from closing to erasing."""
+"""Crashes and disk failures from closing a batch to erasing it."""
 
 import asyncio
-import errno
 import os
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from shuffler.storage.batch_files import BatchFiles
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.disks import disk_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -24,41 +22,31 @@ def _folders(shuffler: Shuffler) -> list[Path]:
     return list((shuffler.path / "batches").glob("*"))
 
 
+def _rows(shuffler: Shuffler, query: str) -> list[str]:
+    """Return the first column of a query to the spool's file."""
+    with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection:
+        return [row[0] for row in connection.execute(query)]
+
+
 def _groups(shuffler: Shuffler) -> int:
-    """Count the groups that the spool's file still has."""
-    connection = sqlite3.connect(shuffler.path / "spool.sqlite")
-    [count] = connection.execute("SELECT count(*) FROM submission_groups").fetchone()
-    connection.close()
-    return int(count)
+    return len(_rows(shuffler, "SELECT number FROM submission_groups"))
 
 
 def _tables_with_rows(shuffler: Shuffler) -> set[str]:
-    """Name the tables of the spool's file that hold anything."""
-    connection = sqlite3.connect(shuffler.path / "spool.sqlite")
-    names = [
-        name
-        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    ]
-    held = {n for n in names if connection.execute(f"SELECT 1 FROM {n} LIMIT 1").fetchone()}  # noqa: S608
-    connection.close()
-    return held
+    names = _rows(shuffler, "SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
 
 
 def _reports(blob: bytes) -> list[bytes]:
     return sorted(blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE))
 
 
-async def _restart(shuffler: Shuffler) -> None:
-    shuffler.spool.close()
-    await shuffler.start()
-
-
 class _Killed(Exception):  # noqa: N818  # not an error of the program
-    """Where the process would have ended."""
+    """The process ends here."""
 
 
-async def test_nothing_of_a_batch_is_left_when_it_is_over(shuffler: Shuffler) -> None:
-    """No group, no bucket, no order, no key: nothing new but what devices are shown."""
+async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuffler) -> None:
+    """No group, bucket, permuted batch or key."""
     before = {path.name for path in shuffler.path.rglob("*")}
     await shuffler.submit(5)
     await shuffler.deliveries.advance()
@@ -70,18 +58,8 @@ async def test_nothing_of_a_batch_is_left_when_it_is_over(shuffler: Shuffler) ->
     assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
 
 
-async def test_an_expired_batch_leaves_nothing_either(shuffler: Shuffler) -> None:
-    """Its submissions are dropped with its key."""
-    await shuffler.submit(2)
-    shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
-
-    assert BatchState.EXPIRED is await shuffler.state()
-    assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
-
-
-async def test_what_stays_of_an_expired_batch_is_its_counts(shuffler: Shuffler) -> None:
-    """Users, and refusals by cause: no hash of a report, a submission or a token."""
+async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
+    """Users and refusals; no hash of a report, submission or token, and no key."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
     await shuffler.refusals.save()
@@ -91,17 +69,15 @@ async def test_what_stays_of_an_expired_batch_is_its_counts(shuffler: Shuffler) 
     assert {"batches", "refusals"} == _tables_with_rows(shuffler)
     assert [] == list((shuffler.path / "inclusion").iterdir())
     assert 2 == (await shuffler.collection.status(DIGEST)).n_users
+    assert BatchState.EXPIRED is await shuffler.state()
+    assert ([], [], []) == (shuffler.analyzer.delivered, _folders(shuffler), shuffler.key_files())
 
 
 @pytest.mark.parametrize("moment", ["while it is written", "before it is recorded"])
-async def test_an_order_that_was_not_recorded_leaves_no_trace(
+async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
     shuffler: Shuffler, moment: str
 ) -> None:
-    """
-    It is removed at the next start, and another is drawn; every report of the batch is in it.
-
-    Nobody has seen the first one, so that there is nothing to compare the second with.
-    """
+    """The next start removes it; every report is in the next one."""
     await shuffler.submit(5)
     files = shuffler.spool.files
 
@@ -123,7 +99,7 @@ async def test_an_order_that_was_not_recorded_leaves_no_trace(
     [left] = folder.iterdir()
     first = left.read_bytes()
     shuffler.spool.files = files  # type: ignore[method-assign]
-    await _restart(shuffler)
+    await shuffler.restart()
     assert [] == _folders(shuffler)
     shuffler.analyzer.reachable = False
     await shuffler.deliveries.advance()
@@ -135,8 +111,8 @@ async def test_an_order_that_was_not_recorded_leaves_no_trace(
     assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(_reports(blob))))
 
 
-async def test_a_recorded_order_is_the_one_that_is_delivered(shuffler: Shuffler) -> None:
-    """Also when the process ended before the submissions were dropped: they are at its start."""
+async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:
+    """Also after a crash before the submissions were dropped, and after a lost answer."""
     await shuffler.submit(5)
 
     async def killed(batch_id: BatchId) -> None:
@@ -147,7 +123,7 @@ async def test_a_recorded_order_is_the_one_that_is_delivered(shuffler: Shuffler)
     assert BatchState.PERMUTED is await shuffler.state()
     assert _groups(shuffler) > 0
     [order] = [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
-    await _restart(shuffler)
+    await shuffler.restart()
     assert 0 == _groups(shuffler)
     assert [order] == [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
     for lose_answers in (True, False):
@@ -160,10 +136,8 @@ async def test_a_recorded_order_is_the_one_that_is_delivered(shuffler: Shuffler)
 
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
-async def test_a_damaged_order_is_not_delivered_for_a_whole_one(
-    shuffler: Shuffler, damage: str
-) -> None:
-    """The batch stays where it is, with its key, for an operator; the analyzer takes nothing."""
+async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
+    """The batch keeps its state and key for an operator."""
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     await shuffler.deliveries.advance()
@@ -183,8 +157,8 @@ async def test_a_damaged_order_is_not_delivered_for_a_whole_one(
     assert 1 == len(shuffler.key_files())
 
 
-async def test_lost_submissions_hold_a_batch_back(shuffler: Shuffler) -> None:
-    """A group that is gone from the file is users who would be missing: nothing is released."""
+async def test_a_batch_with_lost_submissions_is_not_released(shuffler: Shuffler) -> None:
+    """A missing group stops the shuffle."""
     await shuffler.submit(2)
     await shuffler.submit(3)
     one = "SELECT min(number) FROM submission_groups"
@@ -196,10 +170,8 @@ async def test_lost_submissions_hold_a_batch_back(shuffler: Shuffler) -> None:
     assert [] == shuffler.analyzer.delivered
 
 
-async def test_a_disk_that_is_full_while_a_batch_is_permuted_holds_it_back(
-    shuffler: Shuffler,
-) -> None:
-    """Nothing is lost; it moves on when there is space."""
+async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
+    """Nothing is lost; the batch is delivered once there is space."""
     await shuffler.submit(5)
     [found] = shuffler.rounds.unfinished()
     await shuffler.spool.set_state(await shuffler.spool.get(DIGEST), BatchState.CLOSED)
@@ -213,33 +185,16 @@ async def test_a_disk_that_is_full_while_a_batch_is_permuted_holds_it_back(
     assert found.batch_id == manifest.batch_id
 
 
-async def test_a_batch_key_that_cannot_be_kept_begins_no_round(tmp_path: Path) -> None:
-    """A full disk at the very beginning; later the round begins as if nothing had been."""
-    shuffler = Shuffler(tmp_path)
-    await shuffler.start()
-    full = OSError(errno.ENOSPC, "no room")
-    with (
-        patch.object(BatchKey, "generate", side_effect=full),
-        pytest.raises(StorageError, match="full"),
-    ):
-        await shuffler.collection.fetch_task(DIGEST)
-    assert [] == shuffler.key_files() == list(tmp_path.glob(".batch-*"))
-
-    await shuffler.submit(1)
-    assert 1 == len(shuffler.key_files())
-    shuffler.spool.close()
-
-
-async def test_a_service_that_stops_leaves_a_closed_batch_for_the_next_start(
+async def test_a_batch_interrupted_by_a_stop_is_delivered_after_the_next_start(
     shuffler: Shuffler,
 ) -> None:
-    """However far its order was."""
+    """Wherever its shuffle was interrupted."""
     await shuffler.submit(5)
     running = asyncio.create_task(shuffler.deliveries.run())
     await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await _restart(shuffler)
+    await shuffler.restart()
     await shuffler.deliveries.advance()
 
     assert 5 == sum(manifest.n_users for manifest, _ in shuffler.analyzer.delivered)

@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from shuffler import dummies
-from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler import shuffle
+from shuffler.shuffle import draw_item_dummies, draw_kept
 
 _FLANKED = ShufflerSpec(
     law="geometric",
@@ -22,7 +22,7 @@ _FROM_ZERO = ShufflerSpec(
 
 
 @pytest.mark.parametrize("spec", [_FLANKED, _SKEWED, _FROM_ZERO], ids=str)
-def test_the_flanks_have_the_law_that_is_accounted(spec: ShufflerSpec) -> None:
+def test_geometric_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
     """
     300,000 draws against the stated probabilities, cells of fewer than ten expected draws pooled.
 
@@ -42,7 +42,7 @@ def test_the_flanks_have_the_law_that_is_accounted(spec: ShufflerSpec) -> None:
 
 
 @pytest.mark.parametrize("coins", [1, 5, 64, 100, 129])
-def test_heads_among_fair_coins(coins: int) -> None:
+def test_binomial_dummies_have_the_stated_distribution(coins: int) -> None:
     """
     Against the binomial law, bits of the last word that belong to no coin left out.
 
@@ -60,11 +60,11 @@ def test_heads_among_fair_coins(coins: int) -> None:
     assert drawn.mean() == pytest.approx(coins / 2, abs=6 * np.sqrt(coins / 4 / 200_000))
 
 
-def test_items_beyond_those_drawn_together_have_coins_of_their_own() -> None:
-    """A million items at 400 coins are drawn in pieces; no piece repeats another."""
+def test_items_drawn_in_different_parts_are_independent() -> None:
+    """A million items at 400 coins are drawn in parts; no part repeats another."""
     spec = ShufflerSpec(law="binomial", trials=400, most=400)
     drawn = draw_item_dummies(spec, 1_000_000, np.random.default_rng(5))
-    together = dummies._WORDS_AT_ONCE // 7
+    together = shuffle._WORDS_AT_ONCE // 7
     first, second = drawn[:together] - 200, drawn[together:][:together] - 200
     correlation = float((first[: len(second)] * second).mean()) / 100
 
@@ -73,7 +73,7 @@ def test_items_beyond_those_drawn_together_have_coins_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
-def test_every_item_has_a_number_of_its_own(spec: ShufflerSpec) -> None:
+def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) -> None:
     """
     Over 4000 batches of six items no two items' numbers go together.
 
@@ -86,8 +86,8 @@ def test_every_item_has_a_number_of_its_own(spec: ShufflerSpec) -> None:
     assert np.abs(together).max() < 6 / np.sqrt(4000)
 
 
-def test_a_report_is_kept_below_its_weight_exactly() -> None:
-    """The integer decides, and the boundary is not kept."""
+def test_a_report_is_kept_if_its_integer_is_below_the_weight() -> None:
+    """The boundary is not kept."""
 
     class _Scripted(np.random.Generator):
         def integers(self, *_args: object, **_kwargs: object) -> object:  # type: ignore[override]
@@ -99,8 +99,8 @@ def test_a_report_is_kept_below_its_weight_exactly() -> None:
     assert [True, True, False, False] == kept.tolist()
 
 
-def test_a_shuffler_that_keeps_everything_draws_nothing() -> None:
-    """Nor does one that adds nothing."""
+def test_nothing_is_drawn_where_nothing_is_dropped_or_added() -> None:
+    """The generator's state does not change."""
     rng = np.random.default_rng(3)
     before = rng.bit_generator.state
 

@@ -11,7 +11,7 @@ from tests.support.tasks import published
 _USERS = 300
 
 
-async def test_the_delivered_order_tells_nothing_of_the_stored_one(tmp_path: Path) -> None:
+async def test_the_delivered_order_is_independent_of_the_stored_one(tmp_path: Path) -> None:
     """
     Whoever has the disk of the collecting shuffler, and its key, learns no place in what is sent;
     nor does the order of commits, which the write-ahead log keeps for a while.

@@ -1,14 +1,16 @@
-"""What the shuffler answers a device: its place in the line of arrivals is not in it."""
+"""The shuffler's answers and receipts."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, receipt_holds
+from common.messages.submission import Outcome
+from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.admission import ConnectionCount
-from shuffler.servicer import Receipts, ShufflerServicer
+from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
+from tests.support.keys import bulk_receipt_holds
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 
@@ -30,8 +32,8 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Shuffler, ShufflerServic
     core.spool.close()
 
 
-async def test_every_device_is_answered_alike(served: tuple[Shuffler, ShufflerServicer]) -> None:
-    """In one length and with nothing beside it, whoever came before; a repeat is told of itself."""
+async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, ShufflerServicer]) -> None:
+    """Of one length, whoever submitted before; a repeat is marked."""
     core, servicer = served
     lengths = set()
     for _ in range(4):
@@ -49,3 +51,28 @@ async def test_every_device_is_answered_alike(served: tuple[Shuffler, ShufflerSe
 async def _asked(servicer: ShufflerServicer) -> bytes:
     request = shuffler_pb2.GetBatchStatusRequest(task_digest=DIGEST)
     return (await servicer.GetBatchStatus(request, _Call())).SerializeToString()
+
+
+_DIGEST = TaskDigest(b"d" * 32)
+_IDENTITY = SigningIdentity.generate()
+_RECEIPTS = Receipts(_IDENTITY)
+_ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
+    """Stored now, or before."""
+    receipt = _RECEIPTS.one(_DIGEST, b"envelope", outcome)
+    signed = receipt_holds(_IDENTITY.public_identity(), _DIGEST, b"envelope", receipt)
+
+    assert (outcome in _ON_THE_DISK) == signed == (receipt != b"")
+
+
+def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
+    """In their order; without any there is no receipt."""
+    envelopes = [outcome.value.encode() for outcome in Outcome]
+    receipt = _RECEIPTS.bulk(_DIGEST, envelopes, list(Outcome))
+
+    stored = [outcome.value.encode() for outcome in Outcome if outcome in _ON_THE_DISK]
+    assert bulk_receipt_holds(_IDENTITY.public_identity(), _DIGEST, stored, receipt)
+    assert b"" == _RECEIPTS.bulk(_DIGEST, [b"one"], [Outcome.MALFORMED])

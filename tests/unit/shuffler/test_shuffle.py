@@ -15,7 +15,7 @@ from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.batch_files import BatchFiles
-from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import BatchKey
 from tests.support.buckets import MemoryBuckets
 from tests.support.tasks import PublishedTask, published
 
@@ -50,7 +50,7 @@ class _SlowPool(InlinePool):
         return super().seal(key, plaintexts, plaintext_bytes, context)
 
 
-def _mix(
+def _shuffle(
     case: PublishedTask,
     path: Path,
     groups: list[bytes],
@@ -86,10 +86,12 @@ def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
 
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 @pytest.mark.parametrize("name", list(_CASES))
-def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, room: int) -> None:
+def test_the_batch_is_the_kept_reports_and_the_dummies(
+    tmp_path: Path, name: str, room: int
+) -> None:
     """
     Every user's report at most once, or exactly once where none is dropped; and as many dummies of
-    each item as the law says, opening under the analyzer's key.
+    each item as the distribution says.
 
     2000 users, seed 1: the kept quarter lies within eight standard deviations of 500, and seven
     times 600 coins within eight of 2100; fails by chance with probability below 1e-14.
@@ -98,7 +100,7 @@ def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, 
     groups = _groups(case, 2000)
     sent = b"".join(groups)
     own = {sent[start : start + size] for start in range(0, len(sent), size)}
-    shuffled, order = _mix(case, tmp_path, groups, 2000, room)
+    shuffled, order = _shuffle(case, tmp_path, groups, 2000, room)
     kept = [report for report in order if report in own]
     n_dummies = len(order) - len(kept)
 
@@ -117,8 +119,8 @@ def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, 
 
 
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
-def test_the_order_follows_from_the_generator_alone(tmp_path: Path, room: int) -> None:
-    """A batch stands as the generator that was handed in says, not as its task does."""
+def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> None:
+    """The task does not influence it."""
     case = _CASES["permutes"]
     groups, size = _groups(case, 300), case.task.sealed_report_bytes
     sent = np.frombuffer(b"".join(groups), dtype=np.uint8).reshape(-1, size)
@@ -133,32 +135,32 @@ def test_the_order_follows_from_the_generator_alone(tmp_path: Path, room: int) -
         for group in groups:
             shuffle.add(np.frombuffer(group, dtype=np.uint8).reshape(-1, size))
         expected = [bytes(report) for chunk in shuffle.permuted(7) for report in chunk]
-        _, order = _mix(case, tmp_path / str(seed), groups, 300, room, seed=seed)
+        _, order = _shuffle(case, tmp_path / str(seed), groups, 300, room, seed=seed)
 
         assert expected == order
         assert expected != [bytes(report) for report in sent]
 
 
-def test_the_time_that_is_told_is_not_that_of_sealing(tmp_path: Path) -> None:
-    """How long making dummies took would tell how many there are, and so how many were kept."""
+def test_the_reported_time_excludes_sealing(tmp_path: Path) -> None:
+    """It would reveal the number of dummies, and so how many reports were kept."""
     case, pool = _CASES["dummies, sampled"], _SlowPool()
-    shuffled, _ = _mix(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
+    shuffled, _ = _shuffle(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
 
     assert pool.seconds > 0
     assert shuffled.seconds < pool.seconds
 
 
 @pytest.mark.parametrize("change", [-1, 1])
-def test_submissions_that_went_missing_are_not_overlooked(tmp_path: Path, change: int) -> None:
-    """As many reports as the batch's users sent, or no order at all."""
+def test_a_missing_or_extra_submission_stops_the_shuffle(tmp_path: Path, change: int) -> None:
+    """The number of reports must be that of the batch's users."""
     case = _CASES["permutes"]
     with pytest.raises(DamagedStorageError, match="users sent 120 reports"):
-        _mix(case, tmp_path, _groups(case, 60 + change), 60, 10**9)
+        _shuffle(case, tmp_path, _groups(case, 60 + change), 60, 10**9)
     assert [] == list((tmp_path / "batches" / "b").iterdir())
 
 
-def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
-    """The service stops: what was begun ends soon, and is begun anew another time."""
+def test_an_abandoned_shuffle_leaves_no_file(tmp_path: Path) -> None:
+    """The service stops, and shuffles again after its next start."""
     case = _CASES["permutes"]
     shuffler = BatchShuffler(
         task=case.task,

@@ -7,13 +7,11 @@ import pytest
 
 from common.crypto.signing import TOKEN_BYTES, TokenIssuer
 from common.errors import ShuffleDpError
-from shuffler.admission import ConnectionCount
+from shuffler.servicer import ConnectionCount
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
-async def test_what_is_submitted_leaves_no_line(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Stored, repeated, malformed, or without a valid token; alone and in bulk."""
     caplog.set_level(logging.DEBUG)
     issuer = TokenIssuer(TokenIssuer.generate())
@@ -46,10 +44,10 @@ async def test_what_is_submitted_leaves_no_line(
     assert [] == caplog.records
 
 
-async def test_who_asks_for_a_proof_leaves_no_line(
+async def test_a_request_for_a_proof_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor does a connection that has had its share."""
+    """Nor is a connection that used up its share."""
     caplog.set_level(logging.DEBUG)
     shuffler = Shuffler(tmp_path)
     await shuffler.start()

@@ -9,7 +9,7 @@ from common.messages.submission import plain_reports
 from common.protocols import protocols_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.dummies import draw_item_dummies
+from shuffler.shuffle import draw_item_dummies
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.protocol_tasks import protocol_task
 from tests.support.recording import RecordingContributor, sealed_reports

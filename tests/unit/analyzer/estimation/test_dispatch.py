@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from analyzer.estimation import histogram
-from analyzer.estimation.dispatch import estimate_result
+from analyzer.finalize import estimate_result
 from common.mechanisms.base import Counts, Mixture
 from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.messages.result import BitTable, Estimate, Histogram, KeyValues, Means
+from common.messages.result import Estimate, Histogram, KeyValues, Means
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task
@@ -39,7 +39,7 @@ def _reported(task: Task, people: int) -> Estimate:
 
 
 @pytest.mark.parametrize("protocol", [name for name in _NUMBERS if name != "multi-rphm"])
-def test_means_come_back_in_the_units_of_the_task(protocol: str) -> None:
+def test_means_are_in_the_units_of_the_task(protocol: str) -> None:
     """
     Within seven errors of what everybody holds: hours from 0 to 24, marks from 1 to 5.
 
@@ -58,10 +58,10 @@ def test_means_come_back_in_the_units_of_the_task(protocol: str) -> None:
     [(name, 12, 12) for name in protocols_of("mean")]
     + [(name, 3, 2) for name in ("harmony", "mean-est", "multi-hm")],
 )
-def test_what_nobody_told_of_is_the_middle_within_half_the_range(
+def test_a_mean_without_reports_is_the_middle_of_the_range(
     protocol: str, middle: float, half: float
 ) -> None:
-    """No report at all: every mean is finite, and so is every error."""
+    """Its error is half the range."""
     found = _collected(protocol, 0)
     assert isinstance(found, Means)
 
@@ -70,7 +70,7 @@ def test_what_nobody_told_of_is_the_middle_within_half_the_range(
     assert half**2 == found.mse_theory
 
 
-def test_owners_and_means_of_pairs_come_back_in_the_units_of_the_task() -> None:
+def test_pairs_are_in_the_units_of_the_task() -> None:
     """
     Everybody owns keys 0 and 5 and gives them 4.5 and 0 stars of 5; nobody owns the others.
 
@@ -90,7 +90,7 @@ def test_owners_and_means_of_pairs_come_back_in_the_units_of_the_task() -> None:
     assert abs(owners.means[5] - 0.0) <= 7 * owners.mean_errors[5]
 
 
-def test_a_later_iteration_tells_means_with_fakes_and_nothing_of_owners() -> None:
+def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
     """
     A fair coin for the key: who owns key 0 tells 4.5 stars, and who does not own key 1 its fake, 4.
 
@@ -109,8 +109,8 @@ def test_a_later_iteration_tells_means_with_fakes_and_nothing_of_owners() -> Non
 
 
 @pytest.mark.parametrize("fakes", [(), (5.0, 4.5, 4.0, 1.0, 0.5, 0.0)])
-def test_a_key_that_nobody_told_of_is_not_known(fakes: tuple[float, ...]) -> None:
-    """Half of all own it, give or take as many; its mean is the middle, whatever fakes are."""
+def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
+    """Half of all own it, with an error of a half; its mean is the middle of the range."""
     task = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, fakes=fakes))
     found = _reported(task, 0)
     assert isinstance(found, KeyValues)
@@ -126,20 +126,9 @@ def test_a_key_that_nobody_told_of_is_not_known(fakes: tuple[float, ...]) -> Non
         assert ({2.5}, {2.5}) == (set(means.tolist()), set(errors.tolist()))
 
 
-def test_a_table_of_bits_is_what_was_counted() -> None:
-    """Row j is cohort j; everybody is in one."""
-    task = kind_task("rappor")
-    cells = np.concatenate([np.full(8, 40), np.arange(8 * 32) % 41])
-    found = _estimate(task, cells)
-    assert isinstance(found, BitTable)
-
-    assert [40] * 8 == found.cohort_sizes.tolist()
-    assert [(3 * 32 + bit) % 41 for bit in range(32)] == found.bit_counts[3].tolist()
-
-
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])
-def test_items_are_refined_as_their_task_says(protocol: str) -> None:
-    """By name: norm-sub for every task would do for some of them."""
+def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
+    """Each by its own."""
     task, rng = protocol_task(protocol), np.random.default_rng(9)
     mechanism = mechanism_of(task)
     cells = mechanism.tally(mechanism.randomize(rng.integers(0, 3, _PEOPLE), rng))

@@ -6,8 +6,8 @@ import pytest
 
 from common.errors import DamagedStorageError, StorageError
 from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
-from shuffler.storage.batch_key import BatchKey
-from tests.support.disks import disk_of, flushes
+from shuffler.storage.group import BatchKey
+from tests.support.disks import flushes
 
 _KEY = BatchKey(bytes(32))
 _CHUNKS = [bytes([number]) * 100 for number in range(50)]
@@ -19,18 +19,18 @@ def _files(path: Path) -> BatchFiles:
     return files
 
 
-def test_what_was_saved_is_read_as_often_as_wanted(tmp_path: Path) -> None:
-    """Also by another process: the key and the folder are all that it takes."""
+def test_a_saved_batch_can_be_read_repeatedly(tmp_path: Path) -> None:
+    """Also by another process that has the directory and the key."""
     _files(tmp_path).save(_CHUNKS)
     other = BatchFiles(tmp_path / "batches" / "b", _KEY)
 
     assert _CHUNKS == list(other.saved()) == list(other.saved())
 
 
-def test_an_order_is_on_the_disk_before_it_has_its_name(
+def test_a_permuted_batch_is_flushed_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole; and then its name is: what a crash leaves under it is the order that was drawn."""
+    """Then both directories are flushed."""
     files = _files(tmp_path)
     with flushes(monkeypatch) as seen:
         files.save(_CHUNKS)
@@ -43,20 +43,8 @@ def test_an_order_is_on_the_disk_before_it_has_its_name(
     assert folders == [number for act, number, _ in seen[2:] if act == "flush"]
 
 
-def test_whoever_stops_reading_leaves_no_file_open(tmp_path: Path) -> None:
-    """A delivery that breaks off: not even while what reads is still held by somebody."""
-    files = _files(tmp_path)
-    files.save(_CHUNKS)
-    saved = files.saved()
-    assert _CHUNKS[:3] == [next(saved) for _ in range(3)]
-    opened = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
-
-    assert (tmp_path / "batches" / "b" / "permuted").resolve() not in opened
-    assert _CHUNKS[3:] == list(saved)
-
-
-def test_a_bucket_gives_back_its_records_once(tmp_path: Path) -> None:
-    """In the order in which they were added; then its file is gone."""
+def test_a_bucket_returns_its_records_once(tmp_path: Path) -> None:
+    """In the order in which they were added; then the file is removed."""
     files = _files(tmp_path)
     for number, chunk in enumerate(_CHUNKS):
         files.append(number % 3, chunk)
@@ -66,8 +54,8 @@ def test_a_bucket_gives_back_its_records_once(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "batches" / "b").iterdir())
 
 
-def test_nothing_readable_is_written(tmp_path: Path) -> None:
-    """Buckets and order lie under the batch's key; the folder is the owner's alone."""
+def test_files_are_encrypted_and_private(tmp_path: Path) -> None:
+    """Buckets and the permuted batch are sealed; the directory has mode 0700."""
     files = _files(tmp_path)
     files.append(1, b"a sealed report" * 10)
     files.save([b"a sealed report" * 10])
@@ -78,8 +66,8 @@ def test_nothing_readable_is_written(tmp_path: Path) -> None:
     assert 0o700 == (tmp_path / "batches" / "b").stat().st_mode & 0o777
 
 
-def test_an_order_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A crash while it is written leaves no order; beginning again leaves nothing of it."""
+def test_a_permuted_batch_exists_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A crash while writing leaves none, and `begin` removes the remains."""
     files = _files(tmp_path)
 
     def crash() -> Iterator[bytes]:
@@ -104,8 +92,8 @@ def _flip(path: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 20, 128, 3000, -1])
-def test_a_changed_byte_is_never_read_as_a_report(tmp_path: Path, place: int) -> None:
-    """In a length, a nonce, a ciphertext or a tag; of the order and of a bucket."""
+def test_a_changed_byte_is_detected(tmp_path: Path, place: int) -> None:
+    """In a length, a nonce, a ciphertext or a tag, of both kinds of file."""
     files = _files(tmp_path)
     files.save(_CHUNKS)
     for chunk in _CHUNKS:
@@ -120,8 +108,8 @@ def test_a_changed_byte_is_never_read_as_a_report(tmp_path: Path, place: int) ->
         files.take(1)
 
 
-def test_a_bucket_that_lost_its_end_is_not_taken_for_less(tmp_path: Path) -> None:
-    """Cut between two records, where every record that is left opens."""
+def test_a_bucket_truncated_between_records_is_detected(tmp_path: Path) -> None:
+    """Although every record that is left opens."""
     files = _files(tmp_path)
     for chunk in _CHUNKS:
         files.append(1, chunk)
@@ -132,21 +120,8 @@ def test_a_bucket_that_lost_its_end_is_not_taken_for_less(tmp_path: Path) -> Non
         files.take(1)
 
 
-def test_a_full_disk_refuses_and_work_goes_on_when_space_is_back(tmp_path: Path) -> None:
-    """Whether it was a bucket or the order that did not fit."""
-    files = _files(tmp_path)
-    with disk_of(1000), pytest.raises(StorageError, match="disk of the state directory is full"):
-        files.save(_CHUNKS)
-    with disk_of(50), pytest.raises(StorageError, match="disk of the state directory is full"):
-        files.append(1, _CHUNKS[0])
-    files.begin()
-    files.save(_CHUNKS)
-
-    assert _CHUNKS == list(files.saved())
-
-
-def test_a_sweep_leaves_orders_that_count_and_nothing_else(tmp_path: Path) -> None:
-    """Buckets and unfinished orders go, and every folder of a batch that is not permuted."""
+def test_a_sweep_keeps_only_the_permuted_batches_that_are_needed(tmp_path: Path) -> None:
+    """Buckets, unfinished files and other directories are removed."""
     folders = tmp_path / "batches"
     for name in ("kept", "gone"):
         files = BatchFiles(folders / name, _KEY)

@@ -1,17 +1,27 @@
-import numpy as np
+import pickle
+
 import pytest
 
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
-from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.group import form_from_opened, form_group, merge_small, open_group, open_tags
+from common.messages.submission import Outcome
+from shuffler.storage.group import (
+    BatchKey,
+    Group,
+    form_from_opened,
+    form_group,
+    merge_small,
+    open_group,
+    open_tags,
+)
+from shuffler.storage.submissions import Deduplication
 
 _KEY = BatchKey(bytes(range(32)))
 _SUBMISSIONS = [bytes([number]) * 76 for number in range(20)]
 
 
-def test_a_group_holds_what_opened_and_knows_whence() -> None:
-    """Submission by submission in the order of their tags; what did not open is left out."""
+def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
+    """What did not open is left out."""
     readable = bytes(number % 3 != 0 for number in range(20))
     opened = Opened(plaintexts=b"".join(_SUBMISSIONS), readable=readable)
     group, places = form_from_opened(opened, _KEY.private_bytes())
@@ -23,27 +33,8 @@ def test_a_group_holds_what_opened_and_knows_whence() -> None:
     assert [_KEY.tag(bytes([place]) * 16) for place in places] == tags == sorted(tags)
 
 
-def test_no_submission_at_all_is_an_empty_group() -> None:
-    """A call of none, or of none that opens."""
-    assert 0 == len(form_group([], _KEY)[0])
-    assert 0 == len(form_from_opened(Opened(plaintexts=b"", readable=b""), bytes(32))[0])
-    assert 0 == len(form_from_opened(Opened(plaintexts=bytes(76), readable=b"\0"), bytes(32))[0])
-
-
-def test_a_part_of_a_group_is_a_group() -> None:
-    """Tags and reports of those that are kept, under the same number."""
-    group, places = form_group(_SUBMISSIONS, _KEY)
-    kept = np.array([place < 5 for place in places])
-    part = group.only(kept, _KEY)
-
-    assert (5, group.number) == (len(part), part.number)
-    wanted = b"".join(bytes([place]) * 60 for place in places if place < 5)
-    assert wanted == open_group(part.number, part.sealed, _KEY)
-    assert part.tags == open_tags(part.number, part.sealed_tags(_KEY), _KEY)
-
-
-def test_small_groups_are_laid_together_and_large_ones_left() -> None:
-    """The same submissions, tags beside their reports, ascending in their tags."""
+def test_small_groups_are_merged_and_large_ones_left() -> None:
+    """The merged group is sorted by its tags."""
     alone = [form_group([one], _KEY)[0] for one in _SUBMISSIONS]
     large, _ = form_group([bytes([100 + n]) * 76 for n in range(100)], _KEY)
     merged, left = merge_small([*alone, large], _KEY)
@@ -59,10 +50,64 @@ def test_small_groups_are_laid_together_and_large_ones_left() -> None:
     assert [] == merge_small([], _KEY)
 
 
-def test_tags_and_reports_do_not_pass_for_each_other() -> None:
-    """Nor for those of another group: what is stored is bound to its place."""
+def test_a_group_opens_only_as_itself() -> None:
+    """Stored bytes are bound to their group and kind."""
     group, _ = form_group(_SUBMISSIONS, _KEY)
     with pytest.raises(DamagedStorageError):
         open_group(group.number + 1, group.sealed, _KEY)
     with pytest.raises(DamagedStorageError):
         open_tags(group.number, group.sealed, _KEY)
+
+
+def test_rows_open_only_under_their_key_at_their_place() -> None:
+    """Another key or place, or a changed byte, is detected."""
+    key, other = BatchKey(BatchKey.generate()), BatchKey(BatchKey.generate())
+    sealed = key.seal(b"row", b"place 1")
+
+    assert b"row" == key.open(sealed, b"place 1")
+    changed = sealed[:-1] + bytes([sealed[-1] ^ 1])
+    for opener, row, place in (
+        (other, sealed, b"place 1"),
+        (key, sealed, b"place 2"),
+        (key, changed, b"place 1"),
+        (key, b"", b"place 1"),
+    ):
+        with pytest.raises(DamagedStorageError):
+            opener.open(row, place)
+
+
+def test_rows_have_fresh_nonces_and_tags_are_keyed_hashes() -> None:
+    """Equal rows differ; equal ids have equal tags under one key only."""
+    key, other = BatchKey(BatchKey.generate()), BatchKey(BatchKey.generate())
+
+    assert key.seal(b"row") != key.seal(b"row")
+    assert key.tag(b"id") == key.tag(b"id")
+    assert key.tag(b"id") != other.tag(b"id")
+
+
+def test_a_batch_key_cannot_be_printed_or_pickled() -> None:
+    """Its raw bytes stay in its file."""
+    raw = BatchKey.generate()
+
+    assert raw.hex() not in repr(BatchKey(raw))
+    with pytest.raises(TypeError):
+        pickle.dumps(BatchKey(raw))
+
+
+def _with_tags(number: int, *tags: bytes) -> Group:
+    return Group(number=number, tags=b"".join(tags), sealed=b"")
+
+
+def test_submissions_whose_tags_begin_alike_are_different() -> None:
+    """Stored before, or in one call."""
+    deduplication = Deduplication()
+    one, other = (bytes(8) + rest * 8 + b"c" * 16 for rest in (b"1", b"2"))
+    stored = _with_tags(7, one)
+    deduplication.remember(stored)
+
+    outcomes = deduplication.judge([_with_tags(8, other)], [True], {7: stored.tags}.__getitem__)
+    assert [[Outcome.STORED]] == outcomes
+    again = deduplication.judge([_with_tags(9, one, other)], [True], {7: stored.tags}.__getitem__)
+    assert [[Outcome.REPEATED, Outcome.STORED]] == again
+    together = Deduplication().judge([_with_tags(1, one, other)], [True], lambda _: b"")
+    assert [[Outcome.STORED, Outcome.STORED]] == together

@@ -1,0 +1,57 @@
+"""Own reports and dummies of users in many trials, drawn by the deployed code."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.base import Mechanism, Reports
+from common.task.task import Task
+from user_agent.contribution import draw_dummies, draw_dummy_counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Messages of many trials."""
+
+    reports: Reports
+    trial: NDArray[np.int64]
+    """Trial of each report, shape of reports."""
+    trials: int
+
+    def joined(self, other: "Sent") -> "Sent":
+        """Join the messages of the same trials."""
+        return Sent(
+            reports=np.concatenate([self.reports, other.reports]),
+            trial=np.concatenate([self.trial, other.trial]),
+            trials=self.trials,
+        )
+
+    def without(self, dropped: NDArray[np.bool_]) -> "Sent":
+        """Remove messages."""
+        return Sent(reports=self.reports[~dropped], trial=self.trial[~dropped], trials=self.trials)
+
+
+def own_reports(
+    mechanism: Mechanism, item: int, trials: int, rng: np.random.Generator, each: int = 1
+) -> Sent:
+    """Draw `each` users' reports of one item, for each trial."""
+    trial = np.repeat(np.arange(trials), each)
+    values = np.full(len(trial), item, dtype=np.int64)
+    return Sent(reports=mechanism.randomize(values, rng), trial=trial, trials=trials)
+
+
+def own_dummies(
+    task: Task, mechanism: Mechanism, trials: int, rng: np.random.Generator, each: int = 1
+) -> Sent:
+    """Draw `each` users' dummies, for each trial."""
+    dummies = task.dummies
+    if dummies.uniform:
+        numbers = draw_dummy_counts(dummies, trials * each, rng)
+        reports = mechanism.dummies(int(numbers.sum()), rng)
+    else:
+        drawn = [draw_dummies(mechanism, dummies, rng) for _ in range(trials * each)]
+        numbers = np.array([len(one) for one in drawn], dtype=np.int64)
+        reports = np.concatenate(drawn)
+    trial = np.repeat(np.repeat(np.arange(trials), each), numbers)
+    return Sent(reports=reports, trial=trial, trials=trials)
