@@ -15,8 +15,7 @@ from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.messages.batch import BatchManifest
-from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
-from common.messages.result import Result
+from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task

@@ -17,10 +17,10 @@ from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.crypto.tokens import OperatorToken
 from common.errors import TaskError, UnknownTaskError, WireError
-from common.messages.task_summary import TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.runtime import logs
+from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore, load_identity
 from common.runtime.state_directory import StateDirectory

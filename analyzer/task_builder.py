@@ -18,9 +18,15 @@ from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
-from common.task.specs import AnySpec, KeyValueSpec, MechanismSpec, NumberSpec, RapporSpec
+from common.task.specs import (
+    AnySpec,
+    KeyValueSpec,
+    MechanismSpec,
+    NumberSpec,
+    RapporSpec,
+    normalised,
+)
 from common.task.task import MAX_LOCAL_EPSILON, Task
-from common.task.text import normalised
 
 MIN_EPSILON: Final = 1e-6
 """Smallest local ε of numbers and pairs: below it, no number of users gives an estimate."""

@@ -43,7 +43,7 @@ AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | K
 DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """How many dummies a user adds: see common/task/dummy_spec.py."""
 ShufflerLaw = Literal["none", "binomial", "geometric"]
-"""How many dummies of each item the shuffler adds: see common/task/shuffler_spec.py."""
+"""How many dummies of each item the shuffler adds: see common/task/dummy_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
 """What the items must be: anything; two; in an order; or named, each by a label."""

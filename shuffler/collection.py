@@ -10,8 +10,7 @@ from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SignedTask
-from common.crypto.tokens import TokenIdentity, serial_of
+from common.crypto.signing import SignedTask, TokenIdentity, serial_of
 from common.errors import (
     BatchStateError,
     ConflictError,

@@ -9,7 +9,7 @@ from common.errors import ShuffleDpError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime import logs
-from common.runtime.metric_definitions import COUNTED_REFUSALS, COUNTED_STATES
+from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES
 from common.runtime.process_metrics import ProcessMetrics
 from shuffler.active_batches import AFTER_COLLECTING
 from shuffler.storage.spool import Spool

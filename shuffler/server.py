@@ -5,13 +5,12 @@ from typing import Final
 
 import grpc
 
-from common.crypto.hpke import KeyId
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity
-from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.crypto.tokens import OperatorToken, TokenIdentity
+from common.crypto.signing import PublicIdentity, TokenIdentity
+from common.runtime.access import OperatorToken
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.process_metrics import ProcessMetrics

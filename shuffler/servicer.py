@@ -4,8 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from common.crypto.receipt import sign_bulk_receipt, sign_receipt
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
 from common.errors import ShareError
 from common.messages.submission import Outcome
 from common.runtime.admission_interceptor import is_one_connection

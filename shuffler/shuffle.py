@@ -19,7 +19,7 @@ from common.crypto.hpke import HpkePublicKey, report_context
 from common.crypto.hpke_pool import HpkePool, in_order
 from common.errors import DamagedStorageError
 from common.messages.submission import plain_reports
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES

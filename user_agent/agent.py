@@ -13,8 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.crypto.receipt import envelope_hash, receipt_holds
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, envelope_hash, receipt_holds
 from common.errors import (
     CredentialError,
     PeerError,
@@ -23,7 +22,7 @@ from common.errors import (
     UnknownTaskError,
     WireError,
 )
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest

@@ -15,8 +15,7 @@ from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.crypto.merkle import leaf
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.registry import randomizer_of
-from common.messages.submission import Submission, pack
-from common.messages.value import Value
+from common.messages.submission import Submission, Value, pack
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
@@ -68,8 +67,10 @@ class Contributor:
         """
         return self.answer(value, rng).envelope
 
-    def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
-        """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
+    def answer(
+        self, value: Value, rng: np.random.Generator, submission_id: bytes | None = None
+    ) -> PreparedSubmission:
+        """Prepare a submission, under a new id or, in load tests, a given one; see `prepare`."""
         reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
@@ -79,7 +80,8 @@ class Contributor:
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
-            submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
+            submission_id=submission_id or rng.bytes(SUBMISSION_ID_BYTES),
+            sealed_reports=b"".join(sealed),
         )
         return PreparedSubmission(
             envelope=self._seal_envelope(pack(submission)),

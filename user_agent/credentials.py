@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.crypto.tokens import TOKEN_BYTES
+from common.crypto.signing import TOKEN_BYTES
 from common.errors import SettingsError, WireError
 
 SECRET_BYTES: Final = 32

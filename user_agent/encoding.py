@@ -18,11 +18,10 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import Numbers, to_unit
 from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.registry import rappor_of
-from common.messages.value import KIND_IN_WORDS, Value, kind_of
+from common.messages.submission import KIND_IN_WORDS, Value, kind_of
 from common.protocols import Kind
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalised, spec_as
 from common.task.task import Task
-from common.task.text import normalised
 
 _SECRET_BYTES: Final = 32
 _ITEM_DIGITS: Final = 20

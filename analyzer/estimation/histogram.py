@@ -15,7 +15,7 @@ import numpy as np
 from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 from common.protocols import Refinement
 
 _TINY: Final = 1e-300

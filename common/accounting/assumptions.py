@@ -6,8 +6,7 @@ sources: see docs/theory/accounting.md.
 from typing import Final
 
 from common.messages.guarantee import rounded_up
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 
 FORMULA_1: Final = (
     "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "

@@ -46,8 +46,7 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, Guarantee, sum_upper
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
+from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _WORTH_SAYING: Final = 0.99
@@ -163,11 +162,6 @@ class PrivacyParameters:
                 noise=shuffler_noise_distribution(self.shuffler), kept=self.shuffler.kept
             )
         return HybridRelease(reduction=self.reduction, crowd=crowd, shuffler=self.shuffler)
-
-
-def honest_anonymity_set(task: Task, n_users: int, n_refused: int = 0) -> AnonymitySet:
-    """Return the anonymity set of a task's claim; see `PrivacyParameters.crowd`."""
-    return PrivacyParameters.of(task).crowd(n_users, n_refused)
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
@@ -396,7 +390,7 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     name, bound = PUBLISHED[stated]
     setting = BoundSetting(
         reduction=reduction,
-        crowd=honest_anonymity_set(task, n_users, n_refused),
+        crowd=PrivacyParameters.of(task).crowd(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
         shuffler=task.shuffler,

@@ -54,7 +54,7 @@ from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distri
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Probability beyond either side of a window, and below the first bin of K; charged to δ."""

@@ -35,7 +35,7 @@ from common.accounting.count_distributions import ROUNDING, Binomial, BinomialWi
 from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Probability beyond either side of a window, which is charged to δ."""

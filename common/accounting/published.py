@@ -23,8 +23,7 @@ from common.accounting.published_noise import at_most_one, aue, check_range_of_d
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.task.dummy_spec import NO_DUMMIES, DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
+from common.task.dummy_spec import NO_DUMMIES, PERMUTES, DummySpec, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _LEAST: Final = 1e-6
 _MOST: Final = 50.0

@@ -1,13 +1,153 @@
-"""The released result of one batch: an estimate, what was refused, and who is promised what."""
+"""The released result of one batch: an estimate, refused reports, and its guarantees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from common.errors import WireError
-from common.messages.estimate import Estimate, Histogram
 from common.messages.guarantee import Guarantee
 from common.task_digest import TaskDigest
+
+Vector = NDArray[np.float64]
+Interval = tuple[Vector, Vector]
+
+
+def interval_reach(confidence: float) -> float:
+    """Return how many standard errors an interval reaches to each side."""
+    return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
+
+
+def interval_around(figures: Vector, errors: Vector, confidence: float) -> Interval:
+    """Return the ends of each figure's own interval, by the normal approximation."""
+    reach = interval_reach(confidence) * errors
+    return figures - reach, figures + reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Histogram:
+    """The share of each item."""
+
+    frequencies: Vector
+    """Debiased shares, one an item; may be negative, sum to about 1."""
+    standard_errors: Vector
+    """Of the debiased shares. Intervals belong to these, never to the refined ones."""
+    refined: Vector
+    """A distribution: at least 0, sum 1. Usually closer to the truth, but biased."""
+    mse_theory: float
+    """Mean over items of the debiased shares' exact variance."""
+
+    def __post_init__(self) -> None:
+        _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each item's own interval."""
+        return interval_around(self.frequencies, self.standard_errors, confidence)
+
+    def tells_values_apart(self, confidence: float) -> bool:
+        """
+        Return whether any item's share is distinguishable from 0, by simultaneous intervals.
+
+        They are Bonferroni's: of many absent items, some have an own interval above 0 by chance.
+        """
+        size = len(self.frequencies)
+        low, _ = self.interval(1 - (1 - confidence) / max(1, size))
+        return bool((low > 0).any())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Means:
+    """The mean of each number over all people, in the units of the task's range."""
+
+    means: Vector
+    """May lie outside the range."""
+    standard_errors: Vector
+    """Of the means: what noise alone does. Intervals belong to these."""
+    shrunk: Vector
+    """Drawn to the middle of the range as far as the noise says, and within it. Usually closer to
+    the truth where there are many numbers and few people, but biased."""
+    mse_theory: float
+    """Mean over numbers of the squared standard errors."""
+    unbiased: bool = True
+    """Whether the means are right on average; if not (projections), no interval is one of
+    confidence."""
+
+    def __post_init__(self) -> None:
+        _check_lengths("means", self.means, self.standard_errors, self.shrunk)
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each mean's own interval."""
+        return interval_around(self.means, self.standard_errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Owners:
+    """The share of people who own each key, and their mean value, in the units of the range."""
+
+    frequencies: Vector
+    """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
+    frequency_errors: Vector
+    """Their standard errors."""
+    means: Vector
+    """Of those who own it, fakes taken out by the estimated shares: nearly unbiased."""
+    mean_errors: Vector
+    """Their standard errors."""
+
+    def __post_init__(self) -> None:
+        lists = (self.frequencies, self.frequency_errors, self.means, self.mean_errors)
+        _check_lengths("estimates of owners", *lists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyValues:
+    """The mean value of each key, and its owners."""
+
+    means_with_fakes: Vector
+    """Of the values told of a key, in the units of the range; pulled towards the fakes that stand
+    for keys which are not owned, as [YHMZ19] has it: what PrivKVM's next iteration starts from."""
+    errors_with_fakes: Vector
+    """Their standard errors, the pull of fakes not counted: no interval of theirs is one of
+    confidence."""
+    reports: NDArray[np.int64]
+    """How many reports are about each key. Of one without any nothing is known: its share and its
+    means are the middle of what is possible, and their errors half of it."""
+    owners: Owners | None
+    """None where reports tell nothing of who owns a key: later iterations of PrivKVM."""
+
+    def __post_init__(self) -> None:
+        owners = () if self.owners is None else (self.owners.means,)
+        lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
+        _check_lengths("key-value estimates", *lists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BitTable:
+    """Counts of the bits of texts' filters, from which candidates are decoded."""
+
+    cohort_sizes: NDArray[np.int64]
+    """Reports of each cohort, shape (cohorts,)."""
+    bit_counts: NDArray[np.int64]
+    """How many of them show each bit as set, shape (cohorts, bits)."""
+
+    def __post_init__(self) -> None:
+        _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
+        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # cohorts, bits
+            raise WireError("a table of bits has cohorts and bits")
+        if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
+            raise WireError("a bit is set in more reports than its cohort has")
+
+
+Estimate = Histogram | Means | KeyValues | BitTable
+
+
+def _check_lengths(what: str, *lists: Sized) -> None:
+    lengths = {len(each) for each in lists}
+    if len(lengths) != 1:
+        raise WireError(f"{what}: its lists have different lengths: {sorted(lengths)}")
+
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
 """Why a report was not counted: the same ciphertext came twice; it did not open; it opened to

@@ -1,10 +1,11 @@
-"""A submission: all sealed reports of one user, laid out inside one envelope.
+"""
+A person's value, and a submission: all sealed reports of one user inside one envelope.
 
-The envelope's plaintext is submission id ‖ sealed reports, of fixed length.
-Fixed-length binary, because a protocol buffer inside a ciphertext would leak its content by its
-length. The user agent packs, the shuffler unpacks.
+The envelope's plaintext is submission id ‖ sealed reports, in fixed-length binary: a protocol
+buffer inside a ciphertext would leak its content by its length.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -13,7 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
+from common.protocols import Kind
 from common.task.task import SUBMISSION_ID_BYTES, Task
+
+Value = int | str | float | tuple[float, ...] | Mapping[int, float]
+"""An item; a text; a number; several numbers; or a number for each key that the person owns."""
+
+KIND_IN_WORDS: Final[Mapping[Kind, str]] = {
+    "categorical": "an item's number",
+    "string": "a text",
+    "mean": "a number",
+    "vector": "a list of numbers",
+    "key-value": "pairs of a key and a number",
+}
+"""The value that a task of each kind asks for."""
+
+
+def kind_of(value: Value) -> Kind:
+    """Return the kind of task that a value answers."""
+    if isinstance(value, int):
+        return "categorical"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, float):
+        return "mean"
+    return "vector" if isinstance(value, tuple) else "key-value"
 
 
 class Outcome(StrEnum):

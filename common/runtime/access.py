@@ -1,17 +1,58 @@
-"""Every call of every service: who may make it, and how much of it at once. A table.
+"""
+Access to every method of every service: allowed callers, limits, and operators' tokens.
 
-A call that is not in the table is refused, whoever makes it.
+A method that is not in the table is refused.
 """
 
+import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
-from common.crypto.tokens import OperatorToken
-from common.errors import CallerError, CredentialError
+from common.errors import CallerError, CredentialError, SettingsError
 from common.task.task import MAX_ENVELOPE_BYTES
+
+_TOKEN_BYTES: Final = 32
+_TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
+
+
+class OperatorToken:
+    """One service's token, kept in its state directory as `operator.token`; never prints."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self, text: bytes) -> None:
+        """Read the file's content; raise SettingsError if it is no token, for example empty."""
+        if _TOKEN_TEXT.fullmatch(text) is None:
+            raise SettingsError(
+                f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file, "
+                "and the next start makes a new one"
+            )
+        self._token = text.strip()
+
+    @staticmethod
+    def generate() -> bytes:
+        """Draw a new token from the operating system, as hexadecimal text."""
+        return secrets.token_hex(_TOKEN_BYTES).encode()
+
+    def matches(self, shown: str) -> bool:
+        """Compare in constant time."""
+        return secrets.compare_digest(shown.encode(), self._token)
+
+    def check(self, shown: str | None) -> None:
+        """Check a caller's token; raise CredentialError if it is missing or another."""
+        if shown is None:
+            raise CredentialError("this call needs an operator's token")
+        if not self.matches(shown):
+            raise CredentialError(
+                "the operator's token is not this service's: each has its own, STATE/operator.token"
+            )
+
+    def __repr__(self) -> str:
+        return "OperatorToken(secret)"
 
 
 class Caller(Enum):

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from common.crypto.tokens import OperatorToken
 from common.errors import (
     CallerError,
     DeadlineError,
@@ -30,6 +29,7 @@ from common.runtime.access import (
     LONG_MESSAGE,
     Call,
     CallKind,
+    OperatorToken,
     bearer_token,
     check_caller,
     names_in,

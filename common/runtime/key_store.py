@@ -8,14 +8,13 @@ expired key, which opens but never seals.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
@@ -31,17 +30,10 @@ _FORMER_FILES: Final = ("reports.key", "envelope.key")
 class KeyStore:
     """The encryption keys of one party."""
 
-    def __init__(
-        self,
-        state: StateDirectory,
-        schedule: Schedule,
-        *,
-        suites: Sequence[str] = tuple(SUITES),
-    ) -> None:
+    def __init__(self, state: StateDirectory, schedule: Schedule) -> None:
         """Read the ring, or raise SettingsError; `rotate` makes a key for each suite."""
         self._state = state
         self._schedule = schedule
-        self._suites = suites
         self._ring = self._read()
         self._keys: dict[KeyId, HpkePrivateKey] = {
             entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
@@ -63,7 +55,7 @@ class KeyStore:
         ring = ring.rotated(
             now=now,
             schedule=self._schedule,
-            suites=self._suites,
+            suites=tuple(SUITES),
             needed=needed,
             make=lambda suite: self._keep(HpkePrivateKey.generate(suite)),
         )

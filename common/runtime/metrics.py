@@ -1,14 +1,187 @@
-"""The metrics of one process: a collector for prometheus_client, and the page that serves it."""
+"""
+Every metric of every party, with all values that its labels can take: an allow-list.
+
+Adding one is a review of what it reveals. No label names a user, a peer, a connection or a
+submission, which the shuffler forgets; nor a task, a batch or a population, which have no bound and
+stand in the log. Nothing moves while a batch collects, however many submit: counters advance when a
+batch changes its state, failures show by whole five minutes (`process_metrics.py`). The exceptions
+are processor time, memory and disk space: they move with single calls, as in the machine's list of
+processes. So /metrics belongs on a private network, for the process's own operator.
+"""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Metric, start_wsgi_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from common.crypto.key_ring import KeyState
 from common.errors import SettingsError
-from common.runtime.metric_definitions import DEFINITIONS, Party
+from common.messages.batch import BatchState
+from common.messages.result import RefusalCause
+from common.messages.submission import REFUSALS, Outcome
+from common.version import VERSION
+
+Party = Literal["analyzer", "shuffler", "user_agent"]
+PARTIES: Final[tuple[Party, ...]] = get_args(Party)
+
+COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
+"""Of a batch at the shuffler. One person's call begins the collection, so that is not counted."""
+COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
+"""By a batch while it collects. Later submissions are counted nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A counter, if its name ends in _total, or a gauge."""
+
+    name: str
+    help: str
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Each label with every value that it can take."""
+    absent: bool = False
+    """Not shown before it is known; others start at 0, so that no series appears later."""
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it only grows, from 0 at each start."""
+        return self.name.endswith("_total")
+
+    def series(self) -> Iterable[tuple[str, ...]]:
+        """Return every combination of label values, in the labels' order."""
+        return product(*self.labels.values())
+
+
+_SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
+_REPORT_CAUSES: Final = {"cause": get_args(RefusalCause)}
+_METRIC = MetricDefinition
+
+_OF_ALL: Final = (
+    _METRIC(
+        "shuffledp_up",
+        "1: the service runs.",
+        {"party": PARTIES, "version": (VERSION,)},
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_certificate_days_left",
+        "Whole days until a certificate ends; negative once it has.",
+        {"certificate": ("own", "authority")},
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_process_cpu_seconds_total",
+        "Seconds of processor time of the process and all its workers, ended ones too.",
+    ),
+    _METRIC(
+        "shuffledp_process_resident_memory_bytes",
+        "Resident memory of the process and its workers; what they share counts for each.",
+    ),
+    _METRIC(
+        "shuffledp_memory_limit_bytes",
+        "Memory of the machine, or of the container if that has less.",
+        absent=True,
+    ),
+)
+_OF_KEY_HOLDERS: Final = (
+    _METRIC(
+        "shuffledp_state_free_bytes",
+        "Free space of the state directory's disk, in hundredths of its size.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_state_size_bytes",
+        "Size of the state directory's disk.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_overloaded",
+        "1: in the last whole five minutes a call was refused for lack of room.",
+    ),
+    _METRIC(
+        "shuffledp_storage_failing",
+        "1: in the last whole five minutes the disk was full, read-only, failed or damaged.",
+    ),
+    _METRIC(
+        "shuffledp_keys",
+        "Encryption keys by state.",
+        {"state": tuple(state.value for state in KeyState)},
+    ),
+)
+_OF_SHUFFLER: Final = (
+    _METRIC(
+        "shuffledp_batches",
+        "Batches by state, of all time; none that still collects.",
+        _SHUFFLER_STATES,
+    ),
+    _METRIC("shuffledp_batches_moved_total", "Batches that came to a state.", _SHUFFLER_STATES),
+    _METRIC("shuffledp_batches_stuck", "Batches that could not move on when it was last tried."),
+    _METRIC(
+        "shuffledp_oldest_undelivered_seconds",
+        "Since the batch closed that waits longest for its delivery; 0 if none does. After a "
+        "restart, since the task's deadline or the start.",
+    ),
+    _METRIC(
+        "shuffledp_users_collected_total",
+        "Users that a batch held when it was permuted or expired, counted then: compare its "
+        "refused submissions with them.",
+    ),
+    _METRIC(
+        "shuffledp_users_released_total",
+        "Users in delivered batches, counted at the delivery.",
+    ),
+    _METRIC(
+        "shuffledp_submissions_refused_total",
+        "Submissions that a batch refused while it collected, counted when it is permuted or "
+        "expires.",
+        {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
+    ),
+)
+_OF_ANALYZER: Final = (
+    _METRIC(
+        "shuffledp_batches",
+        "Batches by state, of all time; quarantined ones are among the unusable.",
+        {"state": ("staged", "released", "unusable")},
+    ),
+    _METRIC(
+        "shuffledp_batches_moved_total",
+        "Batches that came to a state.",
+        {"state": ("staged", "released", "unusable", "quarantined")},
+    ),
+    _METRIC("shuffledp_tasks_open", "Tasks before their deadline of which no batch has come."),
+    _METRIC("shuffledp_releases_total", "Results released."),
+    _METRIC("shuffledp_release_failures_total", "Releases that failed and are tried again."),
+    _METRIC("shuffledp_users_counted_total", "Users of released batches."),
+    _METRIC("shuffledp_reports_received_total", "Reports of released batches, refused ones too."),
+    _METRIC(
+        "shuffledp_reports_refused_total",
+        "Reports of released batches that were not counted.",
+        _REPORT_CAUSES,
+    ),
+    _METRIC(
+        "shuffledp_sentinels_missing_total",
+        "Acknowledged sentinels that a shuffler lost which was to keep every report.",
+    ),
+    _METRIC("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
+    _METRIC("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
+    _METRIC("shuffledp_ledger_entries", "Entries of the ledger."),
+    _METRIC(
+        "shuffledp_budget_spent_ratio",
+        "Largest share that any population has spent of a budget it was promised: epsilon "
+        "composed at the budget's delta, over the budget.",
+        absent=True,
+    ),
+)
+
+DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
+    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_ANALYZER,
+    "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_SHUFFLER,
+    "user_agent": _OF_ALL,
+}
 
 
 class Metrics(Collector):

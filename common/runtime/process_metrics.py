@@ -15,8 +15,7 @@ from common.crypto.key_ring import KeyRing, KeyState
 from common.errors import OverloadError, SettingsError, ShareError, StorageError
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
-from common.runtime.metric_definitions import Party
-from common.runtime.metrics import Metrics
+from common.runtime.metrics import Metrics, Party
 from common.runtime.tls import TlsFiles
 from common.version import VERSION
 

@@ -17,10 +17,9 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_health.v1.health import aio as health
 from grpc_reflection.v1alpha import reflection
 
-from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
 from common.runtime import logs
-from common.runtime.access import asks_for_certificates, connections_of
+from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metrics import MetricsServer
 from common.runtime.process_metrics import ProcessMetrics

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.errors import TaskError
 from common.protocols import Kind, Protocol, protocol_named
-from common.task.ranges import one_of, within
-from common.task.shuffler_spec import KEEP_SUM
+from common.task.dummy_spec import KEEP_SUM
 from common.task.specs import (
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
@@ -16,8 +15,10 @@ from common.task.specs import (
     MechanismSpec,
     NumberSpec,
     RapporSpec,
+    normalised,
+    one_of,
+    within,
 )
-from common.task.text import normalised
 
 if TYPE_CHECKING:
     from common.task.task import Task

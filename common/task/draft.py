@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from common.crypto.suites import DEFAULT_SUITE
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
+from common.crypto.hpke import DEFAULT_SUITE
+from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
-"""A mechanism as a task states it: its name, and the integers that every probability comes from."""
+"""Mechanisms and labels as a task states them, and the checks of its fields."""
 
 import math
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -12,7 +14,45 @@ from common.protocols import (
     NumberMechanismName,
     RapporMechanismName,
 )
-from common.task.ranges import between, one_of, printable, real, within
+
+
+def within(name: str, value: int, least: int, most: int) -> None:
+    """Check a whole number."""
+    if type(value) is not int:
+        raise TaskError(f"{name} must be a whole number")
+    if not least <= value <= most:
+        raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
+
+
+def between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
+    """Check a real number above low and below high, or with or_high at most high."""
+    if not (low < real(name, value) < high or (or_high and value == high)):
+        most = "at most" if or_high else "below"
+        raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
+
+
+def real(name: str, value: float) -> float:
+    """Return a number that is a float: JSON's 2 and 2.0 would be two forms of one task."""
+    if type(value) is not float:
+        raise TaskError(f"{name} must be a number with a decimal point")
+    return value
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Check a word."""
+    if value not in allowed:
+        raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
+
+
+def printable(name: str, text: str, most: int) -> None:
+    """Check a short name in printable ASCII; it may be empty."""
+    if type(text) is not str or not (text.isascii() and text.isprintable()):
+        raise TaskError(f"{name} must be printable ASCII text")
+    if text != text.strip():
+        raise TaskError(f"{name} begins or ends with a blank")
+    if len(text) > most:
+        raise TaskError(f"{name} has {len(text)} characters; it may have at most {most}")
+
 
 MAX_DOMAIN_SIZE: Final = 2**24
 MAX_WEIGHT_SUM: Final = 2**63 - 1
@@ -307,3 +347,43 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
     if form is KeyValueSpec:
         fields = {**fields, "fakes": tuple(fields["fakes"])}
     return form(**fields)
+
+
+MAX_LABEL_CHARACTERS: Final = 256
+MOST_WRITTEN: Final = 4
+"""Most characters that one character of a normalised text can have been written with."""
+MOST_CHARACTERS: Final = MOST_WRITTEN * MAX_TEXT_BYTES
+"""Of a text as it is typed; one that is longer is longer than any task takes, however written."""
+_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+"""JSON can hold one; no file, message or terminal can."""
+
+
+def normalised(text: str) -> str:
+    """
+    Write a text as Unicode's normal form C, which devices, analyzer and operators compare.
+
+    Text that looks the same then sets the same bits of a filter, however it was typed. The normal
+    form of assigned characters never changes, so different versions of Unicode agree.
+    A text longer than any task takes is returned as it is: a run of accents costs its square.
+    """
+    return unicodedata.normalize("NFC", text) if len(text) <= MOST_CHARACTERS else text
+
+
+def check_labels(labels: Sequence[str], domain_size: int) -> None:
+    """Check a task's labels: none, or a different, short text for each item; raise TaskError."""
+    if not labels:
+        return
+    if len(labels) != domain_size:
+        raise TaskError(f"there are {len(labels)} labels for a domain_size of {domain_size}")
+    if len(set(labels)) != len(labels):
+        raise TaskError("two items have the same label")
+    longest = max(map(len, labels))
+    if longest > MAX_LABEL_CHARACTERS:
+        raise TaskError(
+            f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
+        )
+    for item, label in enumerate(labels):
+        if _HALF_A_PAIR.search(label):
+            raise TaskError(
+                f"the label of item {item} holds half of a surrogate pair, which is no text"
+            )

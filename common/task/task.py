@@ -13,15 +13,24 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
 
-from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.errors import TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
-from common.task.dummy_spec import DummySpec
-from common.task.ranges import between, one_of, printable, real, within
-from common.task.shuffler_spec import ShufflerSpec
-from common.task.specs import AnySpec, MechanismSpec, RapporSpec, spec_as, spec_from_fields
-from common.task.text import check_labels
+from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.specs import (
+    AnySpec,
+    MechanismSpec,
+    RapporSpec,
+    between,
+    check_labels,
+    one_of,
+    printable,
+    real,
+    spec_as,
+    spec_from_fields,
+    within,
+)
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32

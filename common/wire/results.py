@@ -10,10 +10,18 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from common.errors import LedgerError, WireError
-from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means, Owners
 from common.messages.guarantee import Coalition, Guarantee
 from common.messages.ledger_entry import LedgerEntry
-from common.messages.result import RefusalCause, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    Histogram,
+    KeyValues,
+    Means,
+    Owners,
+    RefusalCause,
+    Result,
+)
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS

@@ -4,15 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from common.crypto.signing import SIGNATURE_BYTES
-from common.crypto.tokens import TOKEN_BYTES
+from common.crypto.signing import SIGNATURE_BYTES, TOKEN_BYTES
 from common.errors import ValueRangeError, WireError
-from common.messages.submission import Outcome
-from common.messages.value import Value, kind_of
+from common.messages.submission import Outcome, Value, kind_of
 from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
+from common.task.specs import MAX_DIMENSIONS, MAX_KEYS, MOST_CHARACTERS
 from common.task.task import MAX_ENVELOPE_BYTES
-from common.task.text import MOST_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.fields import Codec, EnumCodec, at_most, digest_from_wire, exactly
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2

@@ -4,24 +4,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
-from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.errors import WireError
-from common.messages.task_summary import TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.protocols import DummyLaw, ShufflerLaw
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_spec import MAX_DUMMIES, DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_BITS,
     MAX_COHORTS,
     MAX_DOMAIN_SIZE,
     MAX_HASHES,
+    MAX_LABEL_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
     MAX_TEXT_BYTES,
 )
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_USERS
-from common.task.text import MAX_LABEL_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.fields import (
     Codec,

@@ -1,4 +1,4 @@
-"""What `shuffledp audit` does, with its options read; to load it is to load all three services."""
+"""Run `shuffledp audit`; imports all three services."""
 
 import dataclasses
 import shlex
@@ -14,10 +14,8 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
-from common.version import VERSION
 from deploy.audit.report.audit_page import audit_page
-from deploy.audit.report.audit_report import AuditReport
-from deploy.audit.report.report_json import as_json
+from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_alarms, show_report
 from deploy.audit.runner import Progress, audit, scenarios_named, self_test
 from deploy.audit.scenario import FULL, QUICK, SMALL, AuditSubject
@@ -26,7 +24,7 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import demo_draft
 from deploy.terminal.console import show_in_browser
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import dumps, print_json
 from deploy.terminal.output_file import write
 
 _DEMO_USERS: Final = 20_000
@@ -50,12 +48,7 @@ class AuditOptions:
 
 
 def run(options: AuditOptions, console: Console) -> bool:
-    """
-    Run the audit, write both reports, and show the result.
-
-    Returns:
-        Whether all checks passed.
-    """
+    """Run the audit, write both reports, show the result; return whether all checks passed."""
     report = audit(
         _subject(options),
         seed=options.seed,
@@ -66,29 +59,20 @@ def run(options: AuditOptions, console: Console) -> bool:
     )
     write(options.output, dumps(as_json(report)))
     write(options.html, audit_page(report))
-    _show(report, options, console)
+    address = options.html.resolve().as_uri()
+    if options.json:
+        print_json(as_json(report))
+    else:
+        show_report(report, console)
+        console.print(f"Written to {options.output}.", markup=False, soft_wrap=True)
+        console.print(f"The report as a page: {address}", markup=False, soft_wrap=True)
+        if options.open_it:
+            show_in_browser(address)
     return report.passed
 
 
-def _show(report: AuditReport, options: AuditOptions, console: Console) -> None:
-    if options.json:
-        sys.stdout.write(dumps(as_json(report)) + "\n")
-        return
-    show_report(report, console)
-    console.print(f"Written to {options.output}.", markup=False, soft_wrap=True)
-    address = options.html.resolve().as_uri()
-    opened = options.open_it and show_in_browser(address)
-    page = f"{address}{' (opened)' * opened}"
-    console.print(f"The report as a page: {page}", markup=False, soft_wrap=True)
-
-
 def run_self_test(options: AuditOptions, console: Console) -> bool:
-    """
-    Break every scenario in turn, and show which noticed. It writes no files.
-
-    Returns:
-        Whether every alarm rang that has anything to notice on this task.
-    """
+    """Break every scenario in turn; return whether every alarm that applies rang."""
     if options.full:
         raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
     alarms = self_test(
@@ -109,7 +93,7 @@ def run_self_test(options: AuditOptions, console: Console) -> bool:
             }
             for alarm in alarms
         ]
-        sys.stdout.write(dumps(fields) + "\n")
+        print_json(fields)
     else:
         show_alarms(alarms, console)
     return all(alarm.rang for alarm in alarms if alarm.applies or alarm.failed_before)
@@ -120,7 +104,6 @@ def show_names(console: Console) -> None:
     for scenario in SCENARIOS:
         console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
         console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)
-    console.print(f"shuffledp {VERSION}", highlight=False)
 
 
 def _progress() -> Progress:
@@ -128,9 +111,8 @@ def _progress() -> Progress:
     started = time.monotonic()
 
     def show(title: str, done: int, total: int) -> None:
-        seconds = time.monotonic() - started
         ended = f": {title}" if title else ""
-        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{ended}\n")
+        sys.stderr.write(f"[{time.monotonic() - started:3.0f} s] {done} of {total} done{ended}\n")
         sys.stderr.flush()
 
     return show
@@ -156,11 +138,9 @@ def _read(path: Path) -> Task:
     """Read a task as it was published."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_TASK_BYTES + 1)
+            return Task.from_bytes(file.read(MAX_TASK_BYTES + 1))
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        return Task.from_bytes(content)
     except TaskError as error:
         raise TaskError(f"{path}: {error}; a draft is given with --draft") from error
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL
 
@@ -14,12 +14,7 @@ Sender disruption: the effect of dishonest users on the result. Server disruptio
 dishonest shuffler or analyzer.
 """
 
-HEADINGS: Final[tuple[Heading, ...]] = (
-    "anonymity",
-    "correctness",
-    "sender disruption",
-    "server disruption",
-)
+HEADINGS: Final[tuple[Heading, ...]] = get_args(Heading)
 
 Verdict = Literal[
     "reached",
@@ -114,18 +109,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """The claim and the attack at one share of colluding users."""
+    """ε claimed, computed and measured at one share of colluding users, 0 .. 1."""
 
     colluding: float
-    """Share of the users, 0 .. 1."""
     honest: int
     """Honest users, the victim among them."""
     claim: float
-    """An upper bound of ε."""
     attack: float | None
-    """A lower bound of ε, computed."""
     measured: float | None = None
-    """A lower bound of ε, measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,17 +178,7 @@ class Checks:
         known_limit: bool = False,
         **fields: Any,  # noqa: ANN401  # as a Finding takes them
     ) -> Finding:
-        """
-        Make the finding.
-
-        Args:
-            scenario: Name of the scenario.
-            title: Title of the finding.
-            heading: Heading in the report.
-            sentence: Its meaning if everything holds.
-            known_limit: Whether nothing prevents the attack even if everything holds.
-            **fields: Other fields of the finding; `advice` is used if something failed.
-        """
+        """Make the finding; `advice` is used if something failed."""
         broken, advice = self.broken, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(
@@ -218,9 +199,7 @@ class Checks:
         parts = []
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
-            among = f"least p of {self._n_tests} tests" if self._n_tests > 1 else "p of one test"
-            parts.append(f"{among} {self._tests[name]:.2g}, of: {name}")
+            parts.append(f"least p of {self._n_tests} tests {self._tests[name]:.2g}, of: {name}")
         if self._facts:
-            facts = "facts" if len(self._facts) > 1 else "fact"
-            parts.append(f"{len(self._facts)} {facts} checked")
+            parts.append(f"facts checked: {len(self._facts)}")
         return parts

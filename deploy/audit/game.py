@@ -41,7 +41,6 @@ _NEARLY_ALL: Final = 0.9
 _SURELY: Final = 0.75
 """Share of a claim that an attack which is known to reach it always shows in enough trials: the
 expected share lies ten standard deviations above."""
-_MAX_STATED: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +58,7 @@ class GameResult:
 
 def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
     """
-    Bound ε at δ from below by the scores of one attack.
-
-    Args:
-        first: Scores of views under the first value, shape (trials,); may be infinite.
-        second: Under the second, shape (trials,).
-        delta: At which ε is bounded; 0 for pure ε.
+    Bound ε at δ from below by one attack's scores of views under the two values, shape (trials,).
 
     Cost: a sort of the scores.
     """
@@ -90,11 +84,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
 
 
 def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
-    """
-    Count hits and misses at every threshold, shape (2, 2·thresholds).
-
-    First those of guessing "the first" from it on, then those of "the second" below it.
-    """
+    """Count hits and misses of guessing "the first" from each threshold on, then "the second"."""
     from_first, from_second = (
         len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")
         for scores in (first, second)
@@ -140,15 +130,10 @@ def game_row(
     **fields: Any,  # noqa: ANN401  # a Finding's
 ) -> Finding:
     """
-    Make the finding of an attack: the claim beside the gain.
+    Make the finding of an attack: the claim beside its gain, computed, measured or both.
 
-    Args:
-        claimed: The claim; of an infinite ε where nothing is claimed.
-        exact: The attack's computed gain; None where none is computed.
-        result: The attack's measured gain; None where it is computed only.
-        must_reach: The attack is known to reach the claim in so many trials: if it does not, the
-            audit itself is wrong.
-        **fields: Other fields of the finding.
+    `must_reach`: the attack is known to reach the claim in so many trials; if it does not, the
+    audit itself is wrong.
     """
     claim = reachable = claimed.epsilon
     gains = [] if exact is None else [exact]
@@ -192,11 +177,6 @@ def _verdict(claim: float, reachable: float, shown: float) -> Verdict:
     if shown > claim:
         return "contradicted"
     return "reached" if shown >= _NEARLY_ALL * reachable else "not contradicted"
-
-
-def understated(claimed: Guarantee) -> Guarantee:
-    """Return a claim of a quarter of its ε, 5 at most: false wherever the claim is reached."""
-    return dataclasses.replace(claimed, epsilon=min(claimed.epsilon, _MAX_STATED) / 4)
 
 
 def not_reached(row: Finding) -> Finding:

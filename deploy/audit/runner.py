@@ -8,7 +8,6 @@ import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +37,9 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     Raises:
         SettingsError: There is no scenario of such a name.
     """
-    known = [scenario.name for scenario in SCENARIOS]
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise SettingsError(f"there is no scenario {name[:64]!r}{meant}; --list names all")
+        if name not in {scenario.name for scenario in SCENARIOS}:
+            raise SettingsError(f"there is no scenario {name[:64]!r}; --list names all")
     return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
 
 
@@ -141,7 +137,6 @@ def _not_run(scenario: Scenario, error: Exception) -> Finding:
         coalition="nobody",
         verdict="broken",
         sentence=f"The scenario could not be run: {place}.",
-        advice="See why this version of the program fails.",
     )
 
 
@@ -153,20 +148,7 @@ def run_all(
     processes: int,
     progress: Progress = silent,
 ) -> list[Findings]:
-    """
-    Run scenarios, the longest first.
-
-    Args:
-        jobs: Scenarios, and whether to run each with its weakness.
-        subject: The task, how many users, and the sample sizes.
-        seed: See `audit`.
-        processes: See `audit`.
-        progress: See `audit`.
-
-    Returns:
-        Their outcomes, in the order of `jobs`.
-    """
-    order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0].seconds)
+    """Run scenarios, with their weakness or without, and return the outcomes in their order."""
     processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
 
     def ended(place: int, outcome: Findings) -> None:
@@ -175,17 +157,15 @@ def run_all(
 
     progress("", 0, len(jobs))
     if processes == 1:
-        for place in order:
-            scenario, broken = jobs[place]
+        for place, (scenario, broken) in enumerate(jobs):
             ended(place, run(scenario, subject, seed, broken=broken))
         return [found[place] for place in range(len(jobs))]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
-        sent = {}
-        for place in order:  # by name: not all scenarios pickle
-            scenario, broken = jobs[place]
-            future = pool.submit(_run_named, scenario.name, subject, seed, broken=broken)
-            sent[future] = place
+        sent = {  # by name: not all scenarios pickle
+            pool.submit(_run_named, scenario.name, subject, seed, broken=broken): place
+            for place, (scenario, broken) in enumerate(jobs)
+        }
         for future in as_completed(sent):
             ended(sent[future], future.result())
     return [found[place] for place in range(len(jobs))]

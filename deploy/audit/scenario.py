@@ -86,8 +86,6 @@ class Scenario:
     broken: Mapping[str, Any] = field(default_factory=dict)
     """Options of `run` that break it: a finding must fail. No findings where the task has nothing
     to break."""
-    seconds: float = 1.0
-    """Approximate duration of a quick run; the longest start first."""
     kinds: tuple[Kind, ...] = ITEMS
     """Kinds of value for which it runs."""
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import grpc
-
 from common.crypto.signing import SignedTask
 from common.errors import (
     BatchStateError,
@@ -14,9 +12,9 @@ from common.errors import (
     ProofError,
     WireError,
 )
+from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.result import Result
-from common.messages.task_summary import TaskSummary
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
@@ -38,14 +36,7 @@ class OperatorClient(ServiceClient):
     """Calls to an analyzer with its operator's token."""
 
     _PARTY = "the analyzer"
-    _TO_CHECK = (
-        "the address, host:port, the authority, and that operator.pem and operator.key lie "
-        "beside it"
-    )
-
-    def __init__(self, channel: grpc.aio.Channel, address: str, token: str) -> None:
-        super().__init__(channel, address, token)
-        self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+    _STUB = analyzer_pb2_grpc.AnalyzerStub
 
     @classmethod
     def connect(

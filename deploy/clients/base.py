@@ -14,11 +14,12 @@ class ServiceClient:
 
     _PARTY: ClassVar[str]
     """Its name in errors."""
-    _TO_CHECK: ClassVar[str]
-    """Advice for a service that does not answer."""
+    _STUB: ClassVar[Any]
+    """Its generated stub."""
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel
+        self._stub = self._STUB(channel)
         self._address = address
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
@@ -30,17 +31,15 @@ class ServiceClient:
         except (PeerBusyError, PeerUnableError):
             raise  # it runs, and at that address
         except PeerError as error:
-            raise PeerError(f"{error}. Check that it runs, {self._TO_CHECK}") from error
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._channel.close()
+            raise PeerError(
+                f"{error}. Check that it runs, the address and the authority"
+            ) from error
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self._channel.close()
 
 
 def read_token(file: Path) -> str:

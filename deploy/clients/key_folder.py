@@ -105,11 +105,8 @@ class KeyFolder:
         Raises:
             SettingsError: There is none.
         """
-        files = {AUTHORITY: self.path / f"{AUTHORITY}.pem"}
-        for party in PARTIES:
-            folder = self._folder_of(party)
-            if folder is not None:
-                files[party] = folder / f"{party}.pem"
+        folders = {AUTHORITY: self.path} | {one: self._folder_of(one) for one in PARTIES}
+        files = {party: folder / f"{party}.pem" for party, folder in folders.items() if folder}
         found = [_shown(party, file, now) for party, file in files.items() if file.exists()]
         if not found:
             raise SettingsError(
@@ -118,10 +115,8 @@ class KeyFolder:
         return found
 
     def _folder_of(self, party: str) -> Path | None:
-        for folder in (self.path / party, self.path):
-            if (folder / f"{party}.pem").exists():
-                return folder
-        return None
+        folders = (self.path / party, self.path)
+        return next((one for one in folders if (one / f"{party}.pem").exists()), None)
 
     def _issue(
         self, authority: Authority, folder: Path, party: str, hosts: Sequence[str], now: float

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Self
 
-import grpc
-
 from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchStatus
 from common.runtime.rpc import open_channel
@@ -18,11 +16,7 @@ class ShufflerClient(ServiceClient):
     """A shuffler at the other end of a channel."""
 
     _PARTY = "the shuffler"
-    _TO_CHECK = "the address, host:port, and the authority"
-
-    def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
-        super().__init__(channel, address, token)
-        self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
+    _STUB = shuffler_pb2_grpc.ShufflerStub
 
     @classmethod
     def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
@@ -46,7 +40,6 @@ class ShufflerClient(ServiceClient):
         Close a task's batch before its deadline. Closing it again changes nothing.
 
         Raises:
-            PeerError: No shuffler answers.
             PeerRefusalError: It has fewer users than n_min, or expired, or the task is unknown.
         """
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
@@ -56,19 +49,13 @@ class ShufflerClient(ServiceClient):
         Return the state and counts of a batch. Needs the operator's token.
 
         Raises:
-            PeerError: No shuffler answers.
             PeerRefusalError: The token is not the operator's, or no device has fetched the task.
         """
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
         return progress_from_wire(await self._call(self._stub.GetBatchProgress, request))
 
     async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
-        """
-        Return the public status of a batch; None if no device has fetched the task.
-
-        Raises:
-            PeerError: No shuffler answers.
-        """
+        """Return the public status of a batch; None if no device has fetched the task."""
         request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
         try:
             return status_from_wire(await self._call(self._stub.GetBatchStatus, request))

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
 from common.wire.submissions import contribution_to_wire

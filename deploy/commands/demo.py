@@ -1,6 +1,5 @@
 """`shuffledp demo`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,7 +14,7 @@ from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import show_in_browser, terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
@@ -77,7 +76,7 @@ def demo(
     )
     opened = open_it and show_in_browser(html.resolve().as_uri())
     if json:
-        sys.stdout.write(dumps(finished.as_json()) + "\n")
+        print_json(finished.as_json())
         return
     console.print(finished.people.title)
     print_estimates(finished.view(), console)

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,17 +29,19 @@ from deploy.load.plan import (
     check_options,
     ramp_from,
 )
-from deploy.load.run import LoadJob, execute
+from deploy.load.run import execute
 from deploy.load.target import connect
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 
 _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
 _DEFAULT_USERS = 1000
+_MIN = 1e-6
+_MAX_SECONDS = 1e7
 
 
 @app.command(
@@ -72,7 +73,10 @@ def load(
         typer.Option(help="With --local or --sink: the task's draft. Without: the demo's task."),
     ] = None,
     users: Annotated[
-        int | None, typer.Option(help=f"Simulated users; {_DEFAULT_USERS}, or as a ramp needs.")
+        int | None,
+        typer.Option(
+            min=1, max=10**9, help=f"Simulated users; {_DEFAULT_USERS}, or as a ramp needs."
+        ),
     ] = None,
     dataset: Annotated[
         str, typer.Option(help="Source of their values: a shipped name, a file, or zipf:SIZE.")
@@ -85,18 +89,21 @@ def load(
         Mode, typer.Option(help="users: a connection each. bulk: many users in a call.")
     ] = "users",
     rate: Annotated[
-        float | None, typer.Option(help="Users a second, however slow the services are.")
+        float | None,
+        typer.Option(min=_MIN, max=1e9, help="Users a second, however slow the services are."),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(help="Without a rate: users (calls, in bulk) in flight. [64; 4]"),
+        typer.Option(
+            min=1, max=100_000, help="Without a rate: users (calls, in bulk) in flight. [64; 4]"
+        ),
     ] = None,
     pattern: Annotated[
         Pattern,
         typer.Option(help="Arrivals at a rate. steady: at random. burst: many at the same moment."),
     ] = "steady",
     burst: Annotated[
-        int, typer.Option(help="With --pattern burst: users who arrive at the same moment.")
+        int, typer.Option(min=1, help="With --pattern burst: users who arrive at the same moment.")
     ] = 100,
     ramp: Annotated[
         str | None,
@@ -105,17 +112,25 @@ def load(
             "fall behind."
         ),
     ] = None,
-    step_seconds: Annotated[float, typer.Option(help="Length of a step of --ramp.")] = 10.0,
+    step_seconds: Annotated[
+        float, typer.Option(min=_MIN, max=_MAX_SECONDS, help="Length of a step of --ramp.")
+    ] = 10.0,
     p99_limit: Annotated[
-        float, typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer.")
+        float,
+        typer.Option(min=_MIN, help="Milliseconds: --ramp ends where 1 of 100 users waits longer."),
     ] = math.inf,
     misbehaving: Annotated[
         str,
         typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
     ] = "0",
-    processes: Annotated[int, typer.Option(help="Processes that send.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, max=256, help="Processes that send.")] = 1,
     patience: Annotated[
-        float, typer.Option(help="Seconds for which a user retries while services do not answer.")
+        float,
+        typer.Option(
+            min=0,
+            max=_MAX_SECONDS,
+            help="Seconds for which a user retries while services do not answer.",
+        ),
     ] = 120.0,
     fetch_task: Annotated[
         bool, typer.Option("--fetch-task", help="Let each user fetch the task first.")
@@ -171,54 +186,53 @@ def load(
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     check_options(kind, given, bursts=pattern == "burst")
     check_folder(prepare)
-    climb = None if ramp is None else ramp_from(ramp, seconds=step_seconds, p99_limit=p99_limit)
-    needed = _DEFAULT_USERS if climb is None else sum(climb.users) + 1
-    crowd = Crowd(
-        n_users=needed if users is None else users,
-        shares=shares_from(misbehaving),
-        dataset=dataset,
+    climb = None
+    if ramp is not None:
+        climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
+    if users is None:
+        users = _DEFAULT_USERS if climb is None else sum(climb.users) + 1
+    plan = LoadPlan(
+        mode=mode,
+        rate=rate,
+        concurrency=concurrency,
+        pattern=pattern,
+        burst=burst,
+        ramp=climb,
+        processes=processes,
+        patience=patience,
+        fetch_task=fetch_task,
+        seed=seed,
     )
-    job = LoadJob(
-        kind=kind,
-        plan=LoadPlan(
-            mode=mode,
-            rate=rate,
-            concurrency=concurrency,
-            pattern=pattern,
-            burst=burst,
-            ramp=climb,
-            processes=processes,
-            patience=patience,
-            fetch_task=fetch_task,
-            seed=seed,
-        ),
-        crowd=crowd,
+    connected = partial(
+        connect,
+        kind,
+        shuffler or "",
+        authority=authority,
+        analyzer=analyzer,
+        token_file=token_file,
+        certificate=certificate,
+        key=key,
+        shuffler_token_file=shuffler_token_file,
+        metrics=metrics or [],
+    )
+    started = partial(
+        execute,
+        kind,
+        plan,
+        Crowd(n_users=users, shares=shares_from(misbehaving), dataset=dataset),
         draft=draft,
-        services=None
-        if shuffler is None
-        else partial(
-            connect,
-            kind,
-            shuffler,
-            authority=authority,
-            analyzer=analyzer,
-            token_file=token_file,
-            certificate=certificate,
-            key=key,
-            shuffler_token_file=shuffler_token_file,
-            metrics=metrics or [],
-        ),
+        services=connected,
         digest=None if task is None else task_digest(task),
         prepare=prepare,
         replay=replay,
         close=close,
     )
     with report.Bars(terminal(stderr=True)) as bars:
-        finished = asyncio.run(execute(job, bars))
+        finished = asyncio.run(started(bars=bars))
         bars.finish()
     if finished is None:
         where = escaped(str(prepare))
-        terminal().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
+        terminal().print(f"{users} users are prepared in {where}.", soft_wrap=True)
         return
     tell(finished, json=json)
 
@@ -232,7 +246,7 @@ def tell(finished: report.Finished, *, json: bool) -> None:
         ShuffleDpError: Counts or the result are missing.
     """
     if json:
-        sys.stdout.write(dumps(report.as_json(finished)) + "\n")
+        print_json(report.as_json(finished))
     else:
         report.show(finished, terminal())
     if finished.failure is not None:

@@ -1,6 +1,5 @@
 """`shuffledp plan`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Requirements
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
@@ -126,7 +125,7 @@ def plan(
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:
-        sys.stdout.write(dumps(plan_view.to_json(found)) + "\n")
+        print_json(plan_view.to_json(found))
         return
     plan_view.show(found, console)
     if local_cap is None:

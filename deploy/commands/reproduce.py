@@ -1,40 +1,34 @@
 """`shuffledp reproduce`."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import Progress
 
 from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.simulate import plot as pictures
-from deploy.simulate.experiments.experiment_report import Report, show
 from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
 from deploy.simulate.experiments.rappor import exponential, states
+from deploy.simulate.plot import draw
+from deploy.simulate.table import Report, show_report
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 
-EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Report]]] = (
-    MappingProxyType(
-        {
-            "rappor-states": states,
-            "rappor-50-states": partial(states, n_states=50),
-            "rappor-exponential": exponential,
-            "projection": projection,
-            "key-value": key_value,
-        }
-    )
-)
+EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Report]]] = {
+    "rappor-states": states,
+    "rappor-50-states": partial(states, n_states=50),
+    "rappor-exponential": exponential,
+    "projection": projection,
+    "key-value": key_value,
+}
 """Each takes a seed and a function to report progress to: how much is done, of how much."""
 
 
@@ -66,17 +60,14 @@ def reproduce(
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
     check_folder(plot)
     console = terminal(stderr=json)
-    columns = (TextColumn("Running"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        step = bar.add_task("", total=None)
+    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
+        step = bar.add_task("Running", total=None)
         report = EXPERIMENTS[experiment](
             seed, lambda done, total: bar.update(step, completed=done, total=total)
         )
-    show(report, console)
+    show_report(report, console)
     if plot is not None:
-        for written in pictures.draw(
-            report.panels, plot, title=report.title, remarks=report.remarks
-        ):
+        for written in draw(report.points, plot, title=report.title):
             console.print(f"Written to {written}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(report.figures) + "\n")
+        print_json(report.figures)

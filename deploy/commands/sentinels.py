@@ -1,7 +1,6 @@
 """`shuffledp sentinels`: an operator's test submissions."""
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 from user_agent.credentials import TokenFile as UserTokens
 
@@ -100,9 +99,8 @@ def plant_sentinels(
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
     read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None
-    runs: list[SentinelRun] = []
 
-    async def plant() -> None:
+    async def plant() -> Sequence[PlantedSentinel]:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
@@ -116,34 +114,18 @@ def plant_sentinels(
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )
-            runs.append(run)
             await run.plant(count, over)
+            return run.sentinels
 
-    progress = terminal(stderr=True)
-    progress.print(_begins(count, over), soft_wrap=True)
-    try:
-        asyncio.run(plant())
-    except KeyboardInterrupt:
-        known = runs[0].sentinels if runs else ()
-        progress.print(_interrupted(known, count), soft_wrap=True)
-        raise
-    sentinels = runs[0].sentinels
-    report(sentinels, runs[0].digest, output, json=json)
+    spread = f" over {over:g} seconds" if over else ""
+    terminal(stderr=True).print(
+        f"Sending {count:,} sentinels{spread}. After an interruption run the same command again.",
+        soft_wrap=True,
+    )
+    sentinels = asyncio.run(plant())
+    report(sentinels, digest, output, json=json)
     if any(one.state is not SentinelState.ACKNOWLEDGED for one in sentinels):
         raise typer.Exit(1)
-
-
-def _begins(count: int, over: float) -> str:
-    spread = f" over {over:g} seconds" if over else ""
-    return f"Sending {count:,} sentinels{spread}. After an interruption run the same command again."
-
-
-def _interrupted(sentinels: Sequence[PlantedSentinel], count: int) -> str:
-    known = sum(one.state is SentinelState.ACKNOWLEDGED for one in sentinels)
-    return (
-        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. Run the same command "
-        "again to continue."
-    )
 
 
 def report(
@@ -152,29 +134,18 @@ def report(
     """Print how many sentinels are in which state, and why any were refused."""
     states = Counter(one.state for one in sentinels)
     reasons = Counter(one.reason for one in sentinels if one.state is SentinelState.REFUSED)
-    left = len(sentinels) - states[SentinelState.ACKNOWLEDGED]
+    shown = {state.value: states[state] for state in [*SentinelState][1:]}
     if json:
-        fields = {
-            "task_digest": digest.hex(),
-            "file": str(output),
-            "sentinels": len(sentinels),
-            **{
-                state.value: states[state]
-                for state in SentinelState
-                if state is not SentinelState.PLANNED
-            },
-            "reasons": dict(reasons),
-        }
-        sys.stdout.write(dumps(fields) + "\n")
+        fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}
+        print_json(fields | shown | {"reasons": dict(reasons)})
         return
     console = terminal()
     console.print(
-        f"{states[SentinelState.ACKNOWLEDGED]} of {len(sentinels)} sentinels are acknowledged by "
-        f"the shuffler, and the analyzer knows. {states[SentinelState.REFUSED]} were refused, "
-        f"{states[SentinelState.UNKNOWN]} were not answered, and of {states[SentinelState.STORED]} "
-        "the analyzer could not be told."
+        f"Of {len(sentinels)} sentinels: {shown['acknowledged']} acknowledged by the shuffler and "
+        f"confirmed, {shown['stored']} acknowledged and not confirmed at the analyzer, "
+        f"{shown['refused']} refused, {shown['unknown']} without an answer."
     )
     for reason, times in reasons.most_common():
         console.print(f"Refused {times} times: {escaped(reason)}")
-    if left:
+    if shown["acknowledged"] < len(sentinels):
         console.print("Run the same command again to resend the others.")

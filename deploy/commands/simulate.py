@@ -1,14 +1,13 @@
 """`shuffledp simulate`."""
 
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
@@ -18,19 +17,23 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.planning.plan_view import parse_cap
-from deploy.simulate import plot as pictures
 from deploy.simulate import table
+from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
-from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, SweepRow
 from deploy.simulate.sweep import Sweep, run
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
-from deploy.terminal.json_output import dumps
+from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 
+_ACCOUNTINGS: Final[Mapping[str, tuple[Accounting, ...]]] = {
+    "published": ("published",),
+    "tight": ("tight",),
+    "both": ("published", "tight"),
+}
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
@@ -129,10 +132,8 @@ def simulate(
     """Run protocols on a data set, unsealed, and compare their errors with theory."""
     kind, targets, names, source = parse_kind(task_kind), central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
-    _check_only_for_items(kind, of_items)
+    _check_options(kind, of_items)
     if figure_number is not None:
-        if figure_number not in _FIGURES:
-            raise SettingsError(f"figure is {figure_number}; there are 3, 4 and 5")
         data, epsilons = _FIGURES[figure_number]
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
@@ -143,7 +144,7 @@ def simulate(
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=_accountings(accounting or "tight"),
+        accounting=_ACCOUNTINGS[accounting or "tight"],
         repeats=repeat,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
@@ -158,22 +159,25 @@ def simulate(
         written.append(csv)
     if plot is not None:
         title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
-        panels = pictures.comparison(rows)
-        written += pictures.draw(panels, plot, title=title, remarks=remarks(rows))
+        written += draw(comparison(rows), plot, title=title)
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(table.as_json(rows, by_value=by_value)) + "\n")
+        print_json(table.as_json(rows, by_value=by_value))
         return
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was left out")
 
 
-def _check_only_for_items(kind: Kind, options: Mapping[str, object]) -> None:
-    for name, given in options.items():
+def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
+    for name, given in of_items.items():
         if given is not None and kind != "categorical":
             raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
+    if of_items["figure"] not in {None, *_FIGURES}:
+        raise SettingsError(f"figure is {of_items['figure']}; there are 3, 4 and 5")
+    if of_items["accounting"] not in {None, *_ACCOUNTINGS}:
+        raise SettingsError("accounting must be published, tight or both")
 
 
 def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
@@ -199,27 +203,12 @@ def _population(
     return Population.of_values(people_of(data, kind, users, seed), data.name)
 
 
-def _accountings(text: str) -> tuple[Accounting, ...]:
-    known: tuple[Accounting, ...] = get_args(Accounting)
-    if text == "both":
-        return known
-    found = tuple(each for each in known if each == text)
-    if not found:
-        raise SettingsError("accounting must be published, tight or both")
-    return found
-
-
 def _run(sweep: Sweep, console: Console) -> list[SweepRow]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
         step = bar.add_task("")
-
-        def progress(what: str, done: int, total: int) -> None:
-            bar.update(step, description=what, completed=done, total=total)
-
-        return run(sweep, progress)
+        return run(
+            sweep,
+            lambda what, done, total: bar.update(
+                step, description=what, completed=done, total=total
+            ),
+        )

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey
 from common.crypto.signing import SignedTask
-from common.crypto.suites import DEFAULT_SUITE
 from common.errors import SettingsError
-from common.messages.task_summary import TaskSummary
+from common.messages.batch import TaskSummary
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from common.crypto.tokens import TokenIssuer
+from common.crypto.signing import TokenIssuer
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.commands.example import example

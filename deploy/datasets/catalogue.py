@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.ranges import within
-from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.specs import MAX_DOMAIN_SIZE, within
 from deploy.datasets.files import Table, read_csv
 
 MAX_PEOPLE: Final = 10**9 - 1
@@ -32,25 +31,21 @@ class Dataset:
 
     @classmethod
     def of(cls, table: Table, *, name: str, title: str) -> Self:
-        """
-        Make a data set of a table that was read.
-
-        Raises:
-            TaskError: It has fewer than two items, or no people, or too many.
-        """
+        """Make a data set of a table that was read."""
         counts = np.array(table.counts, dtype=np.int64)
         return cls(name=name, title=title, labels=table.values, counts=counts)
 
     def __post_init__(self) -> None:
+        """
+        Check every count.
+
+        Raises:
+            TaskError: There are fewer than two items, no people, or too many.
+        """
         within(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
             within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
         within(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
-        if self.labels and len(self.labels) != len(self.counts):
-            raise TaskError(
-                f"{self.name} has {len(self.labels)} labels and {len(self.counts)} items; "
-                "there must be one an item, or none"
-            )
 
     @property
     def n_users(self) -> int:
@@ -77,12 +72,10 @@ class Dataset:
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw n_users different people and return their counts by item, without making each person.
-
-        They have the distribution of counting what `draw` returns: multivariate hypergeometric.
+        Draw the counts by item of n_users different people, as `draw` would return them.
 
         Returns:
-            Shape (domain_size,), sum n_users; all counts themselves if everybody is drawn.
+            Multivariate hypergeometric counts, shape (domain_size,), sum n_users.
 
         Raises:
             TaskError: There are not so many people.

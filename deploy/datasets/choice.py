@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.ranges import within
-from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.specs import MAX_DOMAIN_SIZE, within
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE
@@ -39,7 +38,7 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         raise TaskError(f"the column {column} is one of a file; this data set is none")
     law, colon, numbers = text.partition(":")
     if colon and law in _NAMES:
-        return _made(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
+        return _synthetic(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
     if of_file:
         path = Path(text)
         table = files.read(path, VALUE if column is None else column)
@@ -56,7 +55,7 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     return found
 
 
-def _made(law: str, parts: list[str], n_users: int) -> Dataset:
+def _synthetic(law: str, parts: list[str], n_users: int) -> Dataset:
     """Make a uniform distribution, or item r with a share proportional to (r + 1)^-exponent."""
     if len(parts) > (2 if law == "zipf" else 1):
         raise TaskError(f"a law {law} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
@@ -83,10 +82,8 @@ def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
     Share people out by the largest remainders; equal ones go to the items that come first.
 
-    The weights are used up: three arrays of this size are held at once, no more.
-
     Args:
-        weights: Proportional to the shares, shape (domain_size,); overwritten.
+        weights: Proportional to the shares, shape (domain_size,); overwritten, to save memory.
         n_users: People, 1 .. MAX_PEOPLE.
 
     Raises:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.text import MAX_LABEL_CHARACTERS
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
 
 VALUE: Final = "value"
 _COUNT: Final = "count"
@@ -71,8 +70,7 @@ def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
         column: Name of the column of the values.
 
     Raises:
-        TaskError: There is no row, a column is missing, a row is short, or a count is no whole
-            number from 0 on. It names the row, never its content.
+        TaskError: The lines break a rule of such files. It names the row, never its content.
     """
     try:
         rows = csv.reader(lines, strict=True)
@@ -167,7 +165,12 @@ def _tabulated(rows: Iterable[tuple[int, list[str]]], name: str, *, counted: boo
             raise TaskError(
                 f"row {number} of {name} has the value of an earlier one; each stands once"
             )
-        people[value] += _whole(count[0], number, name) if counted else 1
+        if counted and not _is_whole(count[0]):
+            raise TaskError(
+                f"the count of row {number} of {name} is negative, or no whole number, or too "
+                f"long; a count is a whole number from 0 on, of at most {_INT64_DIGITS} digits"
+            )
+        people[value] += int(count[0]) if counted else 1
         if len(people) > MAX_DOMAIN_SIZE:
             raise TaskError(f"{name} has too many items; it may have at most {MAX_DOMAIN_SIZE}")
     if not people:
@@ -176,15 +179,6 @@ def _tabulated(rows: Iterable[tuple[int, list[str]]], name: str, *, counted: boo
     if not counted:
         values.sort(key=int if all(map(_is_whole, values)) else None)
     return Table(tuple(values), tuple(people[value] for value in values))
-
-
-def _whole(digits: str, row: int, name: str) -> int:
-    if not _is_whole(digits):
-        raise TaskError(
-            f"the count of row {row} of {name} is negative, or no whole number, or too long; "
-            f"a count is a whole number from 0 on, of at most {_INT64_DIGITS} digits"
-        )
-    return int(digits)
 
 
 def _is_whole(text: str) -> bool:

@@ -4,16 +4,16 @@ People for each kind of value: shipped data where there are any, a file's, or ma
 For demonstrations and simulations; the randomness is seeded, and never that of a device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Vector
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
@@ -31,10 +31,6 @@ _ABSENT: Final = (
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
 )
 """Candidates without any person."""
-_QUESTIONS: Final = (
-    *("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
-)
-_FILMS: Final = tuple(f"film {letter}" for letter in "ABCDEFGHIJKL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,13 +53,7 @@ class SamplePeople:
 
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
-    Draw people.
-
-    Args:
-        kind: Of their value.
-        n_users: How many; None for 100,000 of those in the data of states, or 20,000 who are made
-            up.
-        seed: Chooses them.
+    Draw n_users people, by default 100,000 of those in the data of states or 20,000 made up.
 
     Raises:
         TaskError: There are not so many.
@@ -74,8 +64,20 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     made_up = 20_000 if n_users is None else n_users
     if not 1 <= made_up <= MAX_MADE_UP:
         raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
-    makers = {"mean": _sleepers, "vector": _guests, "key-value": _viewers}
-    return makers[kind](made_up, rng)
+    question = _QUESTIONS[kind]
+    size = {"domain_size": len(question.labels)} if len(question.labels) > 1 else {}
+    return SamplePeople(
+        kind=kind,
+        title=f"A value is {question.title}. These people are made up.",
+        draft={
+            "protocol": question.protocol,
+            **size,
+            "local_epsilon": question.local_epsilon,
+            "labels": question.labels,
+            **question.limits,
+        },
+        **question.answer(made_up, rng),
+    )
 
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
@@ -106,76 +108,76 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     )
 
 
-def _sleepers(n_users: int, rng: np.random.Generator) -> SamplePeople:
+def _sleepers(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
     hours = np.clip(rng.normal(7.1, 1.3, n_users), 0, 24).round(1)
-    return SamplePeople(
-        kind="mean",
-        title="A value is how many hours somebody slept, 0 to 24. These people are made up.",
-        values=hours.tolist(),
-        draft=_draft(
-            "piecewise", 2.0, ("hours of sleep",), numbers=NumberDraft(low=0.0, high=24.0)
-        ),
-        truth=np.array([hours.mean()]),
-    )
+    return {"values": hours.tolist(), "truth": np.array([hours.mean()])}
 
 
-def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
-    centres = np.linspace(1.8, 4.4, len(_QUESTIONS))
-    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), 1.0, 5.0).round()
-    return SamplePeople(
-        kind="vector",
-        title="A value is a guest's marks from 1 to 5 on eight questions. These are made up.",
-        values=[tuple(row) for row in marks.tolist()],
-        draft=_draft("multi-hm", 4.0, _QUESTIONS, numbers=NumberDraft(low=1.0, high=5.0)),
-        truth=marks.mean(axis=0),
-    )
+def _guests(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
+    marks = np.clip(rng.normal(np.linspace(1.8, 4.4, 8), 0.9, (n_users, 8)), 1.0, 5.0).round()
+    return {"values": [tuple(row) for row in marks.tolist()], "truth": marks.mean(axis=0)}
 
 
-def _viewers(n_users: int, rng: np.random.Generator) -> SamplePeople:
-    size = len(_FILMS)
-    seen = rng.random((n_users, size)) < np.geomspace(0.7, 0.1, size)
-    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), 0, 5).round(1)
+def _viewers(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
+    seen = rng.random((n_users, 12)) < np.geomspace(0.7, 0.1, 12)
+    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, 12), 0.8, (n_users, 12)), 0, 5).round(1)
     owners = seen.sum(axis=0)
-    return SamplePeople(
-        kind="key-value",
-        title="A value is which of twelve films somebody saw, and how many stars each got. These "
-        "people are made up.",
-        values=[
+    return {
+        "values": [
             {int(film): float(row[film]) for film in np.flatnonzero(here)}
             for here, row in zip(seen, stars, strict=True)
         ],
-        draft=_draft("priv-kv", 4.0, _FILMS, pairs=PairDraft(low=0.0, high=5.0)),
-        truth=owners / n_users,
-        true_means=np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
-    )
-
-
-def _draft(
-    protocol: str, local_epsilon: float, labels: tuple[str, ...], **of_kind: NumberDraft | PairDraft
-) -> dict[str, Any]:
-    size = {"domain_size": len(labels)} if len(labels) > 1 else {}
-    return {
-        "protocol": protocol,
-        **size,
-        "local_epsilon": local_epsilon,
-        "labels": labels,
-        **of_kind,
+        "truth": owners / n_users,
+        "true_means": np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
     }
+
+
+class _Question(NamedTuple):
+    """A question to made-up people, its task and their answers."""
+
+    title: str
+    protocol: str
+    local_epsilon: float
+    labels: tuple[str, ...]
+    limits: Mapping[str, NumberDraft | PairDraft]
+    answer: Callable[[int, np.random.Generator], dict[str, Any]]
+    """Draws the values and the true figures of so many people."""
+
+
+_QUESTIONS: Final[Mapping[Kind, _Question]] = {
+    "mean": _Question(
+        "how many hours somebody slept, 0 to 24",
+        "piecewise",
+        2.0,
+        ("hours of sleep",),
+        {"numbers": NumberDraft(low=0.0, high=24.0)},
+        _sleepers,
+    ),
+    "vector": _Question(
+        "a guest's marks from 1 to 5 on eight questions",
+        "multi-hm",
+        4.0,
+        ("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
+        {"numbers": NumberDraft(low=1.0, high=5.0)},
+        _guests,
+    ),
+    "key-value": _Question(
+        "which of twelve films somebody saw, and how many stars each got",
+        "priv-kv",
+        4.0,
+        tuple(f"film {letter}" for letter in "ABCDEFGHIJKL"),
+        {"pairs": PairDraft(low=0.0, high=5.0)},
+        _viewers,
+    ),
+}
 
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
     Make people of a data set whose labels are their values.
 
-    A value is written as `shuffledp contribute` reads it: a text, a number, numbers with commas
-    between, or pairs such as `3:0.5, 17:1`. The range is that of the numbers that occur; texts to
-    look for are the most frequent ones.
-
-    Args:
-        data: Of a file.
-        kind: Of their value, not categorical.
-        n_users: How many to draw; None for everybody.
-        seed: Chooses them.
+    A value is written as `shuffledp contribute` reads it. The range is that of the numbers that
+    occur; texts to look for are the most frequent ones.
 
     Raises:
         TaskError: A label is no value of the kind, there are not so many people, or more than

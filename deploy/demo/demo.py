@@ -16,7 +16,7 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.task import Task
 from common.task_digest import TaskDigest

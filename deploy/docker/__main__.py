@@ -13,7 +13,6 @@ from deploy.docker.engine import IMAGES, Engine
 USUAL_BASE: Final = "python:3.12-slim-bookworm"
 """As in the Dockerfile."""
 _TAG: Final = "local"
-_PROJECT: Final = "shuffledp"
 
 
 def _say(line: str) -> None:
@@ -25,7 +24,7 @@ def _deployment(engine: Engine) -> Deployment:
     folder = COMPOSE_FILE.parent
     return Deployment(
         engine=engine,
-        project=_PROJECT,
+        project="shuffledp",
         tag=_TAG,
         secrets=folder / "secrets",
         variables_file=folder / ".env",
@@ -64,9 +63,8 @@ def _up(engine: Engine) -> None:
 def _down(engine: Engine) -> None:
     _deployment(engine).stop()
     _say(
-        "Stopped. Keys are in deploy/secrets, state is in the volumes "
-        f"{_PROJECT}_analyzer-state, {_PROJECT}_shuffler-state and {_PROJECT}_user-agent-state:\n"
-        "`make up` continues with both. To destroy collected data and the ledger:\n"
+        "Stopped. Keys stay in deploy/secrets, and state in the volumes: `make up` continues with "
+        "both. To destroy collected data and the ledger:\n"
         f"  {' '.join(engine.compose)} --file deploy/compose.yaml down --volumes"
     )
 

@@ -55,12 +55,7 @@ class Deployment:
         self._write(variables)
 
     def start(self) -> None:
-        """
-        Start the three and wait until each answers its health check.
-
-        Raises:
-            EngineError: One does not; shows the end of its log.
-        """
+        """Start the three and wait until each answers its health check, or raise EngineError."""
         self.compose("up", "-d", *SERVICES)
         self.wait()
 
@@ -68,14 +63,11 @@ class Deployment:
         """Wait until all services are healthy. Raises EngineError."""
         give_up, form = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
         for service in SERVICES:
-            while True:
-                inspect = ("inspect", "--format", form, self.container(service))
-                state = self.engine.run(*inspect, check=False).stdout.strip() or "not there"
-                if state == "healthy":
-                    break
+            inspect = ("inspect", "--format", form, self.container(service))
+            while self.engine.run(*inspect, check=False).stdout.strip() != "healthy":
                 if time.monotonic() > give_up:
                     said = self.compose("logs", f"--tail={_LOG_LINES}", service, check=False).stdout
-                    raise EngineError(f"the {service} is {state}, not healthy:\n{said}")
+                    raise EngineError(f"the {service} is not healthy:\n{said}")
                 time.sleep(_POLL_SECONDS)
 
     def container(self, service: str) -> str:

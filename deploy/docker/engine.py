@@ -49,19 +49,17 @@ class Engine:
         Find the engine of this machine.
 
         Raises:
-            EngineError: There is none; names the missing program and its package.
-            SilentEngineError: It is not running.
+            EngineError: It is not installed, or not running (SilentEngineError).
         """
         given = dict(environment or {})
         if shutil.which("docker") is None:
-            raise EngineError(f"docker is not installed, and podman will not do. {_INSTALL}")
+            raise EngineError(f"docker is not installed. {_INSTALL}")
         composers = [one for one in _COMPOSERS if _answers((*one, "version"), given)]
         if not composers:
-            raise EngineError("docker-compose is missing. Debian: apt-get install docker-compose")
+            raise EngineError(f"docker-compose is missing. {_INSTALL}")
         if not _answers(("docker", "info"), given):
             raise SilentEngineError(
-                "docker is installed, and its service does not answer: start it (systemctl start "
-                "docker), and be root or in the group docker."
+                "docker does not answer: start its service, and be root or in the group docker."
             )
         return cls(compose=composers[0], environment=given)
 
@@ -91,17 +89,9 @@ class Engine:
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
         """
-        Build one target of the Dockerfile.
+        Build one target of the Dockerfile on the image `base`; raise EngineError if it fails.
 
-        Args:
-            image: The target.
-            name: Of the new image.
-            base: The image that it stands on.
-            builder: The image that it is built in: the same Python, with pip.
-            options: Further ones of `docker build`.
-
-        Raises:
-            EngineError: The build failed.
+        `builder` is the image that it is built in: the same Python, with pip.
         """
         file = f"--file={ROOT / 'deploy' / 'docker' / 'Dockerfile'}"
         bases = (f"--build-arg=BASE={base}", f"--build-arg=BUILDER={builder}")

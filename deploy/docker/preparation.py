@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
+from common.runtime.access import OperatorToken
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
@@ -44,11 +44,7 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Make an authority, and certificates of analyzer, shuffler and operator.
-
-    Args:
-        secrets: The existing folder of all secrets.
-        now: Seconds since 1970 UTC.
+    Make an authority, and certificates of analyzer, shuffler and operator, in an existing folder.
 
     Raises:
         SettingsError: A file cannot be made, or does not fit the others.
@@ -64,9 +60,7 @@ def prepare_party(secrets: Path, state: Path) -> None:
     """
     Make a party's state key, identity and operator's token, and hand out the last two.
 
-    Args:
-        secrets: The party's existing folder of secrets.
-        state: Its state directory, whose content is not trusted.
+    The content of its state directory is not trusted.
 
     Raises:
         SettingsError: A file cannot be made, does not fit the others, or is a link.
@@ -79,14 +73,6 @@ def prepare_party(secrets: Path, state: Path) -> None:
     atomic_write(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
 
 
-def _become_user(folder: Path) -> None:
-    """Drop root in the container, after changing the folder's owner to the services' user."""
-    os.chown(folder, USER, USER)
-    os.setgroups([])
-    os.setgid(USER)
-    os.setuid(USER)
-
-
 def main() -> None:
     """Prepare the mounted folders: all of /secrets, or a party's folder of it and its volume."""
     parser = argparse.ArgumentParser(description="Prepares containers before they start.")
@@ -95,8 +81,11 @@ def main() -> None:
         if parser.parse_args().what == "party":
             prepare_party(_SECRETS, _STATE)
             return
-        if os.getuid() == 0:
-            _become_user(_SECRETS)
+        if os.getuid() == 0:  # the folder and its files belong to the services' user
+            os.chown(_SECRETS, USER, USER)
+            os.setgroups([])
+            os.setgid(USER)
+            os.setuid(USER)
         prepare_certificates(_SECRETS, SystemClock().now())
     except (ShuffleDpError, OSError) as error:
         sys.exit(f"prepare: {error}")

@@ -42,36 +42,28 @@ COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Beh
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
 
-_NAMES: Final = {kind.name.lower(): kind for kind in MISBEHAVING}
+_ROUNDING: Final = 1e-9
 
 
 def shares_from(text: str) -> dict[Behaviour, float]:
     """
-    Parse the shares of misbehaving users.
-
-    Args:
-        text: One number, which is split evenly over all behaviours, or
-            `malformed=.02,duplicate=.1`.
+    Parse the shares of misbehaving users: `malformed=.02,duplicate=.1`, or one number, which is
+    split evenly over all behaviours.
 
     Raises:
         PlanError: A name or number is invalid, or no user would be honest.
     """
-    pairs = [part.partition("=")[::2] for part in text.split(",")]
-    if "=" not in text:
-        pairs = [(name, text) for name in _NAMES]
-    shares: dict[Behaviour, float] = {}
-    for name, number in ((name.strip(), number) for name, number in pairs):
-        if name not in _NAMES:
-            raise PlanError(f"there is no behaviour {name!r}; name one of {', '.join(_NAMES)}")
-        try:
-            shares[_NAMES[name]] = float(number)
-        except ValueError as error:
-            raise PlanError(
-                "a share of misbehaving users is a number: 0.1, or malformed=0.02,duplicate=0.1"
-            ) from error
-    if "=" not in text:
-        check_shares({Behaviour.HONEST: shares[MISBEHAVING[0]]})  # before rounding hides a 1
-        shares = {kind: share / len(MISBEHAVING) for kind, share in shares.items()}
+    try:
+        if "=" in text:
+            pairs = (part.split("=") for part in text.split(","))
+            shares = {Behaviour[name.strip().upper()]: float(number) for name, number in pairs}
+        else:
+            shares = dict.fromkeys(MISBEHAVING, float(text) / len(MISBEHAVING))
+    except (KeyError, ValueError) as error:
+        names = ", ".join(kind.name.lower() for kind in MISBEHAVING)
+        raise PlanError(
+            f"shares of misbehaving users are 0.1, or malformed=0.02,duplicate=0.1, of: {names}"
+        ) from error
     check_shares(shares)
     return shares
 
@@ -83,10 +75,12 @@ def check_shares(shares: Mapping[Behaviour, float]) -> None:
     Raises:
         PlanError: One is negative or no number, or no user would be honest.
     """
-    if not all(0 <= share < 1 for share in shares.values()) or not sum(shares.values()) < 1:
+    total = sum(shares.values())
+    fits = all(share >= 0 for share in shares.values()) and total < 1 - _ROUNDING
+    if Behaviour.HONEST in shares or not fits:
         raise PlanError(
-            f"the shares of misbehaving users sum to {sum(shares.values()):g}; each must be at "
-            "least 0, and their sum below 1"
+            f"the shares of misbehaving users sum to {total:g}; each must be at least 0, and their "
+            "sum below 1"
         )
 
 

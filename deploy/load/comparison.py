@@ -32,11 +32,6 @@ class CountRow:
         """Whether the count lies in its range."""
         return self.expected_least <= self.counted <= self.expected_most
 
-    @property
-    def expected(self) -> str:
-        """The number or range as text."""
-        return " to ".join(f"{one:,}" for one in sorted({self.expected_least, self.expected_most}))
-
 
 def compare(
     kinds: NDArray[np.uint8], seen: Tally, counts: Mapping[str, int], result: Result | None

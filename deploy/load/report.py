@@ -1,24 +1,23 @@
 """Reports of a load run: progress bars, tables for a person and JSON for a program."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
 
 from common.errors import ShuffleDpError
-from common.messages.estimate import Histogram
-from common.messages.result import Result
+from common.messages.result import Histogram, Result
 from deploy.load.comparison import CountRow
 from deploy.load.plan import LoadPlan, Step
 from deploy.load.sender import Tally
@@ -73,15 +72,12 @@ class Bars(Progress):
     """A bar for each phase of a run."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(
-            SpinnerColumn(finished_text=" "),
-            TextColumn("{task.description}"),
+        columns = (
             BarColumn(bar_width=_BAR),
             MofNCompleteColumn(),
             TextColumn("{task.fields[seen]}"),
-            TimeElapsedColumn(),
-            console=console,
         )
+        super().__init__("{task.description}", *columns, TimeElapsedColumn(), console=console)
 
     def start_phase(self, name: str, users: int | None) -> None:
         """Finish the last bar and draw one for a phase of these users; None if unknown."""
@@ -109,7 +105,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
     plan, seen, total, result = finished.plan, finished.seen, finished.total, finished.result
     ramp = None
     if plan.ramp is not None:
-        held, broke, _ = plan.ramp.verdict(finished.steps)
+        held, broke = plan.ramp.verdict(finished.steps)
         steps = [
             asdict(step) | {"holds": plan.ramp.broken_by(step) is None} for step in finished.steps
         ]
@@ -159,51 +155,53 @@ def as_json(finished: Finished) -> dict[str, Any]:
 
 def show(finished: Finished, console: Console) -> None:
     """Print the tables."""
-    plan, fields = finished.plan, as_json(finished)
+    plan, total, fields = finished.plan, finished.total, as_json(finished)
     unit = "users" if plan.mode == "users" else "calls"
     how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
-    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(justify="right")
     figures = {
         **{f"{name}, per second": rate for name, rate in fields["rates"].items()},
         **{f"waits of {unit}, {name}, ms": wait for name, wait in fields["latency_ms"].items()},
         **{name: fields[name] for name in ("users_acknowledged", "retries")},
-        **{f"failed: {cause}": n for cause, n in (finished.total.failures).items()},
-        **{f"refused: {cause}": n for cause, n in (finished.total.refusals).items()},
+        **{f"failed: {cause}": number for cause, number in total.failures.items()},
+        **{f"refused: {cause}": number for cause, number in total.refusals.items()},
         **{f"result: {name}": figure for name, figure in (fields["result"] or {}).items()},
     }
-    for name, figure in figures.items():
-        if isinstance(figure, int | float):
-            shown = f"{figure:,}" if isinstance(figure, int) else f"{figure:,.6g}"
-            table.add_row(escaped(name.replace("_", " ")), shown)
-    print_whole(table, console)
-    if plan.ramp is not None:
-        table = Table(title="Rates, users a second")
-        headings = ("offered", "achieved", "p99 of waits", "failed", "gave up", "holds")
-        add_columns(table, dict.fromkeys(headings, "right"))
-        for step in fields["ramp"]["steps"]:
-            offered, achieved, p99, failed, given_up, holds = step.values()
-            rates = f"{offered:,.1f}", f"{achieved:,.1f}", f"{p99:,.1f} ms"
-            table.add_row(*rates, f"{failed:,}", f"{given_up:,}", "yes" if holds else "no")
-        print_whole(table, console)
-        console.print(plan.ramp.verdict(finished.steps)[2])
+    known = {name: one for name, one in figures.items() if isinstance(one, int | float)}
+    rows = [{"figure": name.replace("_", " "), "value": one} for name, one in known.items()]
+    _print_rows(f"{finished.n_users:,} users, {how}", rows, console)
+    if (ramp := fields["ramp"]) is not None:
+        _print_rows("Rates of the ramp", ramp["steps"], console)
+        held = _cell(ramp["held_users_per_second"] or "none")
+        console.print(f"Last rate that held: {held}. Broken by: {ramp['broke'] or 'no rate'}.")
     if finished.rows:
-        table = Table(title="Counts")
-        add_columns(table, {"of": "left", "expected": "right", "counted": "right", "holds": "left"})
-        for row in finished.rows:
-            table.add_row(row.what, row.expected, f"{row.counted:,}", "yes" if row.holds else "no")
-        print_whole(table, console)
-        known = "" if finished.failure is None else " known"
+        _print_rows("Counts", fields["counts"], console)
         if finished.counts_match:
-            console.print(f"Every{known} count is as expected.")
+            console.print("Every known count is as expected.")
         else:
             console.print("Counts differ from the expected ones.", style="bold red")
-    table = Table(title="Usage")
-    add_columns(table, {"": "left", "CPU": "right", "peak memory": "right"})
-    for party, usage in finished.usage.items():
-        memory = f"{usage.peak_memory_bytes / 2**20:,.0f} MiB"
-        table.add_row(escaped(party), f"{usage.cpu_seconds:,.2f} s", memory)
-    print_whole(table, console)
+    usage = [{"party": party} | asdict(one) for party, one in finished.usage.items()]
+    _print_rows("Usage", usage, console)
     for note in finished.notes:
         console.print(visible(note), markup=False)
+
+
+def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
+    """Print rows of the JSON as a table."""
+    table = Table(title=title)
+    for row in rows[:1]:
+        sides: dict[str, JustifyMethod] = {
+            name.replace("_", " "): "left" if isinstance(value, str) else "right"
+            for name, value in row.items()
+        }
+        add_columns(table, sides)
+    for row in rows:
+        table.add_row(*(escaped(_cell(value)) for value in row.values()))
+    print_whole(table, console)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

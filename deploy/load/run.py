@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -28,8 +27,7 @@ from common.errors import (
     ShuffleDpError,
 )
 from common.messages.result import Result
-from common.messages.submission import REFUSALS, Outcome
-from common.messages.value import Value
+from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -40,7 +38,7 @@ from deploy.load.plan import Crowd, LoadPlan, Step, TargetKind, arrivals
 from deploy.load.report import Bars, Finished
 from deploy.load.sender import Destination, Sender, Tally, run_alone, submissions_of_a_call
 from deploy.load.target import Target, load_draft, serving, sink, unpublished
-from deploy.load.usage import Meter, own_source
+from deploy.load.usage import Meter
 from deploy.load.users import SealedUsers, seal, seal_values
 
 T = TypeVar("T")
@@ -49,35 +47,39 @@ RESULT_SECONDS: Final = 1800.0
 """For a closed batch to be permuted, delivered, opened and estimated."""
 _PAUSE: Final = 1.0
 """Seconds before a service that does not answer is asked again."""
-_PROGRESS_SECONDS: Final = 0.25
 _MAX_IN_FLIGHT: Final = 4096
 """Users in flight in an open loop, over all processes; more wait, and their waits count."""
 _LEAD_SECONDS: Final = 0.5
 """From dealing users to several processes to the first arrival."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadJob:
-    """The checked options of a command."""
-
-    kind: TargetKind
-    plan: LoadPlan
-    crowd: Crowd
-    """The users; ignored where `replay` names a file of them."""
-    draft: Path | None = None
-    services: Callable[[TaskDigest], AbstractAsyncContextManager[Target]] | None = None
-    """Connects to running services."""
-    digest: TaskDigest | None = None
-    """The task of running services; None for that of a replayed file."""
-    prepare: Path | None = None
-    """Seal into this file, and send nothing."""
-    replay: Path | None = None
-    close: bool = False
-
-
-async def execute(job: LoadJob, bars: Bars) -> Finished | None:
+async def execute(
+    kind: TargetKind,
+    plan: LoadPlan,
+    crowd: Crowd,
+    *,
+    bars: Bars,
+    draft: Path | None = None,
+    services: Callable[[TaskDigest], AbstractAsyncContextManager[Target]] | None = None,
+    digest: TaskDigest | None = None,
+    prepare: Path | None = None,
+    replay: Path | None = None,
+    close: bool = False,
+) -> Finished | None:
     """
-    Run a job.
+    Find the target, seal the users or load them from a file, and run.
+
+    Args:
+        kind: Of the target.
+        plan: How users arrive.
+        crowd: The users; ignored where `replay` names a file of them.
+        bars: Where progress is shown.
+        draft: A TOML draft for local services or a sink; None for the demo's task.
+        services: Connects to running services.
+        digest: Their task; None for that of a replayed file.
+        prepare: File to seal into; then nothing is sent.
+        replay: File of prepared users.
+        close: Close the batch at the end.
 
     Returns:
         The outcome; None if users were only prepared.
@@ -86,45 +88,39 @@ async def execute(job: LoadJob, bars: Bars) -> Finished | None:
         PlanError: The shuffler's batch no longer collects, or holds users.
         ShuffleDpError: As `run` raises; a file is invalid; a service does not answer, or refuses.
     """
-    replayed = None if job.replay is None else SealedUsers.load(job.replay)
+    replayed = None if replay is None else SealedUsers.load(replay)
+    # A ramp may leave users unsent: a batch of this program's own is then closed as it is.
+    ends_early = kind == "local" and plan.ramp is not None
+    make_draft = partial(load_draft, draft, crowd, plan.seed, ends_early=ends_early)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shuffledp-load-"))
-        target = await _target(job, replayed, Path(folder), stack)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shuffledp-load-")))
+        connected: AbstractAsyncContextManager[Target]
+        if kind == "local":
+            cluster = await stack.enter_async_context(Cluster(folder))
+            connected = serving(cluster, make_draft(key=cluster.shuffler_key))
+        elif kind == "sink":
+            connected = sink(
+                replayed.signed if replayed else unpublished(make_draft(key=bytes(32))), folder
+            )
+        else:
+            wanted = digest or (replayed.signed.digest() if replayed else None)
+            if services is None or wanted is None:
+                raise SettingsError("running services need their address and a task's digest")
+            connected = services(wanted)
+        target = await stack.enter_async_context(connected)
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
-            raise SettingsError(f"{job.replay} was prepared for another task")
-        if job.prepare is None:
+            raise SettingsError(f"{replay} was prepared for another task")
+        if prepare is None:
             await target.check_empty()  # sealing may take long, and would be wasted
         users = replayed
         if users is None:
-            bars.start_phase("Sealing", job.crowd.n_users)
-            users = seal(target.signed, job.crowd, seed=job.plan.seed, progress=bars.show_more)
-        if job.prepare is not None:
-            users.save(job.prepare)
+            bars.start_phase("Sealing", crowd.n_users)
+            users = seal(target.signed, crowd, seed=plan.seed, progress=bars.show_more)
+        if prepare is not None:
+            users.save(prepare)
             return None
         await target.check_empty()  # real users may have come meanwhile
-        return await run(job.plan, target, users, bars, close=job.close or _ends_early(job))
-
-
-def _ends_early(job: LoadJob) -> bool:
-    """Return whether the batch must be closed here: a ramp may leave users unsent."""
-    return job.kind == "local" and job.plan.ramp is not None
-
-
-async def _target(
-    job: LoadJob, replayed: SealedUsers | None, folder: Path, stack: AsyncExitStack
-) -> Target:
-    """Start or connect the target; the stack ends it."""
-    draft = partial(load_draft, job.draft, job.crowd, job.plan.seed, ends_early=_ends_early(job))
-    if job.kind == "local":
-        cluster = await stack.enter_async_context(Cluster(folder))
-        return await stack.enter_async_context(serving(cluster, draft(key=cluster.shuffler_key)))
-    if job.kind == "sink":
-        signed = unpublished(draft(key=bytes(32))) if replayed is None else replayed.signed
-        return await stack.enter_async_context(sink(signed, folder))
-    digest = job.digest or (replayed.signed.digest() if replayed else None)
-    if job.services is None or digest is None:
-        raise SettingsError("running services need their address and a task's digest")
-    return await stack.enter_async_context(job.services(digest))
+        return await run(plan, target, users, bars, close=close or ends_early)
 
 
 async def run(
@@ -140,15 +136,9 @@ async def run(
     Send the users, wait for the result if there will be one, and compare all counts.
 
     The last user, who is honest, comes when all others are through: until then the batch does not
-    close, and late submissions would be answered `closed`.
-
-    Args:
-        plan: How users arrive.
-        target: Where they are sent.
-        users: The users.
-        bars: Where progress is shown.
-        close: Close the batch at the end, if it has not closed by itself.
-        result_seconds: Patience for the shuffler's counts, and again for the result.
+    close, and late submissions would be answered `closed`. With `close`, a batch that has not
+    closed by itself is closed at the end. `result_seconds` bounds the waits for the shuffler's
+    counts and for the result.
 
     Raises:
         PlanError: The batch would close before the last user.
@@ -161,17 +151,17 @@ async def run(
             f"{stored} users would be stored, and the task's target_size is {task.target_size}: "
             "the batch would close before the last of them"
         )
-    finished, counts = Finished(plan=plan, target=target), {}
-    async with Meter(own_source, *target.sources) as meter:
+    finished = Finished(plan=plan, target=target)
+    counts: dict[str, int] = {}
+    async with Meter(target.processes, target.pages) as meter:
         try:
-            async with _Sending(finished, users, bars) as sending:
-                await sending.send()
+            await _send(finished, users, bars)
         except BrokenProcessPool as error:
             raise SettingsError("a process that sends users ended: the run is lost") from error
         kinds = users.kinds[: finished.n_users]
+        came = expected_answers(kinds)[Outcome.STORED]
         try:
             counts = await _counts(target, result_seconds)
-            came = expected_answers(kinds)[Outcome.STORED]
             finished.result = await _result(finished, came, task, bars, result_seconds, close=close)
         except ShuffleDpError as error:
             finished.failure = error
@@ -180,50 +170,28 @@ async def run(
     if task.kind == "categorical":
         finished.truth = users.truth(finished.n_users, task.domain_size)
     finished.usage = meter.usage
-    finished.notes += [
-        f"The usage of {party} is unknown: no metrics page came. --metrics needs the whole "
-        "address, such as http://127.0.0.1:9464/metrics."
-        for party in target.metered
-        if party not in meter.usage
-    ]
+    if missing := ", ".join({*target.pages} - {*meter.usage}):
+        finished.notes.append(f"The usage is unknown of {missing}: no metrics page came.")
     return finished
 
 
-class _Sending:
-    """Sends all users, phase by phase: each step of a ramp, or all at one rate; then the last."""
-
-    def __init__(self, finished: Finished, users: SealedUsers, bars: Bars) -> None:
-        self._plan = finished.plan
-        self._finished = finished
-        self._users = users
-        self._bars = bars
-        self._rng = np.random.default_rng(finished.plan.seed)
-        self._bulk = finished.plan.mode == "bulk"
-        self._together = submissions_of_a_call(users.envelopes.shape[1]) if self._bulk else 1
-        spawn = multiprocessing.get_context("spawn")
-        self._pools = [ProcessPoolExecutor(1, spawn) for _ in range(finished.plan.processes - 1)]
-
-    async def __aenter__(self) -> Self:
-        """Start the other processes that send."""
-        await asyncio.gather(*(wrap_future(pool.submit(Tally)) for pool in self._pools))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for pool in self._pools:
-            pool.shutdown()
-
-    async def send(self) -> None:
-        """Send them."""
-        finished, ramp, others = self._finished, self._plan.ramp, self._users.n_users - 1
-        phases = [("Users", others, self._plan.rate)] if others else []
-        if ramp is not None:
-            steps = zip(ramp.rates, ramp.users, strict=True)
-            phases = [(f"{rate:.0f} users a second", count, rate) for rate, count in steps]
+async def _send(finished: Finished, users: SealedUsers, bars: Bars) -> None:
+    """Send all users, at each rate of the ramp or at the plan's; then the last one."""
+    plan, others = finished.plan, users.n_users - 1
+    ramp, rng = plan.ramp, np.random.default_rng(plan.seed)
+    phases = [("Users", others, plan.rate)] if others else []
+    if ramp is not None:
+        steps = zip(ramp.rates, ramp.users, strict=True)
+        phases = [(f"{rate:.0f} users a second", count, rate) for rate, count in steps]
+    spawn, more = multiprocessing.get_context("spawn"), plan.processes - 1
+    with ProcessPoolExecutor(max(1, more), spawn) as pool:
+        await asyncio.gather(*(wrap_future(pool.submit(Tally)) for _ in range(more)))
+        phase = partial(_phase, finished, users, bars, rng=rng, pool=pool)
         for name, count, rate in phases:
             if (left := others - finished.n_users) < count:
                 finished.notes.append(f"The step of {name} needs {count} users; {left} were left.")
                 break
-            seen = await self._phase(name, count, rate)
+            seen = await phase(name, count, rate)
             finished.seen.add(seen)
             if ramp is not None and rate is not None:
                 step = Step(
@@ -238,53 +206,53 @@ class _Sending:
                     break
         finished.total.add(finished.seen)
         if finished.n_users == others:
-            last = await self._phase("The last user", 1, None)
+            last = await phase("The last user", 1, None)
             finished.total.add(last)
             if not others:
                 finished.seen.add(last)
 
-    async def _phase(self, name: str, count: int, rate: float | None) -> Tally:
-        """Send the next users at a rate, or in a closed loop, each process its share."""
-        plan, first = self._plan, self._finished.n_users
-        calls = math.ceil(count / self._together)
-        processes = min(plan.processes, calls)
-        open_places = CallKind.BULK.value.places if self._bulk else _MAX_IN_FLIGHT
-        places = plan.in_flight if rate is None else open_places
-        chosen = np.zeros(self._users.n_users, dtype=np.intp)
-        chosen[first : first + count] = 1 + np.arange(count) // self._together % processes
-        senders = [
-            Sender(self._finished.target.to, self._users.part(chosen == 1 + number), plan)
-            for number in range(processes)
-        ]
-        begin, times = time.monotonic(), np.zeros(calls)
-        if rate is not None:
-            share = calls / count  # calls a user, in bulk
-            burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
-            begin += _LEAD_SECONDS * (processes > 1)  # for users to reach the other processes
-            times = begin + arrivals(calls, rate * share, self._rng, burst=burst)
-        self._bars.start_phase(name, int(np.count_nonzero(chosen == 1)))
-        schedules = [times[number::processes].tolist() for number in range(processes)]
-        each = max(1, places // processes)
-        others = [
-            wrap_future(pool.submit(run_alone, sender, schedule, each))
-            for pool, sender, schedule in zip(self._pools, senders[1:], schedules[1:], strict=False)
-        ]
-        watching = asyncio.create_task(self._watch(senders[0].tally))
-        try:
-            tally = await senders[0].run(schedules[0], max(each, places - each * len(others)))
-            for other in await asyncio.gather(*others):
-                tally.add(other)
-        finally:
-            watching.cancel()
-        if rate is not None:  # a phase takes at least as long as its schedule
-            tally.last = max(tally.last, begin + count / rate)
-        self._finished.n_users += count
-        return tally
 
-    async def _watch(self, tally: Tally) -> None:
-        while True:
-            self._bars.show_tally(tally)
-            await asyncio.sleep(_PROGRESS_SECONDS)
+async def _phase(  # noqa: PLR0917  # bound once by its only caller
+    finished: Finished,
+    users: SealedUsers,
+    bars: Bars,
+    name: str,
+    count: int,
+    rate: float | None,
+    *,
+    rng: np.random.Generator,
+    pool: ProcessPoolExecutor,
+) -> Tally:
+    """Send the next users at a rate, or in a closed loop, each process its share."""
+    plan, bulk = finished.plan, finished.plan.mode == "bulk"
+    together = submissions_of_a_call(users.envelopes.shape[1]) if bulk else 1
+    calls = math.ceil(count / together)
+    processes = min(plan.processes, calls)
+    begin, times, places = time.monotonic(), np.zeros(calls), plan.in_flight
+    if rate is not None:
+        places = CallKind.BULK.value.places if bulk else _MAX_IN_FLIGHT
+        share = calls / count  # calls a user, in bulk
+        burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
+        begin += _LEAD_SECONDS * (processes > 1)
+        times = begin + arrivals(calls, rate * share, rng, burst=burst)
+    schedules = [times[number::processes].tolist() for number in range(processes)]
+    ends = np.cumsum([0, *(together * len(schedule) for schedule in schedules)])
+    ends = finished.n_users + np.minimum(ends, count)
+    parts = [users.part(first, end) for first, end in pairwise(ends.tolist())]
+    (own, *senders) = [Sender(finished.target.to, part, plan) for part in parts]
+    finished.n_users += count
+    bars.start_phase(name, parts[0].n_users)
+    each = max(1, places // processes)
+    others = [
+        wrap_future(pool.submit(run_alone, sender, schedule, each))
+        for sender, schedule in zip(senders, schedules[1:], strict=True)
+    ]
+    tally = await own.run(schedules[0], max(each, places - each * len(others)), bars.show_tally)
+    for other in await asyncio.gather(*others):
+        tally.add(other)
+    if rate is not None:  # a phase takes at least as long as its schedule
+        tally.last = max(tally.last, begin + count / rate)
+    return tally
 
 
 async def _answer(ask: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
@@ -322,10 +290,7 @@ async def _result(
     if target.operator is None:
         return None
     if not closes:
-        finished.notes.append(
-            f"There is no result yet: the batch closes at {task.target_size} users, and {stored} "
-            "came."
-        )
+        finished.notes.append(f"There is no result yet: the batch of {stored} users is open.")
         return None
     bars.start_phase("Shuffling, opening, estimating", None)
     ask = partial(target.operator.wait_for_result, target.signed.digest())
@@ -342,11 +307,7 @@ async def contribute_all(
     """
     Let one honest user contribute each value, in bulk: for the demo and for tests.
 
-    Args:
-        values: One a user, of the task's kind.
-        signed: The task.
-        to: Where they are sent.
-        progress: Told how many more users' submissions are sealed.
+    `progress` is told how many more users' submissions are sealed.
 
     Raises:
         BatchStateError: A submission was not stored.

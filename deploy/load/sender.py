@@ -5,8 +5,8 @@ import copyreg
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Final, Self, TypeVar
@@ -22,7 +22,6 @@ from common.errors import (
     ShuffleDpError,
 )
 from common.messages.submission import Outcome
-from common.runtime.access import CallKind
 from common.runtime.rpc import reply
 from common.runtime.tls import is_local
 from common.task.task import Task
@@ -35,7 +34,7 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
 
-PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+_PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
 """Seconds, longer than the shuffler itself takes at most."""
@@ -71,12 +70,7 @@ class Destination:
             raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
 
     def open(self) -> grpc.aio.Channel:
-        """
-        Open a channel with a connection of its own.
-
-        By default gRPC shares one among equal channels, retries failed calls without counting
-        them, and waits up to two minutes before it connects again.
-        """
+        """Open a channel with a connection of its own, which retries nothing by itself."""
         options: list[tuple[str, Any]] = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", 0),
@@ -154,7 +148,7 @@ class Tally:
         """Return percentiles of the waits, and the longest."""
         if not self.waits.get_total_count():
             return {}
-        found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in PERCENTILES}
+        found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in _PERCENTILES}
         return found | {"max": self.waits.get_max_value() / 1000}
 
 
@@ -183,11 +177,14 @@ class Sender:
         self._digest = users.signed.digest()
         self._reports = Task.from_bytes(users.signed.task_bytes).reports_per_user
         self._most = submissions_of_a_call(users.envelopes.shape[1])
-        self._channels = AsyncExitStack()
-        self._free: list[grpc.aio.Channel] = []
         self.tally = Tally()
 
-    async def run(self, times: Iterable[float], places: int) -> Tally:
+    async def run(
+        self,
+        times: Iterable[float],
+        places: int,
+        progress: Callable[[Tally], None] = lambda _: None,
+    ) -> Tally:
         """
         Send all users: one by one, or in bulk a call's together.
 
@@ -195,6 +192,7 @@ class Sender:
             times: Scheduled start of each on the monotonic clock, ascending: waits count from
                 there. 0 to start as soon as there is a place.
             places: Users or calls in flight.
+            progress: Shown the tally after each user or call.
         """
         room, n_users = asyncio.Semaphore(places), self._users.n_users
         together = self._most if self._plan.mode == "bulk" else 1
@@ -204,8 +202,9 @@ class Sender:
                 await self._send(first, min(first + together, n_users), intended)
             finally:
                 room.release()
+            progress(self.tally)
 
-        async with self._channels, asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             for first, at in zip(range(0, n_users, together), times, strict=False):
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
                 await room.acquire()
@@ -213,65 +212,67 @@ class Sender:
         return self.tally
 
     async def _send(self, first: int, end: int, intended: float) -> None:
+        """Send some users over a connection of their own, but for those who drop out."""
         self.tally.first = min(self.tally.first, intended)
+        users = range(first, end)
+        sent = {user: found for user in users if (found := self._users.submissions(user))}
         try:
-            if self._plan.mode == "bulk":
-                with self._waiting(intended):
-                    await self._send_together(first, end)
-            else:
-                await self._send_alone(first, intended)
+            if sent:
+                async with self._to.open() as channel:
+                    stub = shuffler_pb2_grpc.ShufflerStub(channel)
+                    if self._plan.mode == "bulk":
+                        await self._send_together(stub, sent, intended)
+                    else:
+                        await self._send_alone(stub, first, sent[first], intended)
         except _OutOfPatienceError:
-            self.tally.given_up += end - first
+            self.tally.given_up += len(sent)
+        except PeerRefusalError as error:  # of the task, or of a bulk call
+            self.tally.refusals[str(error) or error.status] += len(sent)
+        for _ in range(end - first - len(sent)):
+            await self._leave()
         self.tally.finished += end - first
         self.tally.last = max(self.tally.last, time.monotonic())
 
-    async def _send_alone(self, user: int, intended: float) -> None:
-        """Run one user over a connection of their own."""
+    async def _leave(self) -> None:
+        """Connect, begin a submission, send nothing, and hang up."""
         async with self._to.open() as channel:
-            stub = shuffler_pb2_grpc.ShufflerStub(channel)
-            calls = [
-                partial(
-                    stub.Submit,
-                    shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope),
-                    timeout=_DEADLINE,
-                )
-                for envelope in self._users.submissions(user)
-            ]
-            if not calls:
-                await self._leave(channel)
-                return
-            (call, *more), flood = calls, list[asyncio.Task[Outcome | None]]()
+            call: Any = channel.stream_unary("/shuffledp.v1.Shuffler/Submit")()
             try:
-                with self._waiting(intended):
-                    if self._plan.fetch_task:
-                        await self._fetch(stub)
-                    if self._users.kinds[user] == Behaviour.FLOODING:
-                        flood += [asyncio.create_task(self._submit(one, once=True)) for one in more]
-                    outcome = await self._submit(call)
-                self.tally.acknowledged += self._counted[user] and outcome in _ARRIVED
-                for again in () if flood else more:
-                    await self._submit(again)
-            finally:
-                await asyncio.gather(*flood)
+                async with asyncio.timeout(_DEADLINE):
+                    await call.wait_for_connection()
+                    await asyncio.sleep(_BEFORE_LEAVING)
+                self.tally.dropped += 1
+            except (grpc.aio.AioRpcError, TimeoutError):
+                self.tally.failures["no connection for a user who drops out"] += 1
+            call.cancel()
 
-    async def _leave(self, channel: grpc.aio.Channel) -> None:
-        """Begin a submission, send nothing, and hang up."""
-        call: Any = channel.stream_unary("/shuffledp.v1.Shuffler/Submit")()
+    async def _send_alone(
+        self,
+        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
+        user: int,
+        envelopes: Sequence[bytes],
+        intended: float,
+    ) -> None:
+        """Send one user's submissions, one after the other or in a flood."""
+        requests = [
+            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=one) for one in envelopes
+        ]
+        call, *more = [partial(stub.Submit, one, timeout=_DEADLINE) for one in requests]
+        flood: list[asyncio.Task[Outcome | None]] = []
         try:
-            async with asyncio.timeout(_DEADLINE):
-                await call.wait_for_connection()
-                await asyncio.sleep(_BEFORE_LEAVING)
-            self.tally.dropped += 1
-        except (grpc.aio.AioRpcError, TimeoutError):
-            self.tally.failures["no connection for a user who drops out"] += 1
-        call.cancel()
-
-    async def _fetch(self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub") -> None:
-        request = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
-        try:
-            await self._persist(partial(stub.FetchTask, request, timeout=_DEADLINE), 0)
-        except PeerRefusalError as error:
-            self.tally.refusals[f"FetchTask: {error}"] += 1
+            with self._waiting(intended):
+                if self._plan.fetch_task:
+                    fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
+                    await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
+                if self._users.kinds[user] == Behaviour.FLOODING:
+                    flood = [asyncio.create_task(self._submit(one, once=True)) for one in more]
+                    more = []
+                outcome = await self._submit(call)
+            self.tally.acknowledged += self._counted[user] and outcome in _ARRIVED
+            for again in more:
+                await self._submit(again)
+        finally:
+            await asyncio.gather(*flood)
 
     async def _submit(
         self, call: Callable[[], Awaitable[shuffler_pb2.SubmitResponse]], *, once: bool = False
@@ -279,61 +280,42 @@ class Sender:
         """Submit until there is a final answer, or once; None for no or an unexpected one."""
         try:
             found = await (reply(call(), "the shuffler") if once else self._persist(call, 1))
+            outcome = Outcome.REPEATED if found.repeated else Outcome.STORED
         except PeerRefusalError as error:
-            outcome = outcome_of(error)
-            if outcome is None:
+            expected = outcome_of(error)
+            if expected is None:
                 self.tally.refusals[str(error) or error.status] += 1
                 return None
+            outcome = expected
         except PeerError as error:  # of one that is not retried
             self._failed(error, 1)
             self.tally.shed += 1
             return None
-        else:
-            outcome = Outcome.REPEATED if found.repeated else Outcome.STORED
         self._answered([outcome])
         return outcome
 
-    async def _send_together(self, first: int, end: int) -> None:
-        """Send the submissions of some users in bulk; those who drop out connect and leave."""
-        entries = [
-            (user, sent) for user in range(first, end) for sent in self._users.submissions(user)
-        ]
+    async def _send_together(
+        self,
+        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
+        sent: Mapping[int, Sequence[bytes]],
+        intended: float,
+    ) -> None:
+        """Send the submissions of some users in bulk."""
+        entries = [(user, envelope) for user, found in sent.items() for envelope in found]
         arrived: set[int] = set()
-        try:
+        with self._waiting(intended):
             for start in range(0, len(entries), self._most):
-                part = entries[start : start + self._most]
-                outcomes = await self._submit_bulk([envelope for _, envelope in part])
-                self._answered(outcomes)
-                owners = (user for user, _ in part)
-                arrived |= {u for u, o in zip(owners, outcomes, strict=False) if o in _ARRIVED}
-        finally:
-            self.tally.acknowledged += sum(self._counted[user] for user in arrived)
-            for _ in range(end - first - len({user for user, _ in entries})):
-                async with self._to.open() as channel:
-                    await self._leave(channel)
-
-    async def _submit_bulk(self, envelopes: list[bytes]) -> list[Outcome]:
-        request = shuffler_pb2.SubmitBulkRequest(task_digest=self._digest, envelopes=envelopes)
-        async with self._line() as channel:
-            stub = shuffler_pb2_grpc.ShufflerStub(channel)
-            try:
+                owners, envelopes = zip(*entries[start : start + self._most], strict=True)
+                request = shuffler_pb2.SubmitBulkRequest(
+                    task_digest=self._digest, envelopes=envelopes
+                )
                 call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
-                return outcomes_from_wire(await self._persist(call, len(envelopes)))
-            except PeerRefusalError as error:
-                self.tally.refusals[str(error) or error.status] += len(envelopes)
-                return []
-
-    @asynccontextmanager
-    async def _line(self) -> AsyncIterator[grpc.aio.Channel]:
-        """Yield a connection with room for one more bulk call; open another if there is none."""
-        if not self._free:
-            channel = await self._channels.enter_async_context(self._to.open())
-            self._free += [channel] * CallKind.BULK.value.share
-        channel = self._free.pop()
-        try:
-            yield channel
-        finally:
-            self._free.append(channel)
+                outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
+                self._answered(outcomes)
+                answers = zip(owners, outcomes, strict=False)
+                new = {user for user, outcome in answers if outcome in _ARRIVED} - arrived
+                self.tally.acknowledged += sum(self._counted[user] for user in new)
+                arrived |= new
 
     async def _persist(self, call: Callable[[], Awaitable[T]], submissions: int) -> T:
         """Call until there is a final answer, with longer and longer pauses."""

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +38,7 @@ from deploy.datasets.choice import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import Crowd, TargetKind
 from deploy.load.sender import Destination
-from deploy.load.usage import SINK, Source, local_source, remote_source
+from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import demo_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -46,7 +46,6 @@ from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient
 
 _DAY: Final = 24 * 3600
-_SINK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +55,10 @@ class Target:
     kind: TargetKind
     to: Destination
     signed: SignedTask
-    sources: tuple[Source, ...] = ()
-    """Usage of its processes."""
-    metered: tuple[str, ...] = ()
-    """Parties whose metrics pages are read."""
+    processes: Callable[[], Mapping[str, int]] = dict
+    """Numbers of its processes on this machine, by party."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of its metrics pages, by party."""
     operator: OperatorClient | None = None
     """The analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
@@ -109,8 +108,8 @@ async def connect(
         authority: PEM file of the authority to trust; None for plaintext on loopback.
         analyzer: Its host:port, to read the result with `token_file`; None to read none.
         token_file: File of its operator's token.
-        certificate: The operator's certificate; None for operator.pem beside the authority.
-        key: Its key; None for operator.key beside the authority.
+        certificate: As for `OperatorClient.connect`.
+        key: As for `OperatorClient.connect`.
         shuffler_token_file: File of the shuffler's operator's token, or None.
         metrics: Metrics pages, PARTY=URL each.
         processes: Numbers of processes on this machine, by party.
@@ -135,8 +134,8 @@ async def connect(
             kind=kind,
             to=to,
             signed=signed,
-            sources=(local_source(processes), *map(remote_source, metrics)),
-            metered=tuple(page.partition("=")[0] for page in metrics),
+            processes=processes,
+            pages=dict(map(page_from, metrics)),
             operator=operator,
             shuffler=watcher,
         )
@@ -146,14 +145,14 @@ def load_draft(
     file: Path | None, crowd: Crowd, seed: int | None, *, key: bytes, ends_early: bool = False
 ) -> TaskDraft:
     """
-    Draft a task whose batch closes with the last simulated user.
+    Draft a task whose batch closes with the last simulated user, or may close before.
 
     Args:
         file: A TOML draft; None for the demo's parameters.
         crowd: The users.
         seed: As for `users.seal`.
         key: The shuffler's.
-        ends_early: The run may stop before the last user: the batch is closed as it is.
+        ends_early: The run may stop before the last user.
     """
     kinds = assign(crowd.n_users, crowd.shares, np.random.default_rng(seed))
     stored = expected_answers(kinds)[Outcome.STORED]
@@ -212,13 +211,11 @@ async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True, name=SINK)
     process.start()
-    theirs.close()
+    theirs.close()  # so that the end of the process ends the wait
     try:
-        if not await asyncio.to_thread(ours.poll, _SINK_SECONDS):
-            raise SettingsError(f"the sink did not start within {_SINK_SECONDS:g} seconds")
         async with connect(
             "sink",
-            ours.recv(),
+            await asyncio.to_thread(ours.recv),
             signed.digest(),
             authority=folder / "authority.pem",
             processes=lambda: {SINK: process.pid or 0},
@@ -232,20 +229,21 @@ async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
 
 
 def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
+    """Serve the sink in its process, and send its address through the pipe."""
+
+    async def serve() -> None:
+        clock = SystemClock()
+        tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
+        sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
+        address = bind(server, "127.0.0.1:0", tls)
+        await server.start()
+        pipe.send(address)
+        await server.wait_for_termination()
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(_serve(pipe, signed, folder))
-
-
-async def _serve(pipe: Connection, signed: SignedTask, folder: Path) -> None:
-    clock = SystemClock()
-    tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
-    sink = _Sink(signed)  # type: ignore[abstract]  # it has the methods that devices call
-    shuffler_pb2_grpc.add_ShufflerServicer_to_server(sink, server)
-    address = bind(server, "127.0.0.1:0", tls)
-    await server.start()
-    pipe.send(address)
-    await server.wait_for_termination()
+    asyncio.run(serve())
 
 
 class _Sink(shuffler_pb2_grpc.ShufflerServicer):

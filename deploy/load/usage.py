@@ -28,9 +28,6 @@ _MAX_PAGE: Final = 2**20
 _CPU: Final = "shuffledp_process_cpu_seconds_total"
 _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
 
-Source = Callable[[], Mapping[str, Usage]]
-"""Samples each party that can be reached at the moment. Called beside the event loop."""
-
 
 @dataclass(slots=True)
 class PartyUsage:
@@ -41,10 +38,13 @@ class PartyUsage:
 
 
 class Meter:
-    """Samples all parties before, during and after the block."""
+    """Samples this program, processes of this machine and metrics pages, also before and after."""
 
-    def __init__(self, *sources: Source) -> None:
-        self._sources = sources
+    def __init__(
+        self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
+    ) -> None:
+        self._processes = processes
+        self._pages = pages
         self._last: dict[str, float] = {}
         self.usage: dict[str, PartyUsage] = {}
 
@@ -65,21 +65,30 @@ class Meter:
             await self._sample()
 
     async def _sample(self) -> None:
-        found = await asyncio.gather(*(asyncio.to_thread(source) for source in self._sources))
-        for party, sample in (item for samples in found for item in samples.items()):
+        for party, sample in (await asyncio.to_thread(self._samples)).items():
             self.record(party, sample)
 
+    def _samples(self) -> dict[str, Usage]:
+        """Sample each party that can be reached at the moment."""
+        found = {GENERATOR: _measure_generator()}
+        for party, pid in self._processes().items():
+            with suppress(psutil.Error):  # it has ended
+                found[party] = measure(pid)
+        for party, url in self._pages.items():
+            with suppress(OSError, ValueError, HTTPException, SettingsError):
+                found[party] = read_usage(url)
+        return found
+
     def record(self, party: str, sample: Usage) -> None:
-        """Add a sample; a restarted party counts from zero again."""
+        """Add a sample; processor time that fell, as after a restart, adds nothing."""
         usage = self.usage.setdefault(party, PartyUsage())
-        last = self._last.get(party, sample.cpu_seconds)
-        grown, restarted = sample.cpu_seconds - last, sample.cpu_seconds < last / 2
-        usage.cpu_seconds += sample.cpu_seconds if restarted else max(0.0, grown)
+        grown = sample.cpu_seconds - self._last.get(party, sample.cpu_seconds)
+        usage.cpu_seconds += max(0.0, grown)
         usage.peak_memory_bytes = max(usage.peak_memory_bytes, sample.resident_bytes)
         self._last[party] = sample.cpu_seconds
 
 
-def own_source() -> Mapping[str, Usage]:
+def _measure_generator() -> Usage:
     """Sample this process and those that send for it, without services that it may have started."""
     others = [child.pid for child in multiprocessing.active_children() if child.name != SINK]
     cpu, resident = 0.0, 0
@@ -88,42 +97,21 @@ def own_source() -> Mapping[str, Usage]:
             process = psutil.Process(pid)
             cpu += sum(process.cpu_times()[:2])
             resident += process.memory_info().rss
-    return {GENERATOR: Usage(cpu_seconds=cpu, resident_bytes=resident)}
+    return Usage(cpu_seconds=cpu, resident_bytes=resident)
 
 
-def local_source(processes: Callable[[], Mapping[str, int]]) -> Source:
-    """Sample processes of this machine with their workers: by party, restarted ones included."""
-
-    def sample() -> Mapping[str, Usage]:
-        found: dict[str, Usage] = {}
-        for party, pid in processes().items():
-            with suppress(psutil.Error):  # it has ended
-                found[party] = measure(pid)
-        return found
-
-    return sample
-
-
-def remote_source(page: str) -> Source:
-    """
-    Sample a service's metrics page, PARTY=http://HOST:PORT/PATH; nothing while it is not reached.
-
-    Raises:
-        SettingsError: The text is not of that form.
-    """
-    party, _, url = page.partition("=")
+def page_from(text: str) -> tuple[str, str]:
+    """Parse PARTY=http://HOST:PORT/PATH; raise SettingsError for any other text."""
+    party, _, url = text.partition("=")
     if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
-        raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {page!r}")
+        raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {text!r}")
+    return party, url
 
-    def sample() -> Mapping[str, Usage]:
-        direct = build_opener(ProxyHandler({}))
-        try:
-            with direct.open(url, timeout=_TIMEOUT) as answer:
-                return {party: usage_from(answer.read(_MAX_PAGE))}
-        except (OSError, ValueError, HTTPException, SettingsError):
-            return {}
 
-    return sample
+def read_usage(url: str) -> Usage:
+    """Read a metrics page, without a proxy; raise OSError or SettingsError where there is none."""
+    with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT) as answer:
+        return usage_from(answer.read(_MAX_PAGE))
 
 
 def usage_from(page: bytes) -> Usage:
@@ -133,13 +121,11 @@ def usage_from(page: bytes) -> Usage:
     Raises:
         SettingsError: It is no such page, or lacks the process's usage.
     """
-    found: dict[str, float] = {}
     try:
-        for family in text_string_to_metric_families(page.decode("utf-8")):
-            for sample in family.samples:
-                found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
-        usage = Usage(cpu_seconds=found[_CPU], resident_bytes=int(found[_MEMORY]))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        families = text_string_to_metric_families(page.decode("utf-8"))
+        found = {sample.name: sample.value for one in families for sample in one.samples}
+        usage = Usage(cpu_seconds=float(found[_CPU]), resident_bytes=int(found[_MEMORY]))
+    except Exception as error:  # the parser raises many kinds
         raise SettingsError("a metrics page does not state the usage of its process") from error
     if not (0 <= usage.cpu_seconds < math.inf and usage.resident_bytes >= 0):
         raise SettingsError("a metrics page states an impossible usage")

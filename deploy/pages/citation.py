@@ -4,9 +4,8 @@ import math
 import re
 from typing import Final
 
-from common.messages.estimate import Histogram, KeyValues, Means
 from common.messages.guarantee import claimed, rounded_up
-from common.messages.result import Result
+from common.messages.result import Histogram, KeyValues, Means, Result
 from common.task.specs import RapporSpec
 from common.task.task import Task
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from common.task.shuffler_spec import KEEP_SUM
+from common.task.dummy_spec import KEEP_SUM
 from deploy.pages import figures
 from deploy.terminal.durations import between, duration, moment
 

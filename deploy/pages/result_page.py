@@ -9,13 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import fingerprint
-from common.crypto.suites import suite_named
+from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.base import Vector
-from common.messages.estimate import Histogram, KeyValues, interval_reach
 from common.messages.guarantee import REPLACE_ONE, claimed
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import Result
+from common.messages.result import Histogram, KeyValues, Result, interval_reach
 from common.protocols import protocol_named
 from common.task.specs import RapporSpec
 from common.task.task import Task

@@ -16,8 +16,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import PLAIN_REPORT
 from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, PERMUTES, DummySpec, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
 from deploy.planning.requirements import Requirements
 
@@ -176,8 +175,7 @@ def within_caps(design: Design, wanted: Requirements) -> Design:
     Return the design if it keeps the caps.
 
     Raises:
-        PlanError: Reports carry no noise although the local ε is capped, or there are more messages
-            than the cap allows.
+        PlanError: It breaks the cap on the local ε or on messages.
     """
     if math.isinf(design.local_epsilon) and not wanted.may_be_plain:
         raise PlanError(

@@ -30,11 +30,7 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "vector": "a mean",
     "key-value": "the share of a key that half of all own",
 }
-_FLOOR: Final = (
-    "it is a floor of the decoding error: up to a candidate for every eight bits of all cohorts "
-    "adds a seventh at most, more candidates add more, and so do frequent texts that are no "
-    "candidates."
-)
+_FLOOR: Final = "it is a floor of the decoding error: more candidates add to it."
 """For filters; with labels each has a bit that no other text touches."""
 _BIASED: Final = "the loss by its projection is added, and not predicted."
 
@@ -199,22 +195,19 @@ def draft(plan: Plan, now: float) -> str:
         )
     deadline = int(now) + int(datetime.timedelta(days=DAYS_TO_DEADLINE).total_seconds())
     local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
-    against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
-    together = f", over {wanted.rounds} tasks like this together" * (wanted.rounds > 1)
     budgeted = dataclasses.replace(
         best.draft(wanted, shuffler_key=b"", deadline=deadline),
         budget_epsilon=wanted.central_epsilon,
         budget_delta=wanted.delta,
     )
-    predicted = f"{best.mse(wanted):.4g}{' or more' * _is_floor(best)}"
+    together = f", over {wanted.rounds} tasks" * (wanted.rounds > 1)
     comments = f"""\
-# Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} {predicted}.
+# Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} \
+{best.mse(wanted):.4g}{" or more" * _is_floor(best)}.
 # Promised to each of {wanted.n_min} users or more, {wanted.honest} of them honest{together}:
-# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against {against}, if \
-the shuffler is honest;
-# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together.
-# The budget is the most that all releases to these users may cost; more is refused.
-# With fewer users than n_min at the deadline, a week ahead, nothing is released.
+# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
+{rounded_up(local.epsilon)} against shuffler and analyzer together.
+# The budget is the most that all releases to these users may cost.
 """
     return comments + as_toml(budgeted)
 
@@ -225,21 +218,17 @@ the shuffler is honest;
 def show(plan: Plan, console: Console) -> None:
     """Print a plan."""
     wanted, best, mse = plan.wanted, plan.best, plan.best.mse(plan.wanted)
-    a_user = f"a user{' and round' * (wanted.rounds > 1)}"
-    compared = ""
-    if isinstance(best, Design):
-        ratio = plan.ratio_to_central_gaussian(best)
-        compared = f", {ratio:.3g} times that of Gaussian noise on the true counts"
     console.print(
-        f"[bold]{best.protocol}[/bold]: {_described(best)} and "
-        f"{best.bytes_per_user:,} bytes {a_user}."
+        f"[bold]{best.protocol}[/bold]: {_described(best)} and {best.bytes_per_user:,} bytes a "
+        f"user{' and round' * (wanted.rounds > 1)}."
     )
     console.print(
         f"Predicted for {wanted.n_users:,} users: mean squared error of {_ERROR_OF[wanted.kind]} "
-        f"{mse:.3g} (standard error {math.sqrt(mse):.2g}){compared}."
+        f"{mse:.3g} (standard error {math.sqrt(mse):.2g})."
     )
     if isinstance(best, Design):
-        top = ", ".join(f"{share:g} ± {error:.2g}" for share, error in _head(best, wanted))
+        errors = zip(wanted.head, best.head_errors(wanted), strict=True)
+        top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "nothing"
         console.print(f"Top values, ± one standard error: {top}. Binding: {binding}.")
     for note in _notes(plan):
@@ -247,66 +236,41 @@ def show(plan: Plan, console: Console) -> None:
     title = f"What each of {wanted.n_min:,} users or more is promised"
     print_guarantees(plan.guarantees, title, console)
     print_whole(_comparison(plan), console)
-    if any(isinstance(design, ValueDesign) and design.biased for design in plan.runners_up):
-        console.print(f"* {_BIASED}", style="dim")
     for name, why in plan.left_out.items():
         console.print(f"{name} is left out: {why}.", style="dim")
-
-
-def _head(design: Design, wanted: Requirements) -> list[tuple[float, float]]:
-    """Return the shares of the head with their standard errors."""
-    errors = map(math.sqrt, design.head_errors(wanted))
-    return list(zip(wanted.head, errors, strict=True))
 
 
 def _notes(plan: Plan) -> list[str]:
     """Return warnings that an operator would otherwise meet too late."""
     wanted, design = plan.wanted, plan.best
     one, in_all, central = _device_caps()
-    notes = []
     local = design.terms(wanted).local_epsilon_of_all_rounds
-    if design.local_epsilon > one or local > in_all:
+    notes = []
+    if design.local_epsilon > one or local > in_all or plan.promise.epsilon > central:
         notes.append(
-            f"a device answers up to a local epsilon of {one:g}, {in_all:g} over all its tasks, "
-            f"unless its owner allows more; this takes {rounded_up(design.local_epsilon)}, "
-            f"{rounded_up(local)} in all."
-        )
-    if plan.promise.epsilon > central:
-        notes.append(
-            f"a device spends a central epsilon of {central:g} "
-            f"in all unless its owner allows more; this takes {rounded_up(plan.promise.epsilon)}."
-        )
-    hidden = list[tuple[float, float]]()
-    if isinstance(design, Design):
-        hidden = [each for each in _head(design, wanted) if each[1] > each[0]]
-        if not design.shuffler.idle:
-            made = math.ceil(wanted.domain_size * design.shuffler.moments()[0])
-            notes.append(
-                f"the shuffler makes some {made:,} dummies; one collects for tasks up to its "
-                "setting most_dummies, 10,000,000 unless its operator allows more."
-            )
-    for share, error in hidden[:1]:
-        notes.append(
-            f"the noise hides even a top value: its share is {share:g}, and the standard error "
-            f"{error:.2g}; --max-mse refuses plans whose error is too large to be of use."
+            f"a device answers up to a local epsilon of {one:g}, and spends {in_all:g} and a "
+            f"central epsilon of {central:g} in all, unless its owner allows more; this takes "
+            f"{rounded_up(design.local_epsilon)}, {rounded_up(local)} and "
+            f"{rounded_up(plan.promise.epsilon)}."
         )
     if wanted.n_min == wanted.n_users:
         notes.append(
             f"with fewer than {wanted.n_min:,} users nothing is released; plan for fewer with "
             "--n-min."
         )
-    biased = isinstance(design, ValueDesign) and design.biased
-    return [*notes, *[_FLOOR] * _is_floor(design), *[_BIASED] * biased]
+    biased = any(
+        isinstance(each, ValueDesign) and each.biased for each in (design, *plan.runners_up)
+    )
+    return [*notes, *[_FLOOR] * _is_floor(design), *[f"* {_BIASED}"] * biased]
 
 
 def _comparison(plan: Plan) -> Table:
-    items = isinstance(plan.best, Design)
-    caption = "error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
-    table = Table(
-        title="The best of each protocol under these requirements",
-        caption=caption if items else None,
-    )
+    table = Table(title="The best of each protocol under these requirements")
     rows = [_cells(plan, design) for design in (plan.best, *plan.runners_up)]
+    if isinstance(plan.best, Design):
+        table.caption = (
+            "error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
+        )
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
     for cells in rows:
         table.add_row(*cells.values())
@@ -314,18 +278,16 @@ def _comparison(plan: Plan) -> Table:
 
 
 def _cells(plan: Plan, design: Design | ValueDesign) -> dict[str, str]:
+    local = {"local epsilon": rounded_up(design.local_epsilon)}
     last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse(plan.wanted):.3g}"}
     if isinstance(design, ValueDesign):
-        return {
-            "protocol": f"{design.protocol}{' *' * design.biased}",
-            "local epsilon": rounded_up(design.local_epsilon),
-            "central epsilon": rounded_up(design.task.central_epsilon),
-            **last,
-        }
+        name = f"{design.protocol}{' *' * design.biased}"
+        central = rounded_up(design.task.central_epsilon)
+        return {"protocol": name, **local, "central epsilon": central, **last}
     return {
         "protocol": design.protocol,
         "buckets": f"{design.answers:,}" if design.hashed else "-",
-        "local epsilon": rounded_up(design.local_epsilon),
+        **local,
         "messages": f"{design.messages_per_user:.4g}",
         **last,
         "ratio": f"{plan.ratio_to_central_gaussian(design):.3g}",

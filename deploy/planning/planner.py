@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.accounting.gaussian import gaussian_mu
@@ -27,7 +27,6 @@ _ILLUSTRATION: Final = "for illustration, not promised: if half of all users col
 _RELAXED: Final = 1.1
 _MATTERS: Final = 0.998
 """A constraint binds if a tenth more of it would take the error below this share."""
-_MAX_MESSAGES: Final = 10_000.0
 _TRIES: Final = 6
 _HALVINGS: Final = 40
 
@@ -65,7 +64,7 @@ def plan(wanted: Requirements) -> Plan:
     Find the design with the least mean squared error that keeps every requirement.
 
     Raises:
-        PlanError: The wanted error cannot be reached, and why; or no protocol of the kind keeps the
+        PlanError: The wanted error cannot be reached, or no protocol of the kind keeps the
             guarantee.
         TaskError: The requirements break a rule of tasks of the kind.
 
@@ -117,99 +116,59 @@ def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, s
 # --- what limits the error ------------------------------------------------------------------------
 
 
-class _Constraint(NamedTuple):
-    """One number of the requirements that could be larger."""
-
-    field: str
-    now: float
-    most: float
-    text: str
-    """Describes a value, with a place for it."""
-
-    def changes(self, wanted: Requirements, value: float) -> dict[str, Any]:
-        """Return the fields to change; an n_min grows with the users."""
-        if self.field != "n_users":
-            return {self.field: value}
-        users = math.ceil(value)
-        return {"n_users": users, "n_min": min(users, wanted.n_min * users // wanted.n_users)}
-
-
-def _constraints(wanted: Requirements) -> list[_Constraint]:
-    messages, cap = wanted.messages_cap, wanted.local_cap
-    most_messages = max(_MAX_MESSAGES, messages)
-    rows = [
-        _Constraint(
-            "central_epsilon", wanted.central_epsilon, MOST_EPSILON, "a central epsilon of {:g}"
-        )
-    ]
-    if wanted.trust != "none" and math.isfinite(messages):
-        rows.append(_Constraint("messages_cap", messages, most_messages, "{:g} messages a user"))
-    if cap < MAX_LOCAL_EPSILON:
-        rows.append(_Constraint("local_cap", cap, MAX_LOCAL_EPSILON, "a local cap of {:g}"))
-    return [*rows, _Constraint("n_users", float(wanted.n_users), float(MAX_USERS), "{:,} users")]
-
-
-def _described(changes: Mapping[str, Any], text: str) -> str:
-    """Describe changes that would do; the n_min, if it differs from the users, too."""
-    value, *n_min = changes.values()
-    same = set(n_min) <= {value}  # nothing but the users has an n_min
-    return text.format(value) + ("" if same else f" with an n_min of {n_min[0]:,}")
-
-
 def _binding(search: ProtocolSearch) -> tuple[str, ...]:
     """Name the constraints of which a tenth more would lower the approximate error."""
     wanted, now = search.frontier.wanted, search.approximate_mse()
+    most = {"central_epsilon": MOST_EPSILON}
+    if wanted.trust != "none" and math.isfinite(wanted.messages_cap):
+        most["messages_cap"] = math.inf
+    if wanted.local_cap < MAX_LOCAL_EPSILON:
+        most["local_cap"] = MAX_LOCAL_EPSILON
+    relaxed = {name: min(_RELAXED * getattr(wanted, name), most[name]) for name in most}
     return tuple(
-        each.field.replace("_", " ")
-        for each in _constraints(wanted)
-        if each.field != "n_users"
-        and search.approximate_mse(**each.changes(wanted, min(_RELAXED * each.now, each.most)))
-        < _MATTERS * now
+        name.replace("_", " ")
+        for name, value in relaxed.items()
+        if search.approximate_mse(**{name: value}) < _MATTERS * now
     )
 
 
 def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
-    """
-    Return the error that says why the wanted error is out of reach, and what would do.
-
-    Each change stands alone, is rounded up to two digits, and is confirmed by the exact accountant.
-
-    Cost: some ten evaluations of δ a change.
-    """
+    """Return the error that names the best error, what limits it, and how many users would do."""
     wanted, best = search.frontier.wanted, search.found[0]
-    enough = [
-        _described(each.changes(wanted, value), each.text)
-        for each in _constraints(wanted)
-        if (value := _least_enough(search, each)) is not None
-    ]
-    why = f"; what holds it back: {', '.join(binding)}" if binding else ""
-    what = f"{', or '.join(enough)} would do" if enough else "no single change would do"
+    users = _enough_users(search)
+    remedy = "more users alone would not do" if users is None else f"{users:,} users would do"
     return PlanError(
         f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
-        f"{best.mse(wanted):.3g}, by {best.protocol}{why}; {what}"
+        f"{best.mse(wanted):.3g}, by {best.protocol}; what holds it back: "
+        f"{', '.join(binding) or 'the number of users'}; {remedy}"
     )
 
 
-def _least_enough(search: ProtocolSearch, constraint: _Constraint) -> float | None:
-    """Return the least value, rounded up, that is confirmed to reach the wanted error."""
-    wanted, low, high = search.frontier.wanted, constraint.now, constraint.most
+def _enough_users(search: ProtocolSearch) -> int | None:
+    """Return the fewest users, rounded up, that the exact accountant confirms to be enough."""
+    wanted = search.frontier.wanted
+    low, high = float(wanted.n_users), float(MAX_USERS)
 
-    def enough(value: float) -> bool:
-        return search.approximate_mse(**constraint.changes(wanted, value)) <= wanted.max_mse
+    def changes(users: float) -> dict[str, Any]:
+        whole = math.ceil(users)
+        return {"n_users": whole, "n_min": min(whole, wanted.n_min * whole // wanted.n_users)}
 
-    if low >= high or not enough(high):
+    def enough(users: float) -> bool:
+        return search.approximate_mse(**changes(users)) <= wanted.max_mse
+
+    if not enough(high):
         return None
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     for _ in range(_TRIES):
-        value = min(_two_digits_up(high), constraint.most)
-        if search.mse_if(**constraint.changes(wanted, value)) <= wanted.max_mse:
-            return value
-        high = value * 1.005
+        users = min(_two_digits_up(high), MAX_USERS)
+        if search.mse_if(**changes(users)) <= wanted.max_mse:
+            return users
+        high = users * 1.005
     return None
 
 
-def _two_digits_up(value: float) -> float:
+def _two_digits_up(value: float) -> int:
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")
+    return int(float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}"))

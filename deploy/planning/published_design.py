@@ -19,8 +19,7 @@ from common.accounting.published_noise import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import (
     NOT_AMPLIFIED,
@@ -63,18 +62,14 @@ def published_design(protocol: str, wanted: Requirements) -> Design:
 # --- one report a user ----------------------------------------------------------------------------
 
 
-def _blanket_of(wanted: Requirements) -> float:
-    """B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19]."""
-    return wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
-
-
 def _one_report(protocol: str, wanted: Requirements) -> Design:
     """
     Return SH [BBGN19] or SOLH [WDX+20], whichever has the least error: e^ε0 = b - l + 1.
 
     SH takes plain items, HP-SDP hashes where there are enough items, MURS may do either.
     """
-    blanket = _blanket_of(wanted)
+    # B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19].
+    blanket = wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
     options = [_plain(wanted)] if protocol != "hp-sdp" else []
     if protocol != "sh":
         options = [*_hashed(wanted), *options] or [_plain(wanted)]
@@ -87,14 +82,10 @@ def _one_report(protocol: str, wanted: Requirements) -> Design:
             found = int(answers[int(np.argmin(errors))])
             best_error = float(errors.min())
             best = _noisy(protocol, blanket - found + 1, found if hashed else 0, wanted)
+    if protocol == "hp-sdp":
+        note = "; ".join(filter(None, (best.note, "SOLH's bound stands in for the paper's own")))
+        return dataclasses.replace(best, note=note)
     return best
-
-
-def _hp_sdp(wanted: Requirements) -> Design:
-    """Use SOLH's bound: the paper's own is not available."""
-    found = _one_report("hp-sdp", wanted)
-    note = "; ".join(filter(None, (found.note, "SOLH's bound stands in for the paper's own")))
-    return dataclasses.replace(found, note=note)
 
 
 def _ddps(wanted: Requirements) -> Design:
@@ -142,16 +133,6 @@ def _pure_dump(wanted: Requirements) -> Design:
     return make_design("puredump", wanted, dummies=_at_least(_fewest(needed, flexible, wanted)))
 
 
-def _mix_dump(wanted: Requirements) -> Design:
-    """Randomized response and dummies, traded for the least error [LLF+20]."""
-    return _among_dummies("mixdump", [_plain(wanted)], wanted)
-
-
-def _od_hp(wanted: Requirements) -> Design:
-    """Buckets, local noise and dummies, traded for the least error by Theorem 1 [CC24]."""
-    return _among_dummies("od-hp", [_plain(wanted), *_hashed(wanted)], wanted)
-
-
 def _fe1(wanted: Requirements) -> Design:
     """μ = 32·ln(2/δ)/ε² dummies a bucket; as many buckets as the messages allow [LWY22]."""
     density = 32 * math.log(2 / wanted.delta) / wanted.central_epsilon**2 / wanted.honest
@@ -170,13 +151,16 @@ def _fe1(wanted: Requirements) -> Design:
     return make_design("fe1", wanted, buckets=buckets, dummies=_at_least(density * answers))
 
 
-def _among_dummies(protocol: str, options: _Options, wanted: Requirements) -> Design:
+def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     """
-    Solve ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x.
+    Trade noise, dummies and, for OD-HP, buckets for the least error [LLF+20], [CC24, Theorem 1].
+
+    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x.
 
     Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
     to which half of δ goes. Without a cap there are USUAL_MESSAGES, or as many as it takes.
     """
+    options = [_plain(wanted), *(_hashed(wanted) if protocol == "od-hp" else [])]
     dummies = _numbers_of_dummies(options, wanted)
     delta = np.where(dummies % 1 > 0, wanted.delta / 2, wanted.delta)
     others = max(wanted.honest - 1, 1)
@@ -293,12 +277,12 @@ def _sageo(wanted: Requirements) -> Design:
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
     "sh": partial(_one_report, "sh"),
     "murs": partial(_one_report, "murs"),
-    "hp-sdp": _hp_sdp,
+    "hp-sdp": partial(_one_report, "hp-sdp"),
     "ddps": _ddps,
     "aue": _aue,
     "puredump": _pure_dump,
-    "mixdump": _mix_dump,
-    "od-hp": _od_hp,
+    "mixdump": partial(_among_dummies, "mixdump"),
+    "od-hp": partial(_among_dummies, "od-hp"),
     "fe1": _fe1,
     "sbin": _sbin,
     "sageo": _sageo,

@@ -264,13 +264,7 @@ def _same(one: SearchPoint, other: SearchPoint) -> bool:
 def _calibrate(
     frontier: Frontier, point: SearchPoint, known: tuple[Tightness, ...]
 ) -> tuple[Design, float] | None:
-    """
-    Find the sharpest design at a search point that keeps the guarantee, and its tightness.
-
-    The design is within a percent of the best error at this point; None if there is none.
-
-    Cost: some three evaluations of δ, or of compositions if there are several rounds.
-    """
+    """Find the sharpest design at a point that keeps the guarantee, and its tightness, if any."""
     wanted = frontier.wanted
     target = gaussian_mu(wanted.central_epsilon, wanted.delta)
     kept: tuple[float, float] | None = None

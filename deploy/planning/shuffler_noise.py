@@ -18,7 +18,7 @@ from common.accounting.item_noise import ItemLaw, ItemNoiseRelease, shuffler_noi
 from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
-from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
 from deploy.planning.design import Design, make_design
 from deploy.planning.requirements import Requirements
 

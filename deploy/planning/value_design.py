@@ -124,12 +124,7 @@ def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDes
 
 
 def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
-    """
-    Return the usual filter, with less permanent noise for a larger ε.
-
-    Only the product of the two noises matters for a report that is given once. f stays at a half
-    while the instantaneous noise can make up for it, and is as large as it may be otherwise.
-    """
+    """Return the usual filter; f stays a half while the instantaneous noise can make up for it."""
     usual = TextDraft(bits=bits)
     most = math.floor((1 - _signal(usual, local_epsilon)) * PERMANENT_SUM) / PERMANENT_SUM
     return dataclasses.replace(usual, permanent=min(usual.permanent, most))

@@ -8,9 +8,9 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.registry import rappor_of
-from common.messages.estimate import BitTable
+from common.messages.result import BitTable
+from common.task.specs import normalised
 from common.task.task import Task
-from common.task.text import normalised
 from deploy.results.rappor.decoder import Decoding, decode
 from deploy.terminal.json_output import number_or_text
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from common.mechanisms.base import Vector
-from common.messages.estimate import (
+from common.messages.result import (
     BitTable,
     Estimate,
     Histogram,

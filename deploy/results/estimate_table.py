@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.estimate import interval_around
+from common.messages.result import interval_around
 from deploy.results.estimate_columns import CONFIDENCE
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.errors import SettingsError
-from common.messages.estimate import Estimate, Means
-from common.messages.result import Result
+from common.messages.result import Estimate, Means, Result
 from common.protocols import protocol_named
 from deploy.results.estimate_columns import CONFIDENCE, Columns
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
@@ -52,7 +51,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return every field of an estimate, under its name in common/messages/estimate.py."""
+    """Return every field of an estimate, under its name in common/messages/result.py."""
     fields: dict[str, Any] = dataclasses.asdict(estimate)
     return {name: _listed(value) for name, value in fields.items()}
 

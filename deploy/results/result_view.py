@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
-from common.messages.estimate import (
+from common.messages.result import (
     BitTable,
     Estimate,
     Histogram,

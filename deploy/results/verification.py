@@ -11,8 +11,7 @@ from typing import Final
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
-from common.messages.result import Result
+from common.messages.result import BitTable, Estimate, Histogram, KeyValues, Means, Result
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task

@@ -9,23 +9,24 @@ is dropped. The file distinguishes sentinels from users: keep it secret.
 import fcntl
 import json
 import os
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Annotated, BinaryIO, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from common.crypto.merkle import HASH_BYTES, split
-from common.crypto.receipt import envelope_hash
-from common.crypto.signing import SIGNATURE_BYTES
+from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
 from common.errors import SettingsError
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
 from user_agent.contribution import PreparedSubmission
 
 _OWNER_ONLY: Final = 0o600
-_INVALID: Final = (ValueError, TypeError, KeyError, IndexError, RecursionError)
+_NO_SENTINELS: Final = "exists already, and holds no sentinels"
 
 
 class SentinelState(StrEnum):
@@ -55,13 +56,47 @@ class PlantedSentinel:
     """Why the shuffler refused it, in its own words."""
 
 
+class _Line(BaseModel):
+    """A line of the file; bytes are hexadecimal digits."""
+
+    model_config = ConfigDict(strict=True, val_json_bytes="hex", ser_json_bytes="hex")
+
+    def encoded(self) -> bytes:
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True)).encode() + b"\n"
+
+
+class _Header(_Line):
+    task_digest: bytes
+    sentinels: int
+
+
+class _Planned(_Line):
+    sentinel: int
+    envelope_hash: bytes
+    leaves: Annotated[
+        list[Annotated[bytes, Field(min_length=HASH_BYTES, max_length=HASH_BYTES)]],
+        Field(min_length=1),
+    ]
+    envelope: bytes
+
+
+class _Change(_Line):
+    sentinel: Annotated[int, Field(ge=0)]
+    state: SentinelState
+    receipt: Annotated[bytes, Field(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)] = b""
+    reason: str = ""
+
+
+_LINES: Final = TypeAdapter[_Planned | _Change](_Planned | _Change)
+
+
 class SentinelFile:
     """The sentinels of one task, as they are on the disk."""
 
-    def __init__(self, file: BinaryIO, path: Path, sentinels: list[PlantedSentinel]) -> None:
+    def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
         self._path = path
-        self.sentinels = sentinels
+        self.sentinels: list[PlantedSentinel] = []
 
     @classmethod
     @contextmanager
@@ -78,29 +113,26 @@ class SentinelFile:
             SettingsError: The file cannot be written, is held by another process, is of another
                 task or number of sentinels, or is something else, and is left unchanged.
         """
-        with _failures(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)
-        with os.fdopen(descriptor, "r+b", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SettingsError(f"{path} is in use by another process") from None
+        with ExitStack() as stack:
             with _failures(path):
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)
+                file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise SettingsError(f"{path} is in use by another process") from None
                 raw = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-            first = _line({"task_digest": digest.hex(), "sentinels": count})
-            whole = raw.split(b"\n")[:-1]
-            kept = cls(file, path, [])
-            if whole:
-                _check_first(whole[0], digest, count, path)
-                for number, line in enumerate(whole[1:], start=2):
-                    kept._read(line, number, count)
-            elif not first.startswith(raw):
-                raise _not_sentinels(path)
-            with _failures(path):
+                kept, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
+                lines = raw.split(b"\n")[:-1]
+                if lines:
+                    _check_header(lines[0], header, path)
+                    kept._read(lines[1:], count)
+                elif not header.encoded().startswith(raw):
+                    raise SettingsError(f"{path} {_NO_SENTINELS}")
                 file.truncate(raw.rfind(b"\n") + 1)
                 os.fchmod(descriptor, _OWNER_ONLY)
-                if not whole:
-                    kept._append([first])
+                if not lines:
+                    kept._append([header])
                     flush_directory(path.absolute().parent)
             yield kept
 
@@ -108,101 +140,65 @@ class SentinelFile:
         """Add sentinels, as they will be sent, and flush them."""
         new = [PlantedSentinel(answer.envelope, b"".join(answer.leaves)) for answer in answers]
         lines = [
-            _line(
-                {
-                    "sentinel": number,
-                    "envelope_hash": envelope_hash(sentinel.envelope).hex(),
-                    "leaves": [leaf.hex() for leaf in split(sentinel.leaves)],
-                    "envelope": sentinel.envelope.hex(),
-                }
+            _Planned(
+                sentinel=number,
+                envelope_hash=envelope_hash(sentinel.envelope),
+                leaves=split(sentinel.leaves),
+                envelope=sentinel.envelope,
             )
             for number, sentinel in enumerate(new, start=len(self.sentinels))
         ]
-        with _failures(self._path):
-            self._append(lines)
+        self._append(lines)
         self.sentinels.extend(new)
 
     def record(
         self, number: int, state: SentinelState, *, receipt: bytes = b"", reason: str = ""
     ) -> None:
         """Set the state of a sentinel, and flush it."""
-        fields: dict[str, object] = {"sentinel": number, "state": state}
-        if receipt:
-            fields["receipt"] = receipt.hex()
-        if reason:
-            fields["reason"] = reason
+        change = _Change(sentinel=number, state=state, reason=reason)
+        change.receipt = receipt
+        self._append([change])
+        self._apply(change)
+
+    def _read(self, lines: Sequence[bytes], most: int) -> None:
+        """Read all lines but the header; raise SettingsError with the number of a damaged one."""
+        for number, line in enumerate(lines, start=2):
+            try:
+                found = _LINES.validate_json(line)
+                if isinstance(found, _Change):
+                    self._apply(found)
+                elif found.sentinel == len(self.sentinels) < most:
+                    self.sentinels.append(PlantedSentinel(found.envelope, b"".join(found.leaves)))
+                else:
+                    raise ValueError("a sentinel out of turn")  # noqa: TRY301  # as others
+            except (ValueError, IndexError) as error:
+                raise SettingsError(f"line {number} of {self._path} is damaged") from error
+
+    def _apply(self, change: _Change) -> None:
+        sentinel = self.sentinels[change.sentinel]
+        sentinel.state, sentinel.reason = change.state, change.reason
+        sentinel.receipt = change.receipt or sentinel.receipt
+
+    def _append(self, lines: Iterable[_Line]) -> None:
+        left = memoryview(b"".join(line.encoded() for line in lines))
         with _failures(self._path):
-            self._append([_line(fields)])
-        _apply(self.sentinels[number], state, receipt, reason)
-
-    def _read(self, line: bytes, number: int, most: int) -> None:
-        """
-        Read any line but the first.
-
-        Raises:
-            SettingsError: It is damaged; names its number.
-        """
-        try:
-            fields = json.loads(line)
-            place = fields["sentinel"]
-            if "state" not in fields:
-                if place != len(self.sentinels) or place >= most:
-                    raise ValueError("a sentinel out of turn")
-                self.sentinels.append(_planned(fields))
-                return
-            if not 0 <= place < len(self.sentinels):
-                raise ValueError("no such sentinel")
-            receipt, reason = bytes.fromhex(fields.get("receipt", "")), fields.get("reason", "")
-            if len(receipt) not in {0, SIGNATURE_BYTES} or not isinstance(reason, str):
-                raise ValueError("no receipt, or no reason")
-            _apply(self.sentinels[place], SentinelState(fields["state"]), receipt, reason)
-        except _INVALID as error:
-            raise SettingsError(f"line {number} of {self._path} is damaged") from error
-
-    def _append(self, lines: Iterable[bytes]) -> None:
-        left = memoryview(b"".join(lines))
-        while left:
-            left = left[self._file.write(left) :]
-        os.fsync(self._file.fileno())
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
 
 
-def _planned(fields: Any) -> PlantedSentinel:  # noqa: ANN401  # JSON
-    envelope = bytes.fromhex(fields["envelope"])
-    leaves = [bytes.fromhex(leaf) for leaf in fields["leaves"]]
-    if not leaves or any(len(leaf) != HASH_BYTES for leaf in leaves):
-        raise ValueError("no leaves")
-    return PlantedSentinel(envelope, b"".join(leaves))
-
-
-def _apply(sentinel: PlantedSentinel, state: SentinelState, receipt: bytes, reason: str) -> None:
-    sentinel.state = state
-    sentinel.receipt = receipt or sentinel.receipt
-    sentinel.reason = reason
-
-
-def _line(fields: dict[str, object]) -> bytes:
-    return json.dumps(fields).encode() + b"\n"
-
-
-def _check_first(line: bytes, digest: TaskDigest, count: int, path: Path) -> None:
+def _check_header(line: bytes, expected: _Header, path: Path) -> None:
     try:
-        fields = json.loads(line)
-        found, sentinels = fields["task_digest"], fields["sentinels"]
-    except _INVALID as error:
-        raise _not_sentinels(path) from error
-    if not (isinstance(found, str) and isinstance(sentinels, int)):
-        raise _not_sentinels(path)
-    if found != digest.hex():
+        found = _Header.model_validate_json(line)
+    except ValueError as error:
+        raise SettingsError(f"{path} {_NO_SENTINELS}") from error
+    if found.task_digest != expected.task_digest:
         raise SettingsError(f"{path} holds sentinels of another task")
-    if sentinels != count:
+    if found.sentinels != expected.sentinels:
         raise SettingsError(
-            f"{path} is of {sentinels} sentinels, and {count} were asked for: ask for as many to "
-            "go on with them, or name another file"
+            f"{path} is of {found.sentinels} sentinels, and {expected.sentinels} were asked for: "
+            "ask for as many to continue with them, or name another file"
         )
-
-
-def _not_sentinels(path: Path) -> SettingsError:
-    return SettingsError(f"{path} is there already, and holds no sentinels")
 
 
 @contextmanager

@@ -10,12 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
-from common.crypto.receipt import receipt_holds
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, receipt_holds
 from common.errors import (
     BatchStateError,
     PeerError,
@@ -24,20 +22,12 @@ from common.errors import (
 )
 from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
+from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
 from user_agent.contribution import Contributor
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient, Shuffler
-
-
-class AnalyzerCalls(Protocol):
-    """An analyzer, for the holder of its operator's token."""
-
-    async def register_sentinels(
-        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
-    ) -> None:
-        """Register test submissions, by their leaves; again with the same ones changes nothing."""
 
 
 @asynccontextmanager
@@ -52,7 +42,7 @@ class SentinelRun:
     """Plants sentinels among the users of one task."""
 
     digest: TaskDigest
-    analyzer: AnalyzerCalls
+    analyzer: OperatorClient
     """Where they are registered."""
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
     """Opens a new connection to the shuffler."""
@@ -88,8 +78,8 @@ class SentinelRun:
             BatchStateError: There is no room for so many below the task's target size.
             PeerRefusalError: There is no such task, its batch has arrived already, or earlier
                 sentinels have taken the room; nothing was sent then.
-            PeerError: Shuffler or analyzer cannot be reached, and nothing was sent.
-            PeerError: The shuffler's receipt does not verify; no more were sent.
+            PeerError: Shuffler or analyzer cannot be reached, and nothing was sent; or a receipt
+                does not verify, and no more were sent.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(
@@ -155,12 +145,12 @@ class SentinelRun:
             return
         try:
             await self._register(stored, acknowledged=True)
-        except PeerError:
-            return
         except PeerRefusalError as error:
             if error.status != BatchStateError.status:
                 raise
             return  # the batch was faster
+        except PeerError:
+            return
         for number in stored:
             journal.record(number, SentinelState.ACKNOWLEDGED)
 

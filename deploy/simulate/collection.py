@@ -14,7 +14,7 @@ import numpy as np
 from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
 from common.mechanisms.base import Counts, Mechanism, Mixture
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 from common.task.task import Task
 from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from common.mechanisms.base import Vector
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 
 TOP: Final = 50
 

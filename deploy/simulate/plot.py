@@ -1,86 +1,51 @@
-"""Pictures of comparisons and experiments: panels of series, drawn by one function."""
+"""Figures of comparisons and experiments: points on named axes, drawn by one function."""
 
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple
 
 from common.errors import SettingsError
 from deploy.simulate.baselines import CENTRAL_NAMES
-from deploy.simulate.errors import Summary
 from deploy.simulate.row import SweepRow
 
-_COLOURS: Final = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000"),
-)
-"""Distinct to the colour-blind [Okabe-Ito]."""
-_MARKERS: Final = "osD^vPX*"
+_STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150
 _WIDTH, _HEIGHT = 5.5, 3.7
 """Of a panel, in inches."""
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
 _BOUNDS: Final = {"published": "own published bound", "tight": "tight accounting"}
-_NO_MATPLOTLIB: Final = (
-    "a figure needs matplotlib: install shuffledp with its extra research "
-    "(pip install 'shuffledp[research]'), or matplotlib beside it"
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """Points of one name, with whiskers."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    error: Sequence[float] = ()
-    """Half lengths of whiskers; none without."""
-    line: str = "-"
-    """As matplotlib has it; a series without a marker is a reference line."""
-    marked: bool = True
-    colour: int | None = None
-    """Number of its colour; without it, the place among the panel's series."""
-
-    @classmethod
-    def of(cls, name: str, errors: Mapping[float, Summary]) -> Self:
-        """Make a series of errors by x, with their standard errors as whiskers."""
-        return cls(
-            name=name,
-            x=list(errors),
-            y=[error.mean for error in errors.values()],
-            error=[error.standard_error for error in errors.values()],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """Axes with their series."""
+class Axes(NamedTuple):
+    """The labels of one panel."""
 
     title: str
-    x_label: str
-    y_label: str
-    series: Sequence[Series]
-    log: bool = True
-    """Whether the y axis is logarithmic."""
-    ticks: Mapping[float, str] = field(default_factory=dict)
-    """Names of places on the x axis; numbers without."""
-    scale: str = ""
-    """Panels of one name share their y axis, so that they can be compared by eye."""
+    x: str
+    y: str
 
 
-def draw(
-    panels: Sequence[Panel], path: Path, *, title: str, remarks: Sequence[str] = ()
-) -> tuple[Path, Path]:
+class Point(NamedTuple):
+    """A point of a series on some axes."""
+
+    axes: Axes
+    series: str
+    x: float | str
+    y: float
+    error: float = 0.0
+    """Half the length of its whisker."""
+
+
+def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
     """
-    Draw panels in two columns, with one legend for each, as PNG and as SVG under one name.
+    Draw a panel for each axes, in two columns, as PNG and as SVG under one name.
+
+    The y axis is logarithmic where every figure is above 0.
 
     Args:
-        panels: The panels, row by row.
+        points: Of all panels, in the order of panels and series.
         path: Name of the files, with or without an ending.
         title: Above all panels.
-        remarks: Sentences below them.
 
     Returns:
         The paths of the two files.
@@ -89,26 +54,26 @@ def draw(
         SettingsError: There is nothing to draw, matplotlib is not installed, or the files cannot be
             written.
     """
-    if not panels:
+    if not points:
         raise SettingsError("every setting was refused; there is nothing to draw")
     try:
         matplotlib: Any = importlib.import_module("matplotlib")
         figures: Any = importlib.import_module("matplotlib.figure")
     except ModuleNotFoundError as error:
-        raise SettingsError(_NO_MATPLOTLIB) from error
+        raise SettingsError(
+            "a figure needs matplotlib: install shuffledp with its extra research "
+            "(pip install 'shuffledp[research]'), or matplotlib beside it"
+        ) from error
+    panels = list(dict.fromkeys(point.axes for point in points))
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context({"font.size": 9, "axes.grid": True, "grid.alpha": 0.25}):
+    with matplotlib.rc_context(_STYLE):
         size = (_WIDTH * columns, _HEIGHT * rows + 0.6)
         figure = figures.Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for each, panel in zip(axes, panels, strict=False):
-            _draw_panel(each, panel)
-        for each in axes[len(panels) :]:
-            each.axis("off")
-        _share_scales(axes, panels)
-        figure.suptitle(title, fontsize=11)
-        figure.supxlabel("\n".join(remarks) or " ", fontsize=8, ha="center")
+        figure.suptitle(title)
+        for number, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows, columns, number)
+            _draw_panel(axes, panel, [point for point in points if point.axes == panel])
     written = (path.with_suffix(".png"), path.with_suffix(".svg"))
     try:
         for file in written:
@@ -118,105 +83,64 @@ def draw(
     return written
 
 
-def _draw_panel(axes: Any, panel: Panel) -> None:  # noqa: ANN401  # matplotlib's
-    for place, series in enumerate(panel.series):
-        number = place if series.colour is None else series.colour
-        style = {
-            "color": _COLOURS[number % len(_COLOURS)] if series.marked else "#555555",
-            "linestyle": series.line,
-            "linewidth": 1.4 if series.marked else 1,
-            "label": series.name,
-        }
-        if not series.marked and len(series.x) == 1:
-            axes.axhline(series.y[0], **style)
-            continue
-        marker = _MARKERS[number % len(_MARKERS)] if series.marked else ""
-        whiskers = series.error or None
+def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noqa: ANN401  # matplotlib's
+    named = any(isinstance(point.x, str) for point in points)
+    for series in dict.fromkeys(point.series for point in points):
+        chosen = [point for point in points if point.series == series]
         axes.errorbar(
-            series.x, series.y, yerr=whiskers, marker=marker, markersize=4, capsize=2, **style
+            [point.x for point in chosen],
+            [point.y for point in chosen],
+            yerr=[point.error for point in chosen],
+            fmt="o" if named else "o-",
+            markersize=4,
+            capsize=2,
+            label=series,
         )
-    if panel.log:
+    if all(point.y > 0 for point in points):
         axes.set_yscale("log")
-    if panel.ticks:
-        axes.set_xticks(list(panel.ticks), list(panel.ticks.values()), rotation=90, fontsize=7)
-    axes.set_title(panel.title, fontsize=9)
-    axes.set_xlabel(panel.x_label)
-    axes.set_ylabel(panel.y_label)
-    axes.legend(fontsize=7)
+    if named:
+        axes.tick_params(axis="x", rotation=90, labelsize=7)
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    axes.legend()
 
 
-def _share_scales(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
-    for scale in {panel.scale for panel in panels if panel.scale}:
-        shared = [each for each, panel in zip(axes, panels, strict=False) if panel.scale == scale]
-        limits = [each.get_ylim() for each in shared]
-        for each in shared:
-            each.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-
-
-def comparison(rows: Sequence[SweepRow]) -> list[Panel]:
+def comparison(rows: Sequence[SweepRow]) -> list[Point]:
     """Return the errors against ε for every accounting and estimate, and the times of protocols."""
     rows = [row for row in rows if row.task is not None]
-    panels = []
-    accountings = list(dict.fromkeys(row.setting.accounting for row in rows))
-    for accounting, (estimate, words) in product(accountings, _ESTIMATES.items()):
-        chosen = [row for row in rows if row.setting.accounting == accounting]
-        if any(estimate in row.errors for row in chosen):
-            panels.append(
-                Panel(
-                    title=f"{_BOUNDS[accounting]}, {words}",
-                    x_label="central ε against the analyzer",
-                    y_label="mean squared error",
-                    series=[*_errors(chosen, estimate), *_central(chosen)],
-                    scale="errors",
-                )
-            )
-    return [*panels, _times(rows, accountings)] if panels else []
-
-
-def _errors(rows: Sequence[SweepRow], estimate: str) -> list[Series]:
-    found: dict[str, dict[float, Summary]] = {}
+    points = []
     for row in rows:
-        by_target = found.setdefault(row.setting.protocol, {})
-        by_target[row.setting.target_epsilon] = row.errors[estimate]
-    return [Series.of(name, by_target) for name, by_target in found.items()]
-
-
-def _central(rows: Sequence[SweepRow]) -> list[Series]:
-    known = {row.setting.target_epsilon: row.reference for row in rows if row.reference}
-    targets = sorted(known)
-    return [
-        Series(
-            name=CENTRAL_NAMES[name],
-            x=targets,
-            y=[known[target][name] for target in targets],
-            line=line,
-            marked=False,
-        )
-        for name, line in (("laplace_mse", ":"), ("gaussian_mse", "--"))
-        if known
-    ]
-
-
-def _times(rows: Sequence[SweepRow], accountings: Sequence[str]) -> Panel:
-    """Return the seconds of one collection at the least target."""
-    least = min(row.setting.target_epsilon for row in rows)
-    names = list(dict.fromkeys(row.setting.protocol for row in rows))
-    series = []
-    for accounting in accountings:
-        chosen = [
-            row
-            for row in rows
-            if (row.setting.accounting, row.setting.target_epsilon) == (accounting, least)
-        ]
-        places = [float(names.index(row.setting.protocol)) for row in chosen]
-        seconds = [row.seconds for row in chosen]
-        series.append(Series(name=f"parameters: {accounting}", x=places, y=seconds, line=""))
-    sampled = {row.setting.protocol for row in rows if not row.one_by_one}
-    return Panel(
-        title=f"one collection at ε = {least:g}, unsealed, all cores busy\n"
-        "*: counts drawn, not messages",
-        x_label="",
-        y_label="seconds",
-        series=series,
-        ticks={float(at): f"{name}{'*' * (name in sampled)}" for at, name in enumerate(names)},
+        target = row.setting.target_epsilon
+        for estimate in _ESTIMATES.keys() & row.errors.keys():
+            axes = _error_axes(row, estimate)
+            error = row.errors[estimate]
+            points.append(
+                Point(axes, row.setting.protocol, target, error.mean, error.standard_error)
+            )
+            points += [
+                Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
+                for name in ("laplace_mse", "gaussian_mse")
+                if name in row.reference
+            ]
+    least = min((row.setting.target_epsilon for row in rows), default=0)
+    times = Axes(
+        f"one collection at ε = {least:g}, unsealed, all cores busy\n*: counts drawn, not messages",
+        "",
+        "seconds",
     )
+    of_times = [
+        Point(
+            times,
+            f"parameters: {row.setting.accounting}",
+            row.setting.protocol + "*" * (not row.one_by_one),
+            row.seconds,
+        )
+        for row in rows
+        if row.setting.target_epsilon == least
+    ]
+    # A trusted collector has one error at each target, whatever the protocols beside it.
+    return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *of_times]
+
+
+def _error_axes(row: SweepRow, estimate: str) -> Axes:
+    title = f"{_BOUNDS[row.setting.accounting]}, {_ESTIMATES[estimate]}"
+    return Axes(title, "central ε against the analyzer", "mean squared error")

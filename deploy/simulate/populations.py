@@ -25,7 +25,7 @@ from common.mechanisms.registry import (
     randomizer_of,
     rappor_of,
 )
-from common.messages.estimate import BitTable, Estimate, KeyValues, Means
+from common.messages.result import BitTable, Estimate, KeyValues, Means
 from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as

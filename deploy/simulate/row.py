@@ -1,6 +1,5 @@
 """One line of a comparison: a protocol at a target, its task, and its errors."""
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,11 +82,6 @@ class SweepRow:
         """The first repeat's figures by value."""
         return self.repeats[0].by_value if self.repeats else None
 
-    @property
-    def messages_per_user(self) -> float:
-        """Expected messages of a user."""
-        return math.nan if self.task is None else 1 + self.task.dummies.expected_per_user
-
     def as_json(self) -> dict[str, Any]:
         """Return every field, flat: for JSON and for CSV."""
         setting, task, people = self.setting, self.task, self.population
@@ -113,7 +107,7 @@ class SweepRow:
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,
-                "messages_per_user": self.messages_per_user,
+                "messages_per_user": 1 + task.dummies.expected_per_user,
                 "shuffler_keeps": task.shuffler.kept,
                 "shuffler_dummies_per_item": mean,
                 "shuffler_dummies_variance": spread,

@@ -1,10 +1,11 @@
-"""A comparison as a table for people, by protocol and by value; as CSV and as JSON."""
+"""Comparisons and experiments as tables for people; comparisons as CSV and as JSON, too."""
 
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -15,37 +16,23 @@ from common.messages.guarantee import rounded_up
 from common.task.task import Task
 from deploy.planning.value_design import BIASED
 from deploy.simulate.baselines import CENTRAL_NAMES
-from deploy.simulate.remarks import remarks
+from deploy.simulate.plot import Point
 from deploy.simulate.row import SweepRow
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
+
+Progress = Callable[[int, int], None]
+"""Called with how much of an experiment is done, and of how much."""
 
 MAX_VALUES: Final = 20
 """Lines of a table by value."""
 _FEW_VALUES: Final = 12
 """Up to so many values the table by value is always shown."""
-_BY: Final = {"published": "paper", "tight": "tight"}
+_KEPT: Final = 3
+"""Columns of an experiment's or of values' table that never give way."""
+_ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
 _TEXTS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text; all others are of figures."""
-_NAMES: Final = {"protocol", "by", "ε", "central ε", "local ε"}
-"""Headings of what a line is about; a line without any other cell is not printed."""
-_HEADINGS: Final = (
-    *("protocol", "ε", "by", "msgs", "mse", "theory", "refined", "shrunk", "central ε", "local ε"),
-    *("parameters", "bytes", "top 50", "max error", "rel. error", "regret", "seconds"),
-)
-_DISPENSABLE: Final = (
-    *("regret", "parameters", "rel. error", "max error", "seconds", "bytes", "top 50", "theory"),
-    *("refined", "msgs"),
-)
-"""Columns that give way, in this order, where the terminal is too narrow for all."""
-_ERRORS: Final = {
-    "refined": ("mse_refined", ".3g"),
-    "shrunk": ("mse_shrunk", ".3g"),
-    "top 50": ("mse_top50", ".3g"),
-    "max error": ("max_error", ".2g"),
-    "regret": ("regret", ".2g"),
-    "rel. error": ("relative_error", ".2g"),
-}
 _UNITS: Final = {
     "categorical": "shares",
     "string": "shares of candidates",
@@ -53,42 +40,66 @@ _UNITS: Final = {
     "vector": "means",
     "key-value": "shares of owners",
 }
-_CENTRAL: Final = (
-    "Central: by a collector who is trusted with every value; exact figures, nothing simulated."
+_LIMITS_OF_THEORY: Final = {
+    "rappor": "For rappor theory is a floor: candidates that share bits, and frequent texts that "
+    "are none, add to it.",
+    "multi-rphm": "For multi-rphm there is no theory: the loss by its projection follows from the "
+    "values.",
+}
+
+
+class _Column(NamedTuple):
+    heading: str
+    field: str
+    """A row's field, or a figure that `_cells` adds."""
+    form: str = ""
+    optional: bool = True
+    """Gives way where the terminal is too narrow, from the right."""
+
+
+_COLUMNS: Final = (
+    _Column("protocol", "protocol", optional=False),
+    _Column("ε", "target_epsilon", "g", optional=False),
+    _Column("by", "by", optional=False),
+    _Column("msgs", "messages_per_user", ".4g"),
+    _Column("mse", "mse", optional=False),
+    _Column("theory", "theory"),
+    _Column("refined", "mse_refined", ".3g"),
+    _Column("shrunk", "mse_shrunk", ".3g"),
+    _Column("central ε", "central_epsilon", optional=False),
+    _Column("local ε", "local_epsilon", optional=False),
+    _Column("top 50", "mse_top50", ".3g"),
+    _Column("bytes", "bytes_per_user", ","),
+    _Column("seconds", "seconds", ".2f"),
+    _Column("max error", "max_error", ".2g"),
+    _Column("rel. error", "relative_error", ".2g"),
+    _Column("parameters", "parameters"),
+    _Column("regret", "regret", ".2g"),
 )
-WIDER: Final = "A wider terminal shows more figures"
 
 
-def print_fitting(
-    rows: Sequence[Mapping[str, str]],
-    headings: Sequence[str],
-    dispensable: Sequence[str],
-    console: Console,
-) -> set[str]:
-    """
-    Print a table of as many columns as a console has room for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The outcome of one experiment."""
 
-    Args:
-        rows: Cells by heading; a dash stands for a cell that is not there.
-        headings: Of all columns.
-        dispensable: Columns to leave out, in this order.
-        console: Where to print.
+    title: str
+    """The collection and its people; the beginning of the printed text, and above figures."""
+    explanation: str
+    tables: Mapping[str, Sequence[Mapping[str, str]]]
+    """Rows by the table's heading; cells by column, the same columns in every row."""
+    figures: Any
+    """For JSON."""
+    points: Sequence[Point]
 
-    Returns:
-        The headings that were left out.
-    """
 
-    def make(kept: Sequence[str]) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        add_columns(table, {name: "left" if name in _TEXTS else "right" for name in kept})
-        for cells in rows:
-            if not cells.keys() & set(kept) <= _NAMES:
-                table.add_row(*(cells.get(heading, "-") for heading in kept))
-        return table
-
-    table, _ = fitting(make, headings, dispensable, console)
-    print_whole(table, console)
-    return set(headings) - {str(column.header) for column in table.columns}
+def show_report(report: Report, console: Console) -> None:
+    """Print the outcome of an experiment."""
+    text = f"[bold]{escaped(report.title)}:[/bold] {report.explanation}"
+    console.print(text, highlight=False)
+    for heading, rows in report.tables.items():
+        console.print(f"{heading}.", highlight=False)
+        headings = list(rows[0])
+        _print(rows, headings, headings[_KEPT:], console)
 
 
 def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
@@ -100,59 +111,99 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
         f"[bold]{title}:[/bold] {people.n_users:,} users{values}; errors "
         f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
     )
-    lines = _lines(rows)
-    headings = [name for name in _HEADINGS if any(name in cells for cells in lines)]
-    left_out = print_fitting(lines, headings, _DISPENSABLE, console)
+    both = len({row.setting.accounting for row in rows}) > 1
+    lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
+    lines += _central_cells(rows)
+    shown = [each for each in _COLUMNS if any(each.heading in cells for cells in lines)]
+    optional = [each.heading for each in shown if each.optional]
+    _print(lines, [each.heading for each in shown], optional, console)
     if any(row.reference for row in rows):
-        console.print(_CENTRAL, style="dim")
+        console.print(
+            "Central: by a collector who is trusted with every value; exact figures, nothing "
+            "simulated.",
+            style="dim",
+        )
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
-    _mention_wider(left_out, console)
     if by_value or len(people.value_names) <= _FEW_VALUES:
         _show_by_value(rows, console)
 
 
-def _mention_wider(left_out: set[str], console: Console) -> None:
+def remarks(rows: Sequence[SweepRow]) -> list[str]:
+    """Return sentences: refusals and notes on parameters, each once, and limits of theory."""
+    targets: dict[str, list[float]] = {}
+    for row in rows:
+        protocol, setting = row.setting.protocol, row.setting
+        if row.task is None:
+            by = _ACCOUNTINGS[setting.accounting]
+            text = f"{protocol} ({by}) is left out: {setting.refusal}"
+        else:
+            text = f"{protocol}: {setting.note}" if setting.note else ""
+        targets.setdefault(text, []).append(setting.target_epsilon)
+    names = {row.setting.protocol for row in rows if row.task is not None}
+    return [
+        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(found))})."
+        for text, found in targets.items()
+        if text
+    ] + [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
+
+
+def _print(
+    rows: Sequence[Mapping[str, str]],
+    headings: Sequence[str],
+    dispensable: Sequence[str],
+    console: Console,
+) -> None:
+    """Print a table of as many columns as fit; dispensable ones give way from the right."""
+
+    def make(kept: Sequence[str]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        add_columns(table, {name: "left" if name in _TEXTS else "right" for name in kept})
+        for cells in rows:
+            table.add_row(*(cells.get(heading, "-") for heading in kept))
+        return table
+
+    table, left_out = fitting(make, headings, dispensable[::-1], console)
+    print_whole(table, console)
     if left_out:
-        console.print(f"{WIDER}; --csv and --json have them all.", style="dim")
-
-
-def _lines(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
-    """Return cells by heading for each setting and for the trusted collector at each target."""
-    both = len({row.setting.accounting for row in rows}) > 1
-    lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
-    central = {row.setting.target_epsilon: row.reference for row in rows if row.task is not None}
-    for target, errors in central.items():
-        for name, error in errors.items():
-            figure = {"regret": f"{error:.2g}"} if "regret" in name else {"mse": f"{error:.3g}"}
-            promised = {"ε": f"{target:g}", "central ε": rounded_up(target), "local ε": "inf"}
-            lines.append({"protocol": CENTRAL_NAMES[name]} | figure | promised)
-    return lines
+        console.print("A wider terminal shows more figures; --json has them all.", style="dim")
 
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     """Return every cell of a line by its heading."""
     mse = row.errors["mse"]
-    theory = row.mse_theory > 0 and row.setting.protocol not in BIASED
-    cells = {
-        "protocol": row.setting.protocol,
-        "ε": f"{row.setting.target_epsilon:g}",
+    has_theory = row.mse_theory > 0 and row.setting.protocol not in BIASED
+    fields = row.as_json() | {
         "mse": mse.written(".3g"),
-        "theory": f"×{mse.mean / row.mse_theory:.2f}" if theory else "-",
-        "central ε": rounded_up(task.central_epsilon),
-        "local ε": rounded_up(task.local_epsilon),
-        "bytes": f"{task.envelope_bytes:,}",
-        "seconds": f"{row.seconds:.2f}",
+        "theory": f"×{mse.mean / row.mse_theory:.2f}" if has_theory else "-",
+        "central_epsilon": rounded_up(task.central_epsilon),
+        "local_epsilon": rounded_up(task.local_epsilon),
     }
     if both:
-        cells["by"] = _BY[row.setting.accounting]
+        fields["by"] = _ACCOUNTINGS[row.setting.accounting]
     if row.population.kind == "categorical":
-        cells |= {"msgs": f"{row.messages_per_user:.4g}", "parameters": _parameters(task)}
-    return cells | {
-        heading: f"{row.errors[name].mean:{form}}"
-        for heading, (name, form) in _ERRORS.items()
-        if name in row.errors
+        fields["parameters"] = _parameters(task)
+    return {
+        column.heading: format(fields[column.field], column.form)
+        for column in _COLUMNS
+        if column.field in fields
     }
+
+
+def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
+    """Return the cells of the trusted collector's mechanisms at each target."""
+    known = {row.setting.target_epsilon: row.reference for row in rows if row.task is not None}
+    return [
+        {
+            "protocol": CENTRAL_NAMES[name],
+            "ε": f"{target:g}",
+            "regret" if "regret" in name else "mse": f"{error:.3g}",
+            "central ε": rounded_up(target),
+            "local ε": "inf",
+        }
+        for target, errors in known.items()
+        for name, error in errors.items()
+    ]
 
 
 def _parameters(task: Task) -> str:
@@ -179,23 +230,21 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
         {"value": escaped(people.value_names[place]), true: f"{truth[place]:.4g}"}
         for place in largest
     ]
-    targets, accountings = (
-        {getattr(row.setting, name) for row, _ in known}
-        for name in ("target_epsilon", "accounting")
-    )
     for row, (_, estimates, errors) in known:
-        heading = row.setting.protocol
-        heading += f" ε {row.setting.target_epsilon:g}" * (len(targets) > 1)
-        heading += f" {_BY[row.setting.accounting]}" * (len(accountings) > 1)
+        setting = row.setting
+        heading = f"{setting.protocol} ε {setting.target_epsilon:g}"
+        if people.kind == "categorical":
+            heading += f" {_ACCOUNTINGS[setting.accounting]}"
         for cells, place in zip(lines, largest, strict=True):
             cells[heading] = f"{estimates[place]:.4g} ± {errors[place]:.2g}"
-    size, headings = len(people.value_names), list(lines[0])
+    size = len(people.value_names)
     which = "" if size <= MAX_VALUES else f", the {MAX_VALUES} largest of {size:,}"
     console.print(
         f"By value{which}: the first repeat's estimates, unrefined, ± one standard error.",
         highlight=False,
     )
-    _mention_wider(print_fitting(lines, headings, headings[:2:-1], console), console)
+    headings = list(lines[0])
+    _print(lines, headings, headings[_KEPT:], console)
 
 
 def as_json(rows: Sequence[SweepRow], *, by_value: bool = False) -> list[dict[str, Any]]:

@@ -49,6 +49,6 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
         ),
     }
 )
-"""Of each a headline, and its meaning."""
+"""Headline and meaning of each state."""
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must hold without them"
-"""Beside every number of users that an operator decides by."""
+"""Printed beside every number of users."""

@@ -30,15 +30,7 @@ def demo_draft(
 def closing_draft(
     fields: Mapping[str, Any], n_users: int, *, now: float, shuffler_key: bytes
 ) -> TaskDraft:
-    """
-    Return the draft of a task that closes with its last user, or after a day.
-
-    Args:
-        fields: Of the draft: the protocol and the question.
-        n_users: Users who must be stored.
-        now: Seconds since 1970 UTC.
-        shuffler_key: The shuffler's public key.
-    """
+    """Return the draft of a task that closes with the last of n_users, or a day after `now`."""
     return TaskDraft(
         **fields,
         delta=_DELTA,

@@ -95,12 +95,8 @@ def save_task(folder: Path, signed: SignedTask) -> None:
     """
     Write a task's bytes, whose SHA-256 is its digest, and the 64 bytes of its signature.
 
-    Each file is replaced whole, or stays unchanged, as on a full disk; the signature is written
-    last. How to verify them without this program: docs/auditors/verify-a-task.md.
-
-    Args:
-        folder: Made if it does not exist.
-        signed: The task as received.
+    The folder is made if it does not exist. Each file is replaced whole, or stays unchanged. How
+    to verify them without this program: docs/auditors/verify-a-task.md.
 
     Raises:
         SettingsError: A file cannot be written.

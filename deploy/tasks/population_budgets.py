@@ -1,7 +1,7 @@
 """Spent and remaining privacy budgets of populations, from the ledger and its tasks."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -11,9 +11,9 @@ from rich.table import Table
 from analyzer.budgets import PopulationBudget, SpentBudget, budgets
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
+from common.messages.batch import TaskSummary
 from common.messages.guarantee import rounded_down, rounded_up
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
@@ -126,7 +126,7 @@ def _compose(
     )
 
 
-def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
+def show(populations: Sequence[PopulationBudgets], console: Console) -> None:
     """Print a row for each budget of each population."""
     table = Table(
         title="Spent privacy budgets of populations, against the analyzer",
@@ -134,12 +134,10 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
         "All budgets of a population bind.",
     )
     add_columns(table, _COLUMNS)
-    notes = []
     for one in populations:
         name, releases = escaped(one.population), f"{one.releases:,}"
         if one.unknown:
             table.add_row(name, releases, *"?????")
-            notes.append(f"The spending of {name} is unknown: {escaped(one.unknown)}.")
         for budget in one.budgets:
             table.add_row(
                 *(name, releases, rounded_down(budget.epsilon), rounded_up(budget.delta)),
@@ -147,8 +145,10 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
                 rounded_up(budget.share),
             )
     print_whole(table, console)
-    for note in notes:
-        console.print(note)
+    for one in populations:
+        if one.unknown:
+            name, reason = escaped(one.population), escaped(one.unknown)
+            console.print(f"The spending of {name} is unknown: {reason}.")
 
 
 def as_json(one: PopulationBudgets) -> dict[str, Any]:

@@ -10,11 +10,10 @@ from rich.table import Table
 
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
-from common.messages.batch import BatchStatus
+from common.messages.batch import BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
-from common.messages.task_summary import TaskState, TaskSummary
 from common.task.draft import TaskDraft
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
@@ -38,11 +37,7 @@ _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """
-    Return the task that a draft would become, but for the analyzer's key and the nonce.
-
-    Args:
-        draft: Of the task.
-        now: Seconds since 1970 UTC.
+    Return the task that a draft would become at `now`, but for the analyzer's key and the nonce.
 
     Raises:
         TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
@@ -66,14 +61,13 @@ def describe_claim(task: Task) -> str:
         else "even if nobody else is honest"
     )
     releases = "All releases to this population together" if task.population else "Its release"
+    room = f"\n{CLAIM_ROOM}" if task.central_epsilon < task.local_epsilon else ""
     return (
         f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(claim.delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
-        f"{rounded_up(task.budget_delta)} against the analyzer."
-        + f"\n{CLAIM_ROOM}"
-        * (task.central_epsilon < task.local_epsilon)
+        f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
     )
 
 
@@ -100,7 +94,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     added = f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
     return [
         ("protocol", task.protocol),
-        ("asked for", _question(task)),
+        ("asked for", _describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
@@ -120,32 +114,26 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _question(task: Task) -> str:
+def _describe_values(task: Task) -> str:
     """Return the kind of value, how many there are, and their range."""
     spec, size = task.mechanism, task.domain_size
-    labelled = ", labelled" * bool(task.labels)
     if isinstance(spec, RapporSpec):
-        return _texts(spec)
+        f = spec.permanent_weight / PERMANENT_SUM
+        p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+        values = f"one of {spec.bits:,} texts"
+        if spec.encoding != "labels":
+            values = (
+                f"a text of up to {spec.most_bytes:,} bytes; filters of {spec.bits:,} bits, "
+                f"hashes: {spec.hashes}, cohorts: {spec.cohorts:,}"
+            )
+        return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
+    values = f"one of {size:,} items"
     if isinstance(spec, NumberSpec):
         numbers = "a number" if size == 1 else f"{size:,} numbers, each"
-        return f"{numbers} from {spec.low:g} to {spec.high:g}{labelled}"
-    if isinstance(spec, KeyValueSpec):
-        within = f"from {spec.low:g} to {spec.high:g}"
-        return f"a number {within} for each owned key of {size:,}{labelled}"
-    return f"one of {size:,} items{labelled}"
-
-
-def _texts(spec: RapporSpec) -> str:
-    what = f"one of {spec.bits:,} texts"
-    if spec.encoding != "labels":
-        hashes = "1 hash" if spec.hashes == 1 else f"{spec.hashes} hashes"
-        what = (
-            f"a text of up to {spec.most_bytes:,} bytes; filters of {spec.bits:,} bits, {hashes}, "
-            f"{spec.cohorts:,} cohorts"
-        )
-    f = spec.permanent_weight / PERMANENT_SUM
-    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
-    return f"{what}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
+        values = f"{numbers} from {spec.low:g} to {spec.high:g}"
+    elif isinstance(spec, KeyValueSpec):
+        values = f"a number from {spec.low:g} to {spec.high:g} for each owned key of {size:,}"
+    return f"{values}{', labelled' * bool(task.labels)}"
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
@@ -202,8 +190,7 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    plural = "s" * (len(summaries) != 1)
-    console.print(f"{len(summaries):,} task{plural}. Users: {SENTINELS_INCLUDED}.")
+    console.print(f"Tasks: {len(summaries):,}. Users: {SENTINELS_INCLUDED}.")
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
@@ -215,7 +202,6 @@ def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
     }
 
 
-def as_json(task: Task) -> dict[str, Any]:
+def as_json(task: Task) -> Any:  # noqa: ANN401  # JSON
     """Return a task's fields as they are published."""
-    fields: dict[str, Any] = json.loads(task.to_bytes())
-    return fields
+    return json.loads(task.to_bytes())

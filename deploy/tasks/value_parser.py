@@ -7,7 +7,7 @@ from typing import Final, cast, get_args
 import numpy as np
 
 from common.errors import SettingsError, ValueRangeError
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
@@ -18,16 +18,10 @@ _MOST_CHARACTERS: Final = 1 << 20
 
 
 def parse_kind(text: str) -> Kind:
-    """
-    Parse a kind of value.
-
-    Raises:
-        SettingsError: There is none of this name.
-    """
-    for kind in get_args(Kind):
-        if kind == text:
-            return cast("Kind", kind)
-    raise SettingsError(f"kind must be one of: {', '.join(get_args(Kind))}")
+    """Parse a kind of value; raise SettingsError if there is none of this name."""
+    if text not in get_args(Kind):
+        raise SettingsError(f"kind must be one of: {', '.join(get_args(Kind))}")
+    return cast("Kind", text)
 
 
 def parse_value(text: str, kind: Kind) -> Value:
@@ -42,14 +36,11 @@ def parse_value(text: str, kind: Kind) -> Value:
     return _PARSERS[kind](text)
 
 
-def _item(text: str) -> int:
-    if not _is_whole(text.strip()):
-        raise ValueRangeError("a value is an item's number, 0 or more")
-    return int(text)
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS
+def _item(text: str, rule: str = "a value is an item's number, 0 or more") -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
+        raise ValueRangeError(rule)
+    return int(digits)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -62,12 +53,11 @@ def _pairs(text: str) -> dict[int, float]:
     rule = "a value is pairs of a key's number and a number, such as 3:0.5, 17:1"
     pairs: dict[int, float] = {}
     for part in text.split(",") if text.strip() else ():
-        key, _, number = part.partition(":")
-        if not _is_whole(key.strip()):
-            raise ValueRangeError(rule)
-        if int(key) in pairs:
+        digits, _, number = part.partition(":")
+        key = _item(digits, rule)
+        if key in pairs:
             raise ValueRangeError("a key may be given once")
-        pairs[int(key)] = _float(number, rule)
+        pairs[key] = _float(number, rule)
     return pairs
 
 

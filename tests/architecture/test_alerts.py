@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from common.runtime.metric_definitions import DEFINITIONS
+from common.runtime.metrics import DEFINITIONS
 from tests.support.tools import tool
 
 _ROOT: Final = Path(__file__).parents[2]

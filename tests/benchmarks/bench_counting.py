@@ -8,8 +8,7 @@ import pytest
 
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of, salt_all, sorted_leaves
 from common.crypto.randomness import secure_generator
-from common.crypto.receipt import receipt_holds, sign_receipt
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
 from common.task_digest import TaskDigest

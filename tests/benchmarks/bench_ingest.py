@@ -22,10 +22,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from common.crypto.hpke import HpkePublicKey, SealContext, envelope_context
+from common.crypto.hpke import DEFAULT_SUITE, HpkePublicKey, SealContext, envelope_context
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE
 from common.messages.submission import Outcome
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.crypto.suites import SUITES
+from common.crypto.hpke import SUITES
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.submission import Outcome

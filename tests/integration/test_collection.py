@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.suites import DEFAULT_SUITE, SUITES
+from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError
 from common.messages.batch import BatchState
 from common.runtime.state_directory import StateKey

@@ -1,9 +1,8 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json
-from deploy.load.run import LoadJob, execute, run
+from deploy.load.run import execute, run
 from deploy.load.target import Target, connect
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
@@ -76,15 +75,16 @@ async def _load(
             return await run(plan, target, users, bars)
 
 
-def _job(services: Services, signed: SignedTask, **changes: Any) -> LoadJob:
-    """Return a job of thirty users in bulk; changes are fields of it."""
-    return LoadJob(
-        kind="services",
-        plan=LoadPlan(mode="bulk"),
-        crowd=Crowd(n_users=30, dataset="zipf:100"),
-        services=_connect(services),
-        **{"digest": signed.digest()} | changes,
-    )
+def _job(
+    services: Services, signed: SignedTask, bars: Bars, **changes: Any
+) -> Awaitable[Finished | None]:
+    """Run thirty users in bulk; changes are arguments of `execute`."""
+    plan, crowd = LoadPlan(mode="bulk"), Crowd(n_users=30, dataset="zipf:100")
+    arguments: dict[str, Any] = {
+        "services": _connect(services),
+        "digest": signed.digest(),
+    } | changes
+    return execute("services", plan, crowd, bars=bars, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
 
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
-    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=2.0))
+    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, step_seconds=2.0))
     finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
 
     assert [10, 20] == [step.offered_users for step in finished.steps], finished.steps
@@ -153,7 +153,7 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
         await result_of(services, signed)
     bars = Begun()
     with bars, pytest.raises(PlanError, match=sentence):
-        await execute(_job(services, signed), bars)
+        await _job(services, signed, bars)
 
     assert [] == bars.begun
 
@@ -165,12 +165,11 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    replaying = _job(services, signed, digest=None, replay=path, close=True)
     with Begun() as bars:
-        assert await execute(_job(services, signed, prepare=path), bars) is None
+        assert await _job(services, signed, bars, prepare=path) is None
         with pytest.raises(SettingsError, match="prepared for another task"):
-            await execute(replace(replaying, digest=other.digest()), bars)
-        finished = await execute(replaying, bars)
+            await _job(services, other, bars, replay=path)
+        finished = await _job(services, signed, bars, digest=None, replay=path, close=True)
 
     assert finished is not None
     assert finished.counts_match

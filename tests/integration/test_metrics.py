@@ -12,7 +12,7 @@ from common.errors import OverloadError, StorageError
 from common.messages.batch import BatchState
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
+from common.runtime.metrics import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.version import VERSION
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc

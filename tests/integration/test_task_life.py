@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import PeerRefusalError
-from common.messages.batch import BatchState
-from common.messages.task_summary import TaskState
+from common.messages.batch import BatchState, TaskState
 from common.task_digest import TaskDigest
 from deploy.clients.shuffler import ShufflerClient
 from tests.support.clients import (

@@ -8,8 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.receipt import receipt_holds
-from common.crypto.signing import PublicIdentity, SignedTask
+from common.crypto.signing import PublicIdentity, SignedTask, receipt_holds
 from common.errors import BatchStateError, PeerRefusalError
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun, shuffler_at

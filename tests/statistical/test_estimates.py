@@ -1,7 +1,7 @@
 """
 The estimator against its theory: mean squared error and coverage, over repeated collections.
 
-The figures are those of mechanisms and estimators that the services run; sealing changes nothing.
+Reports are not sealed, which changes nothing.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from common.mechanisms.base import Mechanism, Mixture
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 
 _RUNS = 40
@@ -41,7 +41,7 @@ def _mechanism(name: str, nonce: bytes) -> Mechanism:
 
 
 @pytest.mark.parametrize("name", ["53", pytest.param("29", marks=pytest.mark.slow), "7", "grr"])
-def test_error_and_coverage_are_as_stated(name: str) -> None:
+def test_error_and_coverage_match_theory(name: str) -> None:
     """
     Forty collections from 20,000 people: mean error .8 to 1.25 of theory, coverage 93 to 97 %, and
     refining never loses.
@@ -69,9 +69,9 @@ def test_error_and_coverage_are_as_stated(name: str) -> None:
     assert max(gains) < 1
 
 
-def test_leaving_seed_0_out_of_the_count_would_bias_every_estimate() -> None:
+def test_ignoring_seed_0_biases_every_estimate() -> None:
     """
-    The seed-0 rule: without the reports that support everything the error is far above theory.
+    Without the reports of seed 0, which support everything, the error is far above theory.
 
     Seed 5; 300,000 reports of a field with few seeds, where the bias stands out by many standard
     deviations.

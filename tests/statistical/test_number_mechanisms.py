@@ -1,9 +1,8 @@
 """
-Every estimate of means against the truth, its variance against theory, over many collections.
+Estimates of means against the truth, and their variances against theory.
 
-Each test has a fixed seed. Limits on means are seven standard errors of estimates that are averages
-over thousands of collections, as good as Gaussian: over seeds below 1e-10 each. Limits on squared
-errors are said where they stand.
+Each test has a fixed seed. Limits on means are seven standard errors of averages over thousands of
+collections, practically Gaussian: below 1e-10 over seeds each. Tests state other limits.
 """
 
 import math
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
-from common.messages.estimate import interval_around
+from common.messages.result import interval_around
 from common.protocols import NumberMechanismName
 from tests.support.numbers import EVERY, number_example
 
@@ -28,7 +27,7 @@ _EVERY = pytest.mark.parametrize("name", EVERY)
 
 
 def _people(dimensions: int) -> NDArray[np.float64]:
-    """Twenty people whose numbers lie all over the range, ends included."""
+    """Return twenty people with numbers across the range, ends included."""
     rng = np.random.default_rng(100)
     values = np.clip(rng.normal(0.3, 0.5, (_PEOPLE, dimensions)), -1, 1)
     values[0], values[1] = -1.0, 1.0
@@ -36,7 +35,7 @@ def _people(dimensions: int) -> NDArray[np.float64]:
 
 
 def _collections(mechanism: NumberMechanism, runs: int, seed: int) -> list[Moments]:
-    """Collect from the same people again and again."""
+    """Collect from the same people in every run."""
     values = _people(mechanism.dimensions)
     rng = np.random.default_rng(seed)
     made = mechanism.randomize(np.tile(values, (runs, 1)), rng).reshape(runs, _PEOPLE)
@@ -44,7 +43,7 @@ def _collections(mechanism: NumberMechanism, runs: int, seed: int) -> list[Momen
 
 
 def _expected(mechanism: NumberMechanism) -> NDArray[np.float64]:
-    """The mean of the people, moved by what projecting loses."""
+    """Return the mean of the people plus the bias of the projection."""
     values = _people(mechanism.dimensions)
     bias = mechanism.bias(values) if isinstance(mechanism, MultiRphm) else 0
     return np.asarray(values.mean(axis=0) + bias, dtype=np.float64)
@@ -59,7 +58,7 @@ def test_estimates_are_unbiased_and_vary_as_predicted(
     Over 3,000 collections of 20 people: means within 7 standard errors, variances within 18 %.
 
     Seed 1. A variance over 3,000 has a standard error of 2.6 %, a little more where few of the
-    twenty tell of a coordinate: 18 % is more than six of these (1e-9 over seeds).
+    twenty report a coordinate: 18 % is more than six of these (1e-9 over seeds).
     """
     mechanism = number_example(name, local_epsilon)
     found = np.array([moments.means for moments in _collections(mechanism, _RUNS, 1)])
@@ -72,14 +71,14 @@ def test_estimates_are_unbiased_and_vary_as_predicted(
 
 @_EVERY
 @pytest.mark.parametrize("local_epsilon", [0.5, 6.0])
-def test_the_variance_that_is_stated_is_not_too_small(
+def test_stated_variances_are_not_too_small(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
     """
-    On average at least the true one, and above it by what people differ and by 1/19 at most.
+    On average at least the true one, and at most 1/19 and the spread of people above it.
 
     Seed 2. The average over 3,000 collections has a standard error well below 1 %; 3 % either way
-    is left for it. A projected estimate leaves covariances out, which may be some percent.
+    are allowed. A projected estimate ignores covariances, which may be some percent.
     """
     mechanism = number_example(name, local_epsilon)
     values = _people(mechanism.dimensions)
@@ -96,12 +95,12 @@ def test_the_variance_that_is_stated_is_not_too_small(
 
 
 @pytest.mark.parametrize("name", ["duchi", "hybrid", "harmony", "mean-est", "multi-hm"])
-def test_intervals_hold_the_truth_as_often_as_they_say(name: NumberMechanismName) -> None:
+def test_intervals_have_their_coverage(name: NumberMechanismName) -> None:
     """
-    Of 1,000 intervals of 95 % over 400 people, 95 % and no fewer; and hardly more.
+    Of 1,000 intervals of 95 % over 400 people, about 95 % contain the truth.
 
-    Seed 5. Their share has a standard error of .7 %: seven of these are 4.8 %. Of five coordinates
-    the first is looked at. At ε = 1 the stated variance errs upward by less than a tenth.
+    Seed 5. Their share has a standard error of .7 %: seven of these are 4.8 %. Only the first
+    of five coordinates is checked. At ε = 1 the stated variance errs upward by less than a tenth.
     """
     mechanism = number_example(name)
     rng = np.random.default_rng(5)
@@ -117,7 +116,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: NumberMechanismName
 
 
 def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]) -> float:
-    """Give the variance that the papers state of one report, averaged over all numbers t."""
+    """Return the printed variance of one report, averaged over all numbers t."""
     root, c = math.exp(e / 2), 1 / math.tanh(e / 2)
     k = max(1, min(d, math.floor(e / 2.5)))
     each = math.exp(e / k / 2)
@@ -138,15 +137,15 @@ def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]
 @pytest.mark.slow
 @_EVERY
 @pytest.mark.parametrize("local_epsilon", [1.0, 6.0])
-def test_squared_errors_are_those_of_theory_and_of_the_papers(
+def test_squared_errors_match_theory_and_the_papers(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
     """
     Over 40,000 collections the mean squared error is within 5 % of both.
 
     Seed 3. A mean of 40,000 squared errors has a relative standard error of √(2/40,000) = .71 %,
-    and at most a tenth more where twenty reports are not quite Gaussian: 5 % is more than six of
-    these (1e-9 over seeds). The papers' forms are of numbers that are not rounded.
+    and at most a tenth more since twenty reports are not quite Gaussian: 5 % is more than six of
+    these (1e-9 over seeds). The papers' numbers are not rounded.
     """
     mechanism = number_example(name, local_epsilon)
     values = _people(mechanism.dimensions)
@@ -160,8 +159,8 @@ def test_squared_errors_are_those_of_theory_and_of_the_papers(
         assert squared.mean() == pytest.approx(printed, rel=0.05)
 
 
-def test_the_test_above_notices_a_tenth() -> None:
-    """Its power: an ε of 1.05 for 1 changes the squared error by a tenth, and is rejected."""
+def test_a_squared_error_off_by_a_tenth_is_rejected() -> None:
+    """The power of the test above: an ε of 1.05 for 1."""
     mechanism = number_example("harmony", 1.05)
     values = _people(mechanism.dimensions)
     found = np.array([each.means for each in _collections(mechanism, _RUNS, 4)])

@@ -1,12 +1,11 @@
 """
-Pairs of keys and values against their theory: shares, means, and the pull of fakes.
+Shares and means of key-value pairs against theory, and the bias of fakes.
 
 Each test has a fixed seed; over seeds it would fail by chance with probability below 1e-6: a mean
 of so many collections is 5.2 standard errors off with probability 2e-7, and a variance of 24,000
 estimates has a relative standard error of .9 %, so that it is 5 % off with probability 4e-8.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,34 +25,20 @@ _PEOPLE: Final = 400
 def _people(
     shares: NDArray[np.float64], means: NDArray[np.float64], size: int, rng: np.random.Generator
 ) -> Owned:
-    """Draw people: who owns what, with values even within a quarter of the mean."""
+    """Draw people with values uniform within a quarter of the mean."""
     values = means + rng.uniform(-0.25, 0.25, (size, len(means)))
     return np.where(rng.random((size, len(means))) < shares, values, np.nan)
 
 
-@dataclass(frozen=True)
-class _Collected:
-    """Estimates of many collections, a row each."""
-
-    frequencies: NDArray[np.float64]
-    frequency_errors: NDArray[np.float64]
-    means_with_fakes: NDArray[np.float64]
-    errors_with_fakes: NDArray[np.float64]
-
-
 def _collect(mechanism: PrivKv, people: Owned, rng: np.random.Generator) -> list[PairEstimates]:
-    """Estimate from every _PEOPLE of them."""
+    """Estimate from each group of _PEOPLE."""
     reports = mechanism.randomize(people, rng).reshape(-1, _PEOPLE)
     return [mechanism.estimate(mechanism.tally(each)) for each in reports]
 
 
-def _stacked(found: list[PairEstimates]) -> _Collected:
-    return _Collected(
-        *(
-            np.array([getattr(each, name) for each in found])
-            for name in ("frequencies", "frequency_errors", "means_with_fakes", "errors_with_fakes")
-        )
-    )
+def _stacked(found: list[PairEstimates], name: str) -> NDArray[np.float64]:
+    """Return one estimate of all collections, a row each."""
+    return np.array([getattr(each, name) for each in found])
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
@@ -67,49 +52,49 @@ def _is_mean(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> bool:
 
 
 def _is_spread(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> bool:
-    """Whether variances, over all keys, are within 5 % of what they should be."""
+    """Check that variances over all keys are within 5 % of those expected."""
     return bool(abs((drawn.var(axis=0) / expected**2).mean() - 1) < 0.05)
 
 
-def test_shares_are_those_of_the_very_people_asked() -> None:
-    """400 people again and again: no bias, the variance of theory, and told of it on average."""
+def test_shares_are_unbiased_with_the_predicted_variance() -> None:
+    """12,000 collections from 400 people; the stated errors are right on average."""
     rng = np.random.default_rng(1)
     people = _people(np.array([0.3, 0.8]), np.array([0.5, -0.25]), _PEOPLE, rng)
     shares = 1 - np.isnan(people).mean(axis=0)
     mechanism = _mechanism(2.0)
-    found = _stacked(_collect(mechanism, np.tile(people, (_COLLECTIONS, 1)), rng))
+    found = _collect(mechanism, np.tile(people, (_COLLECTIONS, 1)), rng)
+    frequencies = _stacked(found, "frequencies")
+    errors = _stacked(found, "frequency_errors")
     theory = mechanism.expected(shares, np.zeros(2), _PEOPLE)
 
-    assert _is_mean(shares, found.frequencies)
-    assert _is_spread(theory.frequency_errors, found.frequencies)
+    assert _is_mean(shares, frequencies)
+    assert _is_spread(theory.frequency_errors, frequencies)
     # Plugging in an estimated share instead of the true one costs a little of f(1-f).
-    np.testing.assert_allclose(
-        (found.frequency_errors**2).mean(axis=0), theory.frequency_errors**2, rtol=0.01
-    )
+    np.testing.assert_allclose((errors**2).mean(axis=0), theory.frequency_errors**2, rtol=0.01)
 
 
 @pytest.mark.parametrize("fakes", [(), pytest.param((-1.0, 0.75), marks=pytest.mark.slow)])
-def test_means_are_off_by_the_formula_and_vary_by_theory(fakes: tuple[float, ...]) -> None:
-    """New people in every collection; fakes in the middle, and others."""
+def test_means_have_the_predicted_bias_and_variance(fakes: tuple[float, ...]) -> None:
+    """New people in every collection; fakes in the middle and elsewhere."""
     rng = np.random.default_rng(2)
     shares, means = np.array([0.3, 0.8]), np.array([0.4, -0.25])
     mechanism = _mechanism(4.0, fakes)
-    found = _stacked(_collect(mechanism, _people(shares, means, _COLLECTIONS * _PEOPLE, rng), rng))
+    found = _collect(mechanism, _people(shares, means, _COLLECTIONS * _PEOPLE, rng), rng)
+    estimated = _stacked(found, "means_with_fakes")
+    errors = _stacked(found, "errors_with_fakes")
     theory = mechanism.expected(shares, means, _PEOPLE)
     bias = mechanism.bias_of_fakes(shares, means)
 
     assert (np.abs(bias) > 0.005).all()
     np.testing.assert_allclose(theory.means_with_fakes, means + bias)
-    assert _is_mean(means + bias, found.means_with_fakes)
-    assert not _is_mean(means, found.means_with_fakes)
-    assert _is_spread(theory.errors_with_fakes, found.means_with_fakes)
-    np.testing.assert_allclose(
-        (found.errors_with_fakes**2).mean(axis=0), theory.errors_with_fakes**2, rtol=0.03
-    )
+    assert _is_mean(means + bias, estimated)
+    assert not _is_mean(means, estimated)
+    assert _is_spread(theory.errors_with_fakes, estimated)
+    np.testing.assert_allclose((errors**2).mean(axis=0), theory.errors_with_fakes**2, rtol=0.03)
 
 
-def test_without_fakes_the_means_are_those_of_the_owners() -> None:
-    """Off by less than a third of the bias that was there, and told how far off they are."""
+def test_removing_fakes_gives_the_means_of_owners() -> None:
+    """The remaining bias is below a third of the former, and the stated errors are right."""
     rng = np.random.default_rng(3)
     shares, means = np.array([0.3, 0.5]), np.array([0.4, -0.6])
     mechanism = _mechanism(4.0)
@@ -123,8 +108,8 @@ def test_without_fakes_the_means_are_those_of_the_owners() -> None:
     np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), found.std(axis=0), rtol=0.1)
 
 
-def test_iterating_leaves_of_the_bias_what_theory_says() -> None:
-    """PrivKVM over 400,000 people: after each of three iterations, within chance."""
+def test_iterations_reduce_the_bias_as_predicted() -> None:
+    """PrivKVM over 400,000 people, after each of three iterations."""
     rng = np.random.default_rng(4)
     shares, means = np.array([0.5, 0.8]), np.array([0.6, -0.7])
     people = _people(shares, means, 400_000, rng)

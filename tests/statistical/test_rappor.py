@@ -1,7 +1,7 @@
 """
-RAPPOR: what devices draw, the short way to simulate it, and whether its decoder keeps its word.
+RAPPOR: random draws of devices, and the stated errors of its decoder.
 
-Each test has a fixed seed. What a limit's false-alarm rate over seeds is, each test says.
+Each test has a fixed seed and states the false-alarm rate of its limits over seeds.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7
 _LIMIT: Final = 7.0
-"""Standard deviations, of means as good as Gaussian."""
+"""Standard deviations, of practically Gaussian means."""
 
 
 def _generator(seed: int) -> np.random.Generator:
@@ -53,7 +53,7 @@ def _patterns(reports: Reports) -> NDArray[np.int64]:
 
 
 def _pattern_law(own: int, is_set: float, unset: float) -> NDArray[np.float64]:
-    """Chance of each of the 16 patterns of four independent bits, the lowest bit first."""
+    """Return the chances of the 16 patterns of four independent bits, the lowest bit first."""
     law = np.zeros(16)
     for bits in product((0, 1), repeat=4):
         chances = [is_set if place == own else unset for place in range(4)]
@@ -63,7 +63,7 @@ def _pattern_law(own: int, is_set: float, unset: float) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("f", [0.1, 0.5, 0.9])
-def test_permanent_responses_have_their_law(f: float) -> None:
+def test_permanent_responses_have_their_distribution(f: float) -> None:
     """
     60,000 people's four bits together: each replaced with chance f, all independently.
 
@@ -78,7 +78,7 @@ def test_permanent_responses_have_their_law(f: float) -> None:
     assert not _fits(_patterns(responses), wrong)
 
 
-def test_wide_permanent_responses_have_their_law() -> None:
+def test_wide_permanent_responses_have_their_distribution() -> None:
     """
     20,000 people's 64 bits from HMAC-DRBG: the bits of a text with 1-f/2, all others with f/2.
 
@@ -97,7 +97,7 @@ def test_wide_permanent_responses_have_their_law() -> None:
 
 
 @pytest.mark.slow
-def test_every_cohort_is_as_likely() -> None:
+def test_all_cohorts_are_equally_likely() -> None:
     """64,000 secrets over 32 cohorts, by HMAC-SHA256 and by HMAC-DRBG; 1e-7 over secrets."""
     for bits in (32, 40):
         spec = Rappor.specify(bits=bits, hashes=1, cohorts=32, f=0.5, p=0.0, q=1.0)
@@ -105,7 +105,7 @@ def test_every_cohort_is_as_likely() -> None:
         assert _fits(np.bincount(responses["cohort"], minlength=32), np.ones(32))
 
 
-def test_reports_have_their_law() -> None:
+def test_reports_have_their_distribution() -> None:
     """
     400,000 reports of one permanent response: set bits shown with q, unset ones with p.
 
@@ -122,7 +122,7 @@ def test_reports_have_their_law() -> None:
     assert not _fits(seen, _pattern_law(1, q * 1.02, p))
 
 
-def test_one_report_of_each_person_has_the_law_of_both_noises() -> None:
+def test_single_reports_have_the_distribution_of_both_noises() -> None:
     """100,000 people's four bits together, with q* and p*; 1e-7 over seeds."""
     mechanism = _labelled(0.5, 0.25, 0.75)
     responses = mechanism.permanent(["a"] * 100_000, _secrets(5, 100_000))
@@ -131,52 +131,10 @@ def test_one_report_of_each_person_has_the_law_of_both_noises() -> None:
     assert _fits(seen, _pattern_law(0, mechanism.set_chance, mechanism.unset_chance))
 
 
-_USERS: Final = np.array([9, 1, 4])
-_TEXTS: Final = ("a", "b", "c")
-_RUNS: Final = 6000
-
-
-def _small() -> Rappor:
-    spec = Rappor.specify(bits=4, hashes=2, cohorts=2, f=0.5, p=0.25, q=0.875)
-    return Rappor.of(spec, ())
-
-
-def _moments(cells: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    apart = cells - centre
-    rows, columns = np.triu_indices(cells.shape[1])
-    return np.concatenate([cells.astype(np.float64), apart[:, rows] * apart[:, columns]], axis=1)
-
-
-def _largest_deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    apart = np.abs(one.mean(axis=0) - other.mean(axis=0))
-    return float((apart / np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))).max())
-
-
-def test_sampled_cells_have_the_law_of_reports_made_one_by_one() -> None:
-    """
-    Means, variances and covariances of all ten cells, over 6,000 collections of 14 people each way.
-
-    Seeds 6 and 7. 65 figures, each within 7 standard errors: 1e-10 over seeds. Its power: cells
-    that are drawn apart from each other keep means and variances, and are rejected.
-    """
-    mechanism, rng = _small(), _generator(6)
-    people = [text for text, count in zip(_TEXTS, _USERS, strict=True) for _ in range(count)]
-    secrets = _secrets(6, _RUNS * len(people))
-    reports = mechanism.randomize(mechanism.permanent(people * _RUNS, secrets), rng)
-    made = np.array([mechanism.tally(each) for each in np.array_split(reports, _RUNS)])
-    other = np.random.default_rng(7)
-    sampled = np.array([mechanism.sample_cells(_USERS, _TEXTS, other) for _ in range(_RUNS)])
-    apart = other.permuted(made, axis=0)
-    centre = made.mean(axis=0)
-
-    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
-    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
-
-
 def _collect(  # noqa: PLR0917
     mechanism: Rappor, people: Counts, absent: int, unlisted: int, run: int, most_together: float
 ) -> tuple[Decoding, Counts]:
-    """Decode one collection with names of its own, of which every unlisted-th is no candidate."""
+    """Decode one collection with its own names; every unlisted-th one is no candidate."""
     rng = np.random.default_rng(run)
     names = [f"{run}: v{number}" for number in range(len(people))]
     cells = mechanism.sample_cells(people, names, rng)
@@ -194,13 +152,15 @@ def _collect(  # noqa: PLR0917
         pytest.param(0.0, 200, marks=pytest.mark.slow),
     ],
 )
-def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: int) -> None:
+def test_decoded_estimates_are_unbiased_with_the_stated_errors(
+    most_together: float, runs: int
+) -> None:
     """
-    200 collections, with all candidates together or with chosen ones; a tenth of all people hold
-    strings that are on no list.
+    200 collections, with all or selected candidates; a tenth of all people hold strings that
+    are not listed.
 
     Seeds 1000 on. Deviations from the truth in standard errors: of 15 candidates together mean 0
-    and variance 1, of what is off the list likewise, each within 7 standard deviations of such a
+    and variance 1, of unlisted strings likewise, each within 7 standard deviations of such a
     mean: 1e-11 over seeds. Without the term for unlisted strings the latter's mean is 4.
     """
     mechanism = Rappor.of(Rappor.specify(bits=32, hashes=2, cohorts=16, f=0.5, p=0.25, q=0.75), ())
@@ -233,14 +193,14 @@ def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: in
         (TextDraft(permanent=0.25, unset=0.0, set=1.0), True),
     ],
 )
-def test_a_plan_promises_the_error_that_decoding_has(texts: TextDraft, labelled: bool) -> None:  # noqa: FBT001  # a row's
+def test_plans_predict_the_error_of_decoding(texts: TextDraft, labelled: bool) -> None:  # noqa: FBT001  # a row's
     """
-    80 collections of 40 texts that are held alike, with little noise: most of the error is who came
-    into which cohort.
+    80 collections of 40 equally frequent texts, with little noise: most of the error is the random
+    assignment to cohorts.
 
-    Seed 1. The mean squared error over what is predicted and over what telling M candidates apart
-    costs, 1 / (1 - M / cells), is within a fifth of 1: 7 standard deviations of the mean of 3,200
-    squares, 1e-11 over seeds. Noise alone would be half of it.
+    Seed 1. The mean squared error over the predicted one and over the cost of distinguishing M
+    candidates, 1 / (1 - M / cells), is within a fifth of 1: 7 standard deviations of the mean of
+    3,200 squares, 1e-11 over seeds. Noise alone would be half of it.
     """
     size, n_users, runs, rng = 40, 20_000, 80, np.random.default_rng(1)
     labels = tuple(map(str, range(size))) if labelled else ()
@@ -271,14 +231,14 @@ def test_false_discoveries_stay_below_the_level(
     letters: tuple[int, int, int, float], absent: int, n_users: int
 ) -> None:
     """
-    50 collections of 100 strings, every tenth of them on no list; level .05 for both corrections.
+    50 collections of 100 strings, every tenth of them unlisted; level .05 for both corrections.
 
-    Seeds 2000 on, names of their own in each run. The share of false discoveries by Benjamini and
-    Hochberg is expected to be the level times the share of candidates that nobody holds, .026 to
+    Seeds 2000 on, other names in each run. The share of false discoveries by Benjamini and
+    Hochberg is expected to be the level times the share of absent candidates, .026 to
     .043, and its mean over 50 runs varies by .005; by Bonferroni runs with any are binomial;
-    p-values of candidates that nobody holds are uniform. Limits are passed by chance with
-    probability 1e-6 together. Their power: fitted to what the same half chose, the last case has
-    half as many p-values again below .01 as it may.
+    p-values of absent candidates are uniform. Limits are passed by chance with
+    probability 1e-6 together. Their power: if candidates are fitted to the half that selected
+    them, the last case has 1.5 times the allowed p-values below .01.
     """
     bits, hashes, cohorts, p = letters
     spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=0.5, p=p, q=0.75)

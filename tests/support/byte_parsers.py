@@ -6,10 +6,20 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.intake import RepeatFilter
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE
-from common.crypto.tokens import TokenIssuer, serial_of
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    HpkePrivateKey,
+    HpkePublicKey,
+    envelope_context,
+    report_context,
+)
+from common.crypto.signing import (
+    PublicIdentity,
+    SignedTask,
+    SigningIdentity,
+    TokenIssuer,
+    serial_of,
+)
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import unpack

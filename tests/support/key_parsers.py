@@ -16,9 +16,8 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for

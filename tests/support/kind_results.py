@@ -8,8 +8,7 @@ import numpy as np
 
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import rappor_of
-from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
-from common.messages.result import Result
+from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
 from common.protocols import Kind
 from common.task.task import Task
 from tests.support.kind_tasks import kind_task

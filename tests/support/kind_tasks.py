@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from common.task.task import Task

@@ -4,9 +4,8 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened
-from common.crypto.suites import SUITES
 from deploy.audit.harness.pools import InlinePool, finished
 
 

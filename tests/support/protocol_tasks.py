@@ -4,11 +4,9 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.protocols import protocol_named, protocols_of
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import draft
 

@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from common.messages.estimate import Histogram
 from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
-from common.messages.result import Result
+from common.messages.result import Histogram, Result
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages.result_page import result_page

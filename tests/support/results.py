@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from common.messages.estimate import Histogram
 from common.messages.guarantee import REPLACE_ONE, Guarantee
-from common.messages.result import Result
+from common.messages.result import Histogram, Result
 from common.task_digest import TaskDigest
 
 

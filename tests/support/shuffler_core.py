@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.tokens import TokenIdentity
+from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore

@@ -1,8 +1,7 @@
 """A shuffler in memory, as a user agent sees it."""
 
 from common.crypto.merkle import Tree
-from common.crypto.receipt import sign_receipt
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import PeerError, PeerRefusalError
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import TaskDigest

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness.tasks import FAR_FUTURE

@@ -13,7 +13,7 @@ from deploy.commands.options import hexadecimal
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
-from deploy.load.usage import remote_source, usage_from
+from deploy.load.usage import page_from, usage_from
 from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
 from deploy.tasks.value_parser import parse_kind, parse_value
 from shuffler.settings import ShufflerSettings
@@ -86,7 +86,7 @@ PARSERS: Final = (
     Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
     typed(
         "address of metrics",
-        remote_source,
+        page_from,
         "shuffler=http://127.0.0.1:9/metrics",
         share=4,
     ),

@@ -9,16 +9,20 @@ from analyzer.intake import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.merkle import split
-from common.crypto.receipt import receipt_holds, sign_receipt
-from common.crypto.signing import SigningIdentity
-from common.messages.batch import BatchId, BatchManifest, BatchState, BatchStatus
+from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt
+from common.messages.batch import (
+    BatchId,
+    BatchManifest,
+    BatchState,
+    BatchStatus,
+    TaskState,
+    TaskSummary,
+)
 from common.messages.inclusion_proof import InclusionProof
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
-from common.messages.task_summary import TaskState, TaskSummary
 from common.task.draft import PairDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import batches, evidence, fields, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock

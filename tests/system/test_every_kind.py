@@ -12,9 +12,8 @@ import pytest
 from scipy import stats
 
 from common.accounting.guarantees import guarantees
-from common.messages.estimate import BitTable, KeyValues, Means
-from common.messages.result import Result
-from common.messages.value import Value
+from common.messages.result import BitTable, KeyValues, Means, Result
+from common.messages.submission import Value
 from common.protocols import Kind, protocols_of
 from common.task.draft import TaskDraft
 from common.task.task import Task

@@ -6,7 +6,7 @@ from rich.console import Console
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import Crowd, LoadPlan, Mode
 from deploy.load.report import Bars
-from deploy.load.run import LoadJob, execute
+from deploy.load.run import execute
 
 
 @pytest.mark.slow
@@ -17,13 +17,9 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     within a half with certainty, as far as tests are concerned (its standard deviation is below
     .05, so this fails by chance with probability far below 1e-9).
     """
-    job = LoadJob(
-        kind="local",
-        plan=LoadPlan(mode=mode),
-        crowd=Crowd(n_users=20_000, shares=shares_from("0.1")),
-    )
+    crowd = Crowd(n_users=20_000, shares=shares_from("0.1"))
     with Bars(Console(quiet=True)) as bars:
-        finished = await execute(job, bars)
+        finished = await execute("local", LoadPlan(mode=mode), crowd, bars=bars)
 
     assert finished is not None
     assert finished.result is not None

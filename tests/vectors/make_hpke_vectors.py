@@ -13,8 +13,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.crypto.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
-from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
+    HpkePrivateKey,
+    SealContext,
+    envelope_context,
+    report_context,
+    suite_named,
+)
 from common.task_digest import TaskDigest
 
 FOLDER = Path(__file__).parent

@@ -28,8 +28,7 @@ from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.protocols import KeyValueMechanismName
-from common.task.ranges import within
-from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec
+from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, within
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16

@@ -31,8 +31,7 @@ from common.mechanisms.numeric.number import (
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.ranges import within
-from common.task.specs import MAX_DIMENSIONS, NumberSpec
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
 
 Answer = TypeVar("Answer", bound=CodedNumber)
 

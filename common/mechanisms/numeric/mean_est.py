@@ -36,8 +36,7 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.ranges import within
-from common.task.specs import MAX_DIMENSIONS, NumberSpec
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
 
 _CHUNK: Final = 1 << 20
 """Coordinates drawn at a time, which bounds memory."""

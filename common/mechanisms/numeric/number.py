@@ -12,8 +12,7 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.ranges import within
-from common.task.specs import MAX_DIMENSIONS, NumberSpec
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
 from common.task.task import Task, check_local_epsilon
 
 Numbers = NDArray[np.float64]

@@ -26,8 +26,7 @@ from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
 from common.mechanisms.reduction import PureReduction, Reduction
-from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
-from common.task.text import check_labels
+from common.task.specs import INSTANT_SUM, Encoding, RapporSpec, check_labels
 
 _DEFAULT_BYTES: Final = 256
 

@@ -2,11 +2,11 @@
 Valid reports that an attacker chooses for the items that they support [CJG21], and the leverage of
 one report on the estimate of some items, the targets, together.
 
-Every estimator here is linear in the counts by cell: a report adds a fixed weight to the sum of the
-targets' debiased shares, times n·(p-q). Where reports support items, the weight is the number of
-targets it supports; the places of a square wave are weighted by least squares. The estimator
-subtracts r·q for each user and r·q_dummy for each further report, r the number of targets. So a
-share λ of users, whose own reports weigh h and k further ones h' each, raises the sum by
+Where reports support items, the estimator is linear in the counts: a report adds a fixed weight,
+the number of targets that it supports, to the sum of the targets' debiased shares, times n·(p-q).
+The estimator subtracts r·q for each user and r·q_dummy for each further report, r the number of
+targets. So a share λ of users, whose own reports weigh h and k further ones h' each, raises the sum
+by
 
     λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
 
@@ -20,13 +20,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_toeplitz
 
 from common.mechanisms.base import Mechanism, Reports, Vector
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.randomized_response import Grr
-from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import plain_reports
@@ -49,42 +47,22 @@ class Leverage:
     """Subtracted for each user: r·q."""
     dummy_floor: float
     """Subtracted for each further report: r·q_dummy."""
-    low: float
     high: float
-    """Least and greatest weight of any report: they bound every attack."""
+    """Greatest weight of any report; the least is 0. They bound every attack."""
     uniform: float
     """Mean weight of a uniformly random valid report."""
     crafted: Reports
     """The report that lifts the targets most above all items; shape (1,)."""
     weight: float
     """Its weight."""
-    blunt: Reports | None
-    """A report that supports every item, if it weighs more; shape (1,)."""
-    searched_in_part: bool = False
-    """Not all reports were searched: another may weigh more than the crafted one."""
-    places: Vector | None = None
-    """Weight of each place of a square wave."""
 
     @property
     def honest(self) -> float:
         """Mean weight of the report of a user who holds a target."""
         return self.own_floor + self.signal
 
-    def weigh(self, mechanism: Mechanism, reports: Reports) -> float:
-        """Return the total weight of reports. Cost: a pass per target."""
-        if self.places is not None:
-            return float(self.places[reports["item"]].sum())
-        return float(supported(mechanism, reports, self.targets).sum())
-
     def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """
-        Return how many honest answers for targets a user counts for.
-
-        Args:
-            own: Weight of the user's first report.
-            further: Further reports that are counted.
-            each: Weight of each further report.
-        """
+        """Return for how many honest answers a user counts, by the weights of the reports."""
         moved = own - self.own_floor + further * (each - self.dummy_floor)
         return moved / self.signal
 
@@ -97,24 +75,15 @@ def leverage(
     task: Task, mechanism: Mechanism, targets: Items, rng: np.random.Generator
 ) -> Leverage:
     """
-    Find the worst report and its weight.
-
-    Args:
-        task: The task.
-        mechanism: Its mechanism.
-        targets: Different items, shape (r,).
-        rng: Draws the reports to try where a hash family is too large to search.
+    Find the worst report for some different items, shape (r,), and its weight.
 
     Raises:
-        TypeError: There is no attack for this mechanism.
+        TypeError: Reports of the mechanism do not support items.
     """
-    if isinstance(mechanism, SquareWave):
-        return _of_square_wave(mechanism, targets)
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
-        raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
+        raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
-    weight = float(supported(mechanism, worst, targets)[0])
     # Where the shuffler adds dummies, the estimator subtracts those, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.idle else 0.0
     return Leverage(
@@ -122,52 +91,16 @@ def leverage(
         signal=mechanism.p - mechanism.q,
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
-        low=0.0,
         high=1.0 if one_item else float(r),
         uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
-        weight=weight,
-        blunt=blunt(mechanism) if weight < r else None,
-        searched_in_part=isinstance(mechanism, StringHashing) and weight < r,
-    )
-
-
-def _of_square_wave(mechanism: SquareWave, targets: Items) -> Leverage:
-    """
-    Weight every place by least squares: A(AᵀA)⁻¹·1_T, A the places around each item.
-
-    AᵀA counts the places that two items share, which depends on their distance alone.
-    """
-    d, width = mechanism.domain_size, mechanism.width
-    wanted = np.zeros(d)
-    wanted[targets] = 1.0
-    shared = np.maximum(0, width - np.arange(d)).astype(np.float64)
-    weights = np.convolve(solve_toeplitz(shared, wanted), np.ones(width))
-    total = width * mechanism.weights.true + (d - 1) * mechanism.weights.other
-    best = int(weights.argmax())
-    return Leverage(
-        targets=targets,
-        signal=(mechanism.weights.true - mechanism.weights.other) / total,
-        own_floor=float(weights.sum()) * mechanism.weights.other / total,
-        dummy_floor=float(weights.mean()),
-        low=float(weights.min()),
-        high=float(weights[best]),
-        uniform=float(weights.mean()),
-        crafted=plain_reports(np.array([best], dtype=np.int64)),
-        weight=float(weights[best]),
-        blunt=None,
-        places=weights,
+        weight=float(supported(mechanism, worst, targets)[0]),
     )
 
 
 def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> Reports:
     """
-    Return the report that lifts the targets most above all items; shape (1,).
-
-    Args:
-        mechanism: A mechanism whose reports support items.
-        targets: Different items, shape (r,), at least one.
-        rng: Draws the reports to try where a hash family is too large to search.
+    Return the report that lifts one or more different items most above all items; shape (1,).
 
     Raises:
         TypeError: There is no attack for this mechanism.
@@ -187,13 +120,6 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
         best = int(supported(mechanism, tried, targets).argmax())
         return tried[best : best + 1]
     raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
-
-
-def blunt(mechanism: Mechanism) -> Reports | None:
-    """Return a report that supports every item, if there is one: seed 0 hashes all to 0."""
-    if not isinstance(mechanism, LocalHashing):
-        return None
-    return np.zeros(1, dtype=mechanism.report_dtype)
 
 
 def uniform(mechanism: Mechanism, count: int, rng: np.random.Generator) -> Reports:

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-import math
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,20 +50,17 @@ _MORE: Final = 6
 """People beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
 _MADE_UP: Final = 5
-_CHECKING: Final = 0.05
 _REFUSED_SHARE: Final = 0.05
 """The analyzer's default limit on refused reports."""
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The end of one collection."""
+    """The result, None of a rejected batch; the conclusions of devices; and delivered reports."""
 
     result: Result | None
-    """None where the analyzer rejects the batch."""
     seen: Counter[InclusionState]
-    """Conclusions of the people's devices."""
     delivered: list[bytes]
 
     @property
@@ -77,16 +73,16 @@ class _Outcome:
         """Whether the batch was released without any refused report."""
         return self.result is not None and not any(self.result.refused.values())
 
-    @classmethod
-    async def of(cls, parties: InProcessRun) -> "_Outcome":
-        """Wait for the result and for what every device concludes."""
-        try:
-            result = await parties.result()
-        except UnusableBatchError:
-            result = None
-        n_people = len(parties.shuffler.users) - parties.n_sentinels
-        seen = Counter(await parties.inclusions(n_people))
-        return cls(result=result, seen=seen, delivered=parties.shuffler.delivered)
+
+async def _outcome(parties: InProcessRun) -> _Outcome:
+    """Wait for the result and for what every device concludes."""
+    try:
+        result = await parties.result()
+    except UnusableBatchError:
+        result = None
+    n_people = len(parties.shuffler.users) - parties.n_sentinels
+    seen = Counter(await parties.inclusions(n_people))
+    return _Outcome(result, seen, parties.shuffler.delivered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +127,7 @@ class _Attack:
         """Run one collection with a tampering."""
         async with self.collection(**options) as parties:
             await parties.shuffler.deliver(tampering)
-            return await _Outcome.of(parties)
+            return await _outcome(parties)
 
     def released(self, outcome: _Outcome) -> None:
         """Note that an attack goes unnoticed."""
@@ -148,48 +144,36 @@ class _Attack:
             refused = isinstance(error, cause)
         self.checks.must(what, refused)
 
-    def noticed(self, title: str, sentence: str) -> Finding:
-        """Return the finding of an attack that a defence notices."""
-        return self._finding(self.checks, title=title, sentence=sentence)
-
-    def unnoticed(self, title: str, sentence: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-        """Return the finding of an attack that nothing notices."""
-        return self._finding(
-            self.unseen, title=title, sentence=sentence, known_limit=True, **fields
-        )
-
-    def _finding(self, checks: Checks, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+    def finding(self, title: str, sentence: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+        """Return the finding of an attack that a defence notices, or of a known limit."""
+        checks = self.unseen if fields.get("known_limit") else self.checks
+        plain = {"heading": "server disruption", "coalition": "shuffler"}
         return checks.finding(
-            scenario=self.scenario, heading="server disruption", coalition="shuffler", **fields
+            scenario=self.scenario, title=title, sentence=sentence, **plain | fields
         )
 
 
-def _on_reduced_task(
+def _run(
+    attack: Callable[..., Coroutine[Any, Any, Rows]],
     scenario: str,
-) -> Callable[[Callable[..., Coroutine[Any, Any, Rows]]], Callable[..., Findings]]:
+    subject: AuditSubject,
+    rng: np.random.Generator,
+    **options: object,
+) -> Findings:
     """Run an attack on a reduced task; without findings if no small batch has a finite claim."""
-
-    def decorated(attack: Callable[..., Coroutine[Any, Any, Rows]]) -> Callable[..., Findings]:
-        @wraps(attack)
-        def run(subject: AuditSubject, rng: np.random.Generator, **options: object) -> Findings:
-            wanted = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
-            if wanted is None:
-                return Findings()
-            logger = logging.getLogger("shuffledp")
-            before, logger.disabled = logger.disabled, True  # off the operator's screen
-            try:
-                started = attack(_Attack(scenario=scenario, wanted=wanted, rng=rng), **options)
-                return Findings(asyncio.run(started))
-            finally:
-                logger.disabled = before
-
-        return run
-
-    return decorated
+    wanted = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
+    if wanted is None:
+        return Findings()
+    logger = logging.getLogger("shuffledp")
+    before, logger.disabled = logger.disabled, True  # off the operator's screen
+    try:
+        rows = asyncio.run(attack(_Attack(scenario=scenario, wanted=wanted, rng=rng), **options))
+        return Findings(rows)
+    finally:
+        logger.disabled = before
 
 
-@_on_reduced_task("honest-shuffler")
-async def honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
+async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
     """Run an honest shuffler: everybody is counted and nobody raises an alarm."""
     checks, n, sampled = attack.checks, attack.n_people, attack.samples
     outcome = await attack.run(tampering, sentinels=IN_ORDER)
@@ -200,27 +184,28 @@ async def honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
         checks.must("none is missing", sampled or outcome.result.n_sentinels_missing == 0)
     expected = InclusionState.SAMPLED if sampled else InclusionState.COUNTED
     checks.must("no device raises an alarm", outcome.seen == {expected: n})
-    finding = checks.finding(
-        scenario=attack.scenario,
-        title=f"An honest shuffler, {n} people, {IN_ORDER} sentinels",
+    finding = attack.finding(
+        f"An honest shuffler, {n} people, {IN_ORDER} sentinels",
+        "Where the shuffler is honest everybody is counted and nobody raises an alarm.",
         heading="correctness",
-        sentence="Where the shuffler is honest everybody is counted and nobody raises an alarm.",
+        coalition="nobody",
     )
     return (finding,)
 
 
-def _losing(scenario: str, word: str, lose: Callable[[int], Tampering]) -> Callable[..., Findings]:
-    lost = _on_reduced_task(scenario)(partial(_lost, word=word, lose=lose))
-
-    def losing(
-        subject: AuditSubject, rng: np.random.Generator, *, attentive: bool = True
-    ) -> Findings:
-        """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
-        findings = lost(subject, rng, attentive=attentive).findings
-        rate = sentinel_rate(scenario, subject, rng, planted=attentive)
-        return Findings((*findings, rate))
-
-    return losing
+def _losing(
+    subject: AuditSubject,
+    rng: np.random.Generator,
+    *,
+    scenario: str,
+    word: str,
+    lose: Callable[[int], Tampering],
+    attentive: bool = True,
+) -> Findings:
+    """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
+    outcome = _run(_lost, scenario, subject, rng, word=word, lose=lose, attentive=attentive)
+    rate = sentinel_rate(scenario, subject, rng, planted=attentive)
+    return Findings((*outcome.findings, rate))
 
 
 async def _lost(
@@ -230,17 +215,18 @@ async def _lost(
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
         parties.shuffler.forges = True
-        forged = (await _Outcome.of(parties)).seen if attentive else nothing
+        forged = (await _outcome(parties)).seen if attentive else nothing
         parties.shuffler.forges = False
-        outcome = await _Outcome.of(parties)
+        outcome = await _outcome(parties)
     seen = outcome.seen if attentive else nothing
     attack.released(outcome)
     if attack.samples:
         return (
-            attack.unnoticed(
+            attack.finding(
                 f"One person {word}; the task lets the shuffler drop reports",
                 "Where the task lets the shuffler drop reports, no device can tell that its own "
                 "was lost on purpose.",
+                known_limit=True,
             ),
         )
     attack.checks.must(
@@ -253,27 +239,21 @@ async def _lost(
     )
     held_back = (await attack.run(lose(n + _VICTIM), sentinels=IN_ORDER)).result is None
     attack.checks.must("a batch that lacks a sentinel is not released", held_back)
-    rate = -math.expm1(20 * math.log1p(-_CHECKING))
     return (
-        attack.noticed(
+        attack.finding(
             f"One person {word}, whose device checks; one sentinel {word}",
             "The person's own device has signed proof of the loss, and the analyzer does not "
-            f"release a batch that lacks a sentinel. Where {_CHECKING:.0%} of the devices check, "
-            f"the loss of 20 people is noticed with probability {rate:.0%}.",
+            "release a batch that lacks a sentinel.",
         ),
-        attack.unnoticed(
+        attack.finding(
             f"One person {word}, whose device does not check, and no sentinels",
             "Where no device checks and no sentinel is planted, the loss goes unnoticed.",
+            known_limit=True,
         ),
     )
 
 
-dropping: Final = _losing("shuffler-drops", "dropped", drops)
-replacing: Final = _losing("shuffler-replaces", "replaced", replaces)
-
-
-@_on_reduced_task("shuffler-duplicates")
-async def duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
+async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
     """Put copies of a person's reports in others' places. `tolerant`: the analyzer ignores them."""
     checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, attack.n_people - 1):
@@ -288,7 +268,7 @@ async def duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
         proven = attack.samples or outcome.seen[InclusionState.MISSING] == times
         checks.must("the devices that were displaced have proof", proven)
     return (
-        attack.noticed(
+        attack.finding(
             "One person's submission in the place of another's, and of everybody's",
             "A report counts once however often it comes, its copies are reported with the "
             "result, and a batch of many copies is not released.",
@@ -312,8 +292,7 @@ async def deliver_without_errors(
     return None
 
 
-@_on_reduced_task("shuffler-replays")
-async def replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
     """Deliver a batch again: for its own task, as another batch, and for another task."""
     checks, n = attack.checks, attack.n_people
     async with attack.collection() as parties:
@@ -336,15 +315,14 @@ async def replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Row
         checks.must("no other task counts its reports", other is None)
         checks.must("the ledger is charged once", len(await store.ledger(0)) == 1)
     return (
-        attack.noticed(
+        attack.finding(
             "A batch again, as another batch, and for another task",
             "A batch counts once, and for its own task only, however often it is delivered.",
         ),
     )
 
 
-@_on_reduced_task("shuffler-injects")
-async def injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
     """Announce wrong numbers, and make users up."""
     n = attack.n_people
     async with attack.collection() as parties:
@@ -365,33 +343,28 @@ async def injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Row
     attack.released(outcome)
     attack.unseen.must("made-up users count", outcome.n_users == n + _MADE_UP)
     return (
-        attack.noticed(
+        attack.finding(
             "More or fewer reports than belong to the users",
             "The analyzer takes exactly as many reports as were announced and belong to the users.",
         ),
-        attack.unnoticed(
+        attack.finding(
             f"{_MADE_UP} users made up beside {n} people",
             "Users whom the shuffler makes up go unnoticed, and the guarantee against the "
             "analyzer takes them for honest ones.",
             expected=float(n + _MADE_UP),
             measured=float(outcome.n_users),
+            known_limit=True,
         ),
     )
 
 
-@_on_reduced_task("shuffler-closes-early")
-async def closing_early(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
     """Close a batch below n_min; then at n_min, though more people have submitted."""
     checks, n_min = attack.checks, attack.wanted.n_min
     async with attack.collection() as parties:
-        shuffler, task = parties.shuffler, parties.analyzer.task
-        manifest, reports = shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
+        manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
         call = delivering(parties, manifest, reports)
         await attack.refuses("a batch of one user fewer than n_min is refused", call, WireError)
-        if len(reports) < task.batch_reports(n_min)[0]:
-            call = delivering(parties, shuffler.manifest(n_min, len(reports)), reports)
-            claim = "so is one that claims n_min users without their reports"
-            await attack.refuses(claim, call, WireError)
         checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_people)
     checks.must("no device concludes that it was counted", not counted)
@@ -400,26 +373,36 @@ async def closing_early(attack: _Attack, *, delivering: Delivering = deliver) ->
         parties.shuffler.closed = True
         late = parties.agent.contribute(parties.digest, 0, "a late person")
         await attack.refuses("a late device is told so", late, BatchStateError)
-        outcome = await _Outcome.of(parties)
+        outcome = await _outcome(parties)
     cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
     proven = attack.samples or cut_off
     checks.must("devices that were cut off after their receipt have proof", proven)
     attack.released(outcome)
     attack.unseen.must("the result counts the users that came", outcome.n_users == n_min)
     if outcome.result is not None:
-        check_guarantees(outcome.result, task)
+        check_guarantees(outcome.result, parties.analyzer.task)
     return (
-        attack.noticed(
+        attack.finding(
             f"Closed with {n_min - 1} users where n_min is {n_min}; closed on people who had "
             "submitted",
             "The analyzer refuses a batch below n_min and charges nothing; devices that were cut "
             "off after their receipt have proof.",
         ),
-        attack.unnoticed(
+        attack.finding(
             f"Closed at n_min, {n_min} users, where more would have come",
             "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
             "are those of the users that came.",
             expected=float(n_min),
             measured=float(outcome.n_users),
+            known_limit=True,
         ),
     )
+
+
+honest: Final = partial(_run, _honest, "honest-shuffler")
+dropping: Final = partial(_losing, scenario="shuffler-drops", word="dropped", lose=drops)
+replacing: Final = partial(_losing, scenario="shuffler-replaces", word="replaced", lose=replaces)
+duplicating: Final = partial(_run, _duplicating, "shuffler-duplicates")
+replaying: Final = partial(_run, _replaying, "shuffler-replays")
+injecting: Final = partial(_run, _injecting, "shuffler-injects")
+closing_early: Final = partial(_run, _closing_early, "shuffler-closes-early")

@@ -156,11 +156,9 @@ def _count_scores(
 
 def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
     """
-    Compute the accountant's own attack on the analyzer's view of a batch.
+    Compute the accountant's own attack on the analyzer's view of a batch: a lower bound of ε.
 
-    Returns:
-        A lower bound of ε at the terms' δ; None where the attack does not know the noise, takes
-        minutes, or proves nothing.
+    None where the attack does not know the noise, takes minutes, or proves nothing.
     """
     release = terms.release(population)
     if not isinstance(release, AmplifiedRelease):
@@ -177,15 +175,10 @@ def run_batch_game(
     Run the attack of an analyzer that knows the messages of all users but some honest ones.
 
     All honest users but the victim hold one third value. Reports that support it are dropped, and
-    the attack asks how often the others support each of the victim's two values. Computed, it
-    proves nearly all that can be claimed; measured, it has power where few users are honest.
-
-    Args:
-        subject: The task and the sample sizes.
-        honest: Users whose messages it does not know, the victim among them.
-        adding: How many of these add their dummies.
-        rng: Source of all draws.
-        rounds: Tasks that the same users answer; the evidence adds up.
+    the attack asks how often the others support each of the victim's two values. Of the honest
+    users, the victim among them, `adding` add dummies; the evidence of all rounds adds up.
+    Computed, the attack proves nearly all that can be claimed; measured, it has power where few
+    users are honest.
     """
     task = subject.task
     messages = rounds * (honest + adding * task.dummies.expected_per_user)

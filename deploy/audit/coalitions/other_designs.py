@@ -16,15 +16,14 @@ from common.accounting.published import od_hp_theorem_1
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.weights import ResponseWeights
-from common.messages.guarantee import REPLACE_ONE
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.messages.guarantee import REPLACE_ONE, Guarantee
+from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.coalitions.messages import weights
 from deploy.audit.coalitions.single_user import run_n_minus_one, run_pooled
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.game import not_reached, run_game
+from deploy.audit.game import game_row, not_reached, run_game
 from deploy.audit.harness.tasks import sample_task
 from deploy.audit.scenario import AuditSubject
-from deploy.audit.statistics import CONFIDENCE
 
 _ITEMS: Final = 26
 _USERS: Final = 10_000
@@ -145,31 +144,29 @@ def run_printed(
         return np.concatenate(drawn)
 
     result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
-    row = Finding(
-        verdict="refuted" if result.epsilon_lower > claim else "not refuted",
-        claim_epsilon=claim,
-        empirical_epsilon_lower=result.epsilon_lower,
-        ceiling=result.ceiling,
-        confidence=CONFIDENCE,
-        trials=result.trials,
-        advantage=result.advantage,
+    claimed = Guarantee(
+        coalition="analyzer",
+        epsilon=claim,
+        delta=_DELTA,
+        neighbouring=REPLACE_ONE,
+        theorem="OD-HP, Theorem 1, as printed: dummies reuse their user's seed [CC24]",
+        assumptions=(HONEST_SHUFFLER, "all users randomize and add dummies as printed"),
+    )
+    row = game_row(
+        claimed=claimed,
+        exact=None,
+        result=result,
         statistic="likelihood ratio of messages grouped by their seed",
-        tests=1,
-        roc=result.roc,
         scenario="reused-seeds",
         subject="OD-HP as printed",
         title=f"The printed dummies, {_PRINTED_USERS} users",
-        heading="anonymity",
-        coalition="analyzer",
-        delta=_DELTA,
-        theorem="OD-HP, Theorem 1, as printed: dummies reuse their user's seed [CC24]",
-        neighbouring=REPLACE_ONE,
-        assumptions=(HONEST_SHUFFLER, "all users randomize and add dummies as printed"),
-        sentence="Printed as it is, the algorithm lets the analyzer put each user's messages "
-        "together again, and its theorem promises more than it keeps.",
+        sentence="The printed algorithm lets the analyzer group each user's messages by their "
+        "seed, which its theorem excludes.",
         advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "
         "deploy the algorithm as it is printed.",
     )
+    refuted = row.verdict == "contradicted"
+    row = dataclasses.replace(row, verdict="refuted" if refuted else "not refuted")
     return Findings((row,))
 
 

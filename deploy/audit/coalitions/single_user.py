@@ -6,7 +6,7 @@ its sender, and the n-1 attack.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
 from common.mechanisms.base import Reports
 from common.messages.guarantee import Coalition, Guarantee
-from common.task.shuffler_spec import PERMUTES
+from common.task.dummy_spec import PERMUTES
 from deploy.audit.coalitions.messages import (
     own_reports,
     proven_epsilon,
@@ -30,7 +30,7 @@ from deploy.audit.distributions.value_reports import (
     worst_values,
 )
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.game import GameResult, game_row, run_game, understated
+from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from shuffler.permutation import permute
 
@@ -49,9 +49,9 @@ _SIGMAS: Final = 5.5
 _COALITION: Final[Coalition] = "shuffler+analyzer"
 _LOWER: Final = (
     "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
-    "people who do not work together. Dummies do not help here: they buy accuracy by letting "
-    "local_epsilon grow."
+    "people who do not work together."
 )
+_MAX_STATED: Final = 20.0
 _FORGED: Final = 200
 _BATCHES: Final = 50
 _LEFT_ALONE: Final = (
@@ -68,66 +68,45 @@ def run_pooled(
     """
     Run the game on one recognised report, and on all messages of one user.
 
-    `understate`: the claims are understated; see `game.understated`.
+    `understate`: the claims are a quarter of their ε, 5 at most: false wherever one is reached.
     """
 
     def stated(claimed: Guarantee) -> Guarantee:
-        return understated(claimed) if understate else claimed
+        epsilon = min(claimed.epsilon, _MAX_STATED) / 4
+        return dataclasses.replace(claimed, epsilon=epsilon) if understate else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.terms))
-    if subject.task.kind != "categorical":
-        return Findings((_one_value(subject, rng, claimed),))
-    rows = [_one_item(subject, rng, claimed)]
-    if subject.task.dummies.maximum:
+    rows = [_own_report(subject, rng, claimed)]
+    if subject.task.kind == "categorical" and subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
     return Findings(tuple(rows))
 
 
-def _one_item(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
-    items, (needed, most) = (0, subject.task.domain_size - 1), _trials(subject)
-    worlds = [
-        scores(
-            subject.mechanism, own_reports(subject.mechanism, item, min(needed, most), rng), items
-        )
-        for item in items
-    ]
-    noisy = math.isfinite(subject.task.local_epsilon)
-    return _one_report(
-        claimed,
-        run_game(*worlds),
-        noisy=noisy,
-        exact=subject.mechanism.local_epsilon,
-        must_reach=not noisy or needed <= most,
-        advice=_LOWER
-        if noisy
-        else "Choose a protocol with local noise: here nothing holds against these two together.",
-    )
-
-
-def _one_value(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
-    """Run the game on texts, numbers or pairs, for the values that are most easily told apart."""
-    task, results = subject.task, []
-    for first, second in worst_values(task):
+def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
+    """Run the game on one report, for the values that are most easily told apart."""
+    task, mechanism, results = subject.task, subject.mechanism, list[GameResult]()
+    noisy, exact, must_reach = math.isfinite(task.local_epsilon), None, False
+    if task.kind == "categorical":
+        items, (needed, most) = (0, task.domain_size - 1), _trials(subject)
+        worlds = [
+            scores(mechanism, own_reports(mechanism, item, min(needed, most), rng), items)
+            for item in items
+        ]
+        results.append(run_game(*worlds))
+        exact, must_reach = mechanism.local_epsilon, not noisy or needed <= most
+    for pair in worst_values(task) if task.kind != "categorical" else ():
         worlds = []
-        for value in (first, second):
+        for value in pair:
             reports = draw_reports(task, value, reports_each(subject), rng)
-            odds = log_likelihood(task, first, reports) - log_likelihood(task, second, reports)
+            odds = log_likelihood(task, pair[0], reports) - log_likelihood(task, pair[1], reports)
             worlds.append(np.nan_to_num(odds))
         results.append(run_game(*worlds))
-    return _one_report(
-        claimed,
-        max(results, key=lambda result: result.epsilon_lower),
-        noisy=True,
-        exact=None,
-        tests=len(results),
-        advice="Add more noise to reports: nothing else holds against these two together.",
-    )
-
-
-def _one_report(claimed: Guarantee, result: GameResult, *, noisy: bool, **fields: Any) -> Finding:  # noqa: ANN401  # of `game_row`
     return game_row(
-        result=result,
+        result=max(results, key=lambda result: result.epsilon_lower),
         claimed=claimed,
+        exact=exact,
+        must_reach=must_reach,
+        tests=len(results),
         scenario=_COALITION,
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
@@ -138,7 +117,7 @@ def _one_report(claimed: Guarantee, result: GameResult, *, noisy: bool, **fields
             else "If shuffler and analyzer pool what they saw, they read your value: reports "
             "carry no noise of their own."
         ),
-        **fields,
+        advice=_LOWER if noisy else "Choose a protocol with local noise.",
     )
 
 

@@ -23,7 +23,7 @@ from common.accounting.guarantees import (
 )
 from common.accounting.releases import AmplifiedRelease
 from common.accounting.rounds_attack import epsilon_of_rounds
-from common.messages.guarantee import Guarantee, rounded_up
+from common.messages.guarantee import rounded_up
 from deploy.audit.coalitions.messages import (
     FEW_USERS,
     STATISTIC,
@@ -33,13 +33,11 @@ from deploy.audit.coalitions.messages import (
     scores,
 )
 from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
-from deploy.audit.game import GameResult, game_row, run_game
+from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 
 _SHARES: Final = (0.0, 0.9)
 """Colluding shares of the users for which claim and attack are computed."""
-_CLAIMED_ALONE: Final = (0.25, 0.5)
-"""Colluding shares for which the curve shows the claim alone: each attack takes seconds."""
 _MEASURED: Final = (FEW_USERS, 10, 1)
 """Numbers of honest users with whom the game is run."""
 _FEW: Final = 10
@@ -72,17 +70,28 @@ def run_colluders(
         alone, all_honest = (analyzer_guarantee(terms, n_users, left) for left in (1, n_users))
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
-    honest = {max(1, n_users - int(share * n_users)) for share in _SHARES}
-    honest |= {few for few in _MEASURED if few <= n_users}
-    between = {max(1, n_users - int(share * n_users)) for share in _CLAIMED_ALONE} - honest
+    numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     points, rows = list[CurvePoint](), list[Finding]()
-    for left in sorted(honest | between, reverse=True):
+    for left in sorted(numbers | {few for few in _MEASURED if few <= n_users}, reverse=True):
         claimed = analyzer_guarantee(terms, n_users, n_users if trusting else left)
-        attack, result = None, None
-        if left in honest:
-            attack = proven_epsilon(terms, terms.crowd_of(n_users, left, left, 0))
-            result = run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None
-            rows.append(_colluders_row(subject, left, claimed, attack, result))
+        attack = proven_epsilon(terms, terms.crowd_of(n_users, left, left, 0))
+        result = run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None
+        statistic: dict[str, Any] = {} if result is None else {"statistic": STATISTIC}
+        rows.append(
+            game_row(
+                result=result,
+                claimed=claimed,
+                exact=attack,
+                scenario="colluders",
+                title=f"{left:,} of {n_users:,} users honest",
+                sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what "
+                "they know, anything they see is at most e^ε times as likely under one value of "
+                f"yours as under another, ε = {rounded_up(claimed.epsilon)}, but for a chance of "
+                "δ.",
+                advice=_MORE_USERS,
+                **statistic,
+            )
+        )
         points.append(
             CurvePoint(
                 colluding=(n_users - left) / n_users,
@@ -98,36 +107,6 @@ def run_colluders(
         points=tuple(points),
     )
     return Findings(tuple(rows), (curve,))
-
-
-def _colluders_row(
-    subject: AuditSubject,
-    honest: int,
-    claimed: Guarantee,
-    attack: float | None,
-    result: GameResult | None,
-) -> Finding:
-    colluders, epsilon = subject.n_users - honest, rounded_up(claimed.epsilon)
-    statistic: dict[str, Any] = {} if result is None else {"statistic": STATISTIC}
-    return game_row(
-        result=result,
-        claimed=claimed,
-        exact=attack,
-        scenario="colluders",
-        title=f"{honest:,} of {subject.n_users:,} users honest"
-        if colluders
-        else f"All {honest:,} users honest",
-        sentence=(
-            f"If the analyzer and {colluders:,} of {subject.n_users:,} users pool what they know, "
-            "anything they see is at most e^ε times as likely under one value of yours as under "
-            f"another, ε = {epsilon}, but for a chance of δ."
-            if colluders
-            else "The analyzer, which reads every report but not whose it is, learns of you what "
-            f"ε = {epsilon} allows, at most."
-        ),
-        advice=_MORE_USERS,
-        **statistic,
-    )
 
 
 def _without_shuffler(subject: AuditSubject) -> Finding:
@@ -200,31 +179,26 @@ def run_rounds(
     """
     if forgetful and math.isinf(subject.task.local_epsilon):
         return Findings()
-    rows = [_linked_rounds(subject, rng, forgetful=forgetful)]
-    if subject.terms.reduction is not None and subject.task.shuffler.idle:
-        n_users = subject.n_users
-        for rounds in _ROUNDS:
-            claimed, exact = _claim_and_attack(subject, rounds, n_users, forgetful=forgetful)
-            rows.append(
-                _rounds_row(
-                    claimed=claimed,
-                    exact=exact,
-                    title=f"{rounds} rounds of the same {n_users:,} users",
-                    sentence=f"After {rounds} such rounds the analyzer alone has learned what "
-                    f"ε = {rounded_up(claimed.epsilon)} allows, at most.",
-                )
-            )
-        honest = min(_FEW, n_users)
-        claimed, exact = _claim_and_attack(subject, _POOLED_ROUNDS, honest, forgetful=forgetful)
+    rows, n_users = [_linked_rounds(subject, rng, forgetful=forgetful)], subject.n_users
+    if subject.terms.reduction is None or not subject.task.shuffler.idle:
+        return Findings(tuple(rows))
+    few = min(_FEW, n_users)
+    for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
+        terms = dataclasses.replace(subject.terms, rounds=rounds)
+        stated = dataclasses.replace(terms, rounds=1) if forgetful else terms
+        claimed = analyzer_guarantee(stated, n_users, honest=honest)
+        measured: dict[str, Any] = {}
+        if honest < n_users:
+            measured["result"] = run_batch_game(subject, honest, honest, rng, rounds=rounds)
+            measured["statistic"] = f"{STATISTIC}, over {rounds} rounds"
         rows.append(
             _rounds_row(
-                result=run_batch_game(subject, honest, honest, rng, rounds=_POOLED_ROUNDS),
                 claimed=claimed,
-                exact=exact,
-                title=f"{_POOLED_ROUNDS} rounds, {honest} of {n_users:,} users honest",
-                statistic=f"{STATISTIC}, over {_POOLED_ROUNDS} rounds",
-                sentence=f"With {honest} honest users left an attack on {_POOLED_ROUNDS} rounds "
-                "gets no more than is computed for so few.",
+                exact=_rounds_attack(terms, terms.crowd_of(n_users, honest, honest, 0)),
+                title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
+                sentence=f"After {rounds} such rounds the analyzer has learned what "
+                f"ε = {rounded_up(claimed.epsilon)} allows, at most.",
+                **measured,
             )
         )
     return Findings(tuple(rows))
@@ -256,16 +230,6 @@ def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful
         sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
         "rounds as from one.",
     )
-
-
-def _claim_and_attack(
-    subject: AuditSubject, rounds: int, honest: int, *, forgetful: bool
-) -> tuple[Guarantee, float | None]:
-    """Compute claim and attack of the analyzer after so many rounds with so many honest users."""
-    terms = dataclasses.replace(subject.terms, rounds=rounds)
-    stated = dataclasses.replace(terms, rounds=1) if forgetful else terms
-    attack = _rounds_attack(terms, terms.crowd_of(subject.n_users, honest, honest, 0))
-    return analyzer_guarantee(stated, subject.n_users, honest=honest), attack
 
 
 def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float | None:

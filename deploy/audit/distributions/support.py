@@ -12,8 +12,7 @@ import numpy as np
 from scipy import stats
 
 from common.mechanisms.base import Vector
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 
 

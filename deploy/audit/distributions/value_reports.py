@@ -21,7 +21,7 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.task.specs import (
     INSTANT_SUM,
     MIX_SUM,
@@ -207,24 +207,23 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
 
 
 def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.bool_]:
-    """Return which bits a text sets in each cohort; shape (cohorts, bits)."""
+    """
+    Return which bits a text sets in each cohort; shape (cohorts, bits).
+
+    Bits are the bytes of MD5(cohort, big-endian, and text), as in the public client.
+    """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
-    for cohort in range(spec.cohorts):
-        bits[cohort, list(_set_bits(spec, labels, text, cohort))] = True
-    return bits
-
-
-def _set_bits(spec: RapporSpec, labels: Sequence[str], text: str, cohort: int) -> set[int]:
-    """Name bits by the bytes of MD5(cohort, big-endian, and text), as the public client does."""
     if spec.encoding == "labels":
-        return {labels.index(text)}
-    message = cohort.to_bytes(4, "big") + text.encode()
-    digest = md5(message, usedforsecurity=False).digest()
+        bits[:, labels.index(text)] = True
+        return bits
     width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # what one byte names
-    return {
-        int.from_bytes(digest[start : start + width], "little") % spec.bits
-        for start in range(0, width * spec.hashes, width)
-    }
+    for cohort in range(spec.cohorts):
+        message = cohort.to_bytes(4, "big") + text.encode()
+        digest = md5(message, usedforsecurity=False).digest()
+        for start in range(0, width * spec.hashes, width):
+            number = int.from_bytes(digest[start : start + width], "little")
+            bits[cohort, number % spec.bits] = True
+    return bits
 
 
 def to_unit(value: float, low: float, high: float) -> float:

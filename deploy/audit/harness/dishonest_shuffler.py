@@ -14,8 +14,7 @@ from common.crypto.hpke import (
     report_context,
 )
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
-from common.crypto.receipt import sign_receipt
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest

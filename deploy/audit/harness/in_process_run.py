@@ -27,13 +27,7 @@ _PAUSE = 10.0
 
 
 class InProcessRun:
-    """
-    The parties, on files in a directory of their own.
-
-    Args:
-        path: The directory; empty.
-        seed: Draws reports, dummies and orders.
-    """
+    """The parties, on files in an empty directory; `seed` draws reports, dummies and orders."""
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path

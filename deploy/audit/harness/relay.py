@@ -47,10 +47,8 @@ class Relay(grpc.GenericRpcHandler):
     """
     Stands in the place of a service, with its certificate, and passes every call on.
 
-    Args:
-        party: The service.
-        rewrite: Changes what follows the manifest of a delivery; None passes it on.
-        on_delivery: Called when the first message of a delivery has come.
+    `rewrite` changes what follows the manifest of a delivery; `on_delivery` is called when the
+    first message of one has come.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
@@ -60,13 +58,7 @@ class Relay(grpc.GenericRpcHandler):
     calls: list[RelayedCall] = field(default_factory=list)
 
     async def start(self, tls: Path, target: str) -> Self:
-        """
-        Listen, and connect to the service.
-
-        Args:
-            tls: Directory of the development authority.
-            target: The service's address.
-        """
+        """Listen, and connect to the service. `tls`: directory of the development authority."""
         clock, before_analyzer = SystemClock(), self.party == "analyzer"
         caller = development_files(tls, "shuffler", clock).read()
         own = caller if before_analyzer else None

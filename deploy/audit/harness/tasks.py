@@ -30,11 +30,7 @@ _FEW_DUMMIES: Final = 8
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
     """
-    Make a task.
-
-    Args:
-        **fields: Of a TaskDraft; protocol, domain_size and local_epsilon at least. Items are named,
-            for protocols that need it, unless `labels` names others.
+    Make a task of a draft's fields; items are named unless `labels` names them.
 
     Raises:
         TaskError: They break a rule.
@@ -56,18 +52,11 @@ def reduced_draft(
     task_bytes: bytes, *, most_reports: int, n_users: tuple[int, ...]
 ) -> TaskDraft | None:
     """
-    Reduce a task to one that a few users can complete in seconds.
+    Reduce a task on items to one that a few users complete in seconds, or None if none is finite.
 
     Protocol, noise and distributions of dummies stay; items, buckets and at last dummies are cut
-    where the batch would be too large. Which party notices which attack depends on none of them.
-
-    Args:
-        task_bytes: The audited task, for items.
-        most_reports: Most sealed reports in a batch.
-        n_users: Values of n_min to try, in order.
-
-    Returns:
-        The draft, without a shuffler's key; None if no such batch has a finite guarantee.
+    where the batch would have more than `most_reports`. Which party notices which attack depends on
+    none of them. `n_users` are values of n_min to try, in order.
 
     Cost: a search for ε for each draft that is tried, tenths of a second.
     """

@@ -18,11 +18,7 @@ _START: Final = 18
 
 def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
     """
-    Return the kinds of patterns that occur.
-
-    Args:
-        patterns: Byte strings by kind.
-        haystack: The bytes to search.
+    Return the kinds of byte strings that occur.
 
     Cost: eight passes over the haystack, and one for each pattern below eight bytes.
     """

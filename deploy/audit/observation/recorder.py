@@ -2,22 +2,24 @@
 
 import asyncio
 import dataclasses
+import io
+import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from common.runtime import logs
 from common.runtime.key_store import KeyStore
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import SCHEDULE
-from deploy.audit.harness.log_capture import captured_logs
 from deploy.audit.harness.relay import Relay, RelayedCall
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import reduced_draft
@@ -53,7 +55,6 @@ _TOGETHER: Final = 96
 _MAX_LABELS: Final = 1000
 _PATIENCE: Final = 120.0
 """Seconds, and one more for each user."""
-_SYLLABLES: Final = ("qua", "zor", "mbe", "xyl", "ptu", "kvi", "gno", "whe", "jyr", "dzi", "fru")
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
 _NO_CAPS: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
@@ -70,11 +71,7 @@ def record_run(
     """
     Run the audited task once, reduced to a batch that a few hundred users fill.
 
-    Args:
-        subject: The task.
-        rng: Draws values, planted names, and the answers of users without a user agent.
-        by_arrival: Sort the delivered reports by arrival on their way to the analyzer: a weakness
-            that the audit must notice.
+    `by_arrival` sorts the delivered reports by arrival: a weakness that the audit must notice.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.
@@ -91,11 +88,26 @@ def record_run(
         raise ValueError("no small batch of this task has a finite guarantee")
     each = subject.task.reports_per_user
     n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
-    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, captured_logs() as logs:
+    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         recorder = _Recorder(Services(Path(folder)), n_users, rng)
         asyncio.run(recorder.run(wanted, by_arrival=by_arrival))
-        recorder.record.logs = logs.getvalue()
+        recorder.record.logs = text.getvalue()
         return recorder.record
+
+
+@contextmanager
+def _captured_logs() -> Iterator[io.StringIO]:
+    """Log at DEBUG, in the production format, into a buffer; then log as before."""
+    own, root, text = logging.getLogger("shuffledp"), logging.getLogger(), io.StringIO()
+    before = (own.handlers[:], own.level, own.propagate, root.handlers[:])
+    logs.configure("DEBUG")
+    for handler in (*own.handlers, *root.handlers):
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(text)
+    try:
+        yield text
+    finally:
+        own.handlers[:], own.level, own.propagate, root.handlers[:] = before
 
 
 class _Recorder:
@@ -235,4 +247,4 @@ class _Recorder:
 
 
 def _word(rng: np.random.Generator) -> str:
-    return "".join(_SYLLABLES[place] for place in rng.integers(0, len(_SYLLABLES), size=5))
+    return f"planted-{rng.bytes(8).hex()}"

@@ -1,28 +1,20 @@
 """The page of an audit: the weakest point, what to change, and every row that was checked."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from common.messages.guarantee import claimed
 from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.report.audit_charts import (
-    HEIGHT,
-    WIDTH,
-    allowed_rate,
-    claim_line,
-    curve_chart,
-    roc_description,
-)
-from deploy.audit.report.audit_report import AuditReport
-from deploy.audit.report.recommendations import (
+from deploy.audit.report.audit_report import (
+    AuditReport,
     WeakestPoint,
     best_promises,
-    changes,
     weakest_point,
 )
+from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import coalition_name as who
@@ -31,24 +23,12 @@ from deploy.pages.page import render
 
 NOT_TRIED: Final = "not tried"
 
-_HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
+_HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
     {
-        "anonymity": ("Anonymity", "What a coalition learns of one person."),
-        "correctness": (
-            "Correctness",
-            "Whether the code draws, counts and promises what it says.",
-        ),
-        "sender disruption": ("Sender disruption", "What dishonest users do to the result."),
-        "server disruption": (
-            "Server disruption",
-            "What a dishonest shuffler or analyzer does to the result.",
-        ),
-    }
-)
-_MODES: Final = MappingProxyType(
-    {
-        "quick": "quick: fewer draws, so that ceilings are lower and small faults may be missed",
-        "full": "full: as many draws as the audit ever makes",
+        "anonymity": "What a coalition learns of one person.",
+        "correctness": "Whether the code draws, counts and promises what it says.",
+        "sender disruption": "What dishonest users do to the result.",
+        "server disruption": "What a dishonest shuffler or analyzer does to the result.",
     }
 )
 
@@ -59,24 +39,20 @@ class Row:
 
     id: str
     finding: Finding
-    advice: str
-    """The finding's; empty if a row above has the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoalitionRow:
-    """One coalition: the claim against it, and its attack."""
+    """One coalition: the claim against it, and its most important attack, if one was run."""
 
     coalition: str
     weakest: bool
     about: str
-    """The attack that the figures are of."""
     claim: float | None
     delta: float | None
     attack: Finding | None
-    """The most important one; None where none was run."""
     link: str
-    """Its place on the page; empty without one."""
+    """The attack's place on the page; empty without one."""
 
     @property
     def verdict(self) -> str:
@@ -89,7 +65,7 @@ def audit_page(report: AuditReport) -> str:
     point, headings = weakest_point(report), {name: _rows(report, name) for name in HEADINGS}
     rows = [row for under in headings.values() for row in under]
     sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
-    measured, coalitions = point.measured, coalition_rows(report, point, rows)
+    coalitions = coalition_rows(report, point, rows)
     return render(
         "audit.html",
         version=report.version,
@@ -97,40 +73,26 @@ def audit_page(report: AuditReport) -> str:
         title=_title(report),
         report=report,
         digest=report.task_digest.hex(),
-        attacked=any(
-            finding.empirical_epsilon_lower is not None or finding.exact_epsilon is not None
-            for finding in report.findings
-            if not finding.subject
-        ),
         limits=[row for row in rows if row.finding.verdict == "known limit"],
         failed=[
-            Row(id=f"failed-{place}", finding=finding, advice=finding.advice)
+            Row(id=f"failed-{place}", finding=finding)
             for place, finding in enumerate(report.failed, start=1)
         ],
         weakest=sentences[point.guarantee],
         also=[who(coalition) for coalition in point.equals],
         main=sentences[claimed(report.guarantees)],
-        measured=measured,
-        same_claim=measured is not None
-        and (measured.claim_epsilon, measured.delta or 0.0)
-        == (point.guarantee.epsilon, point.guarantee.delta),
-        measured_sentence=_measured_sentence(measured),
+        measured=point.measured,
         changes=changes(report, point),
         advice=tuple(
             dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
         ),
         coalitions=coalitions,
         untried=[who(row.coalition) for row in coalitions if row.attack is None],
-        curves=[curve_chart(curve) for curve in report.curves if curve.points],
-        rocs=[(f, roc_description(f), claim_line(f)) for f in report.findings if f.roc],
-        plane=(WIDTH, HEIGHT),
         headings=[
-            (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], under)
+            (name.replace(" ", "-"), name.capitalize(), _HEADINGS_IN_WORDS[name], under)
             for name, under in headings.items()
         ],
         verdicts=VERDICTS_IN_WORDS,
-        mode=_MODES[report.mode],
-        seconds=figures.seconds(report.seconds),
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
         test_level=_one_in(TEST_LEVEL),
@@ -139,22 +101,13 @@ def audit_page(report: AuditReport) -> str:
         gained=_gained,
         figures_of=_figures,
         details_of=_details,
-        allowed_rate=allowed_rate,
-        rate=figures.scientific,
     )
 
 
 def coalition_rows(
     report: AuditReport, point: WeakestPoint, shown: Sequence[Row] = ()
 ) -> tuple[CoalitionRow, ...]:
-    """
-    Return one row for each coalition, from the weakest point down.
-
-    Args:
-        report: The audit.
-        point: Its weakest point.
-        shown: The rows on the page, to link to.
-    """
+    """Return a row for each coalition, the weakest first, with links to the rows that are shown."""
     best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
     rows = list[CoalitionRow]()
@@ -162,13 +115,16 @@ def coalition_rows(
         attacks = report.attacks_by(coalition)
         first, promise = next(iter(attacks), None), best.get(coalition)
         claim, delta = (None, None) if promise is None else (promise.epsilon, promise.delta)
-        if first is not None and first.claim_epsilon is not None:
-            claim, delta = first.claim_epsilon, first.delta
+        about = "no attack by it on a user was run"
+        if first is not None:
+            about = first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else "")
+            if first.claim_epsilon is not None:
+                claim, delta = first.claim_epsilon, first.delta
         rows.append(
             CoalitionRow(
                 coalition=coalition,
                 weakest=coalition == point.coalition,
-                about=_about(attacks),
+                about=about,
                 claim=claim,
                 delta=delta,
                 attack=first,
@@ -178,68 +134,48 @@ def coalition_rows(
     return tuple(sorted(rows, key=lambda row: (not row.weakest, -(row.claim or 0.0))))
 
 
-def _about(attacks: tuple[Finding, ...]) -> str:
-    if not attacks:
-        return "no attack by it on a user was run"
-    more = len(attacks) - 1
-    loose = sum(attack.verdict == "not contradicted" for attack in attacks[1:])
-    mixed = loose and attacks[0].verdict == "reached"
-    apart = f", {loose} of them not contradicted" if mixed else ""
-    return attacks[0].title + (f"; {more} more below{apart}" if more else "")
-
-
 def _title(report: AuditReport) -> str:
     if report.passed:
         return "Audit passed"
     if not report.findings:
         return "Audit not passed: nothing was checked"
-    rows = "rows are not as they" if len(report.failed) > 1 else "row is not as it"
-    return f"Audit not passed: {len(report.failed):,} {rows} must be"
-
-
-def _measured_sentence(finding: Finding | None) -> str:
-    """Write the gain of an attack by the weakest coalition."""
-    if finding is None:
-        return "No attack by this coalition was run, so nothing was measured."
-    got = []
-    if finding.empirical_epsilon_lower is not None:
-        trials = f" in {finding.trials:,} trials" if finding.trials else ""
-        shown = figures.gained(finding.empirical_epsilon_lower)
-        got.append(f"An attack on the running code showed an ε of at least {shown}{trials}.")
-    if finding.exact_epsilon is not None:
-        got.append(f"By calculation it gains at least {figures.gained(finding.exact_epsilon)}.")
-    if finding.ceiling is not None:
-        got.append(f"So many trials could show {figures.gained(finding.ceiling)} at most.")
-    return " ".join(got)
+    return f"Audit not passed: {len(report.failed):,} of {len(report.findings):,} checks failed"
 
 
 def _rows(report: AuditReport, heading: Heading) -> list[Row]:
-    """Return the rows under a heading, those that failed first; each advice once."""
-    rows, advised = list[Row](), set[str]()
+    """Return the rows under a heading, those that failed first."""
     under = [finding for finding in report.findings if finding.heading == heading]
-    for finding in sorted(under, key=lambda finding: finding.passed):
-        advice = "" if finding.advice in advised else finding.advice
-        place = f"{heading.replace(' ', '-')}-{len(rows) + 1}"
-        rows.append(Row(id=place, finding=finding, advice=advice))
-        advised.add(finding.advice)
-    return rows
+    return [
+        Row(id=f"{heading.replace(' ', '-')}-{place}", finding=finding)
+        for place, finding in enumerate(sorted(under, key=lambda one: one.passed), start=1)
+    ]
+
+
+def _plain(figure: float) -> str:
+    return figures.scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
+
+
+def _gained(epsilon: float | None) -> str:
+    return "–" if epsilon is None else figures.gained(epsilon)
+
+
+_FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "Claimed ε": ("claim_epsilon", figures.privacy),
+    "At δ": ("delta", figures.privacy),
+    "Computed ε": ("exact_epsilon", figures.gained),
+    "Measured ε, at least": ("empirical_epsilon_lower", figures.gained),
+    "Ceiling": ("ceiling", figures.gained),
+    "Expected": ("expected", _plain),
+    "Measured": ("measured", _plain),
+}
+"""The field of each figure of a finding, and how it is written."""
 
 
 def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
-    if finding.claim_epsilon is not None:
-        yield "Claimed ε", figures.privacy(finding.claim_epsilon)
-    if finding.delta:
-        yield "At δ", figures.privacy(finding.delta)
-    for name, epsilon in (
-        ("Computed ε", finding.exact_epsilon),
-        ("Measured ε, at least", finding.empirical_epsilon_lower),
-        ("Ceiling", finding.ceiling),
-    ):
-        if epsilon is not None:
-            yield name, figures.gained(epsilon)
-    for name, figure in (("Expected", finding.expected), ("Measured", finding.measured)):
-        if figure is not None and not math.isnan(figure):
-            yield name, _plain(figure)
+    for name, (field, written) in _FIGURES.items():
+        figure: float | None = getattr(finding, field)
+        if figure is not None and not math.isnan(figure) and (figure or field != "delta"):
+            yield name, written(figure)
 
 
 def _details(finding: Finding) -> Iterable[tuple[str, str]]:
@@ -251,12 +187,8 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
         "Statistic": finding.statistic,
         "Trials": figures.count(finding.trials) if finding.trials else "",
         "Statistical tests": figures.count(finding.tests) if finding.tests else "",
+        "Advantage": "" if finding.advantage is None else f"{finding.advantage:.4g}",
     }
-    if finding.advantage is not None and math.isfinite(finding.advantage):
-        text = f"{finding.advantage:.4g}, by which true positives outweigh false ones"
-        known["Advantage of the best guess"] = text
-    if finding.confidence is not None:
-        known["Confidence"] = f"wrong at most once in {_one_in(1 - finding.confidence)} runs"
     return ((name, text) for name, text in known.items() if text)
 
 
@@ -264,18 +196,6 @@ def _one_in(chance: float) -> str:
     """Write of how many one is a chance, rounded down; nothing for no chance."""
     # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
-
-
-def _plain(figure: float) -> str:
-    if math.isinf(figure):
-        return "∞" if figure > 0 else "\N{MINUS SIGN}∞"
-    text = f"{figure:,.4g}"
-    text = figures.scientific(figure) if "e" in text else text
-    return text.replace("-", "\N{MINUS SIGN}", 1)
-
-
-def _gained(epsilon: float | None) -> str:
-    return "–" if epsilon is None or math.isnan(epsilon) else figures.gained(epsilon)
 
 
 def _tag(verdict: str) -> tuple[str, str]:

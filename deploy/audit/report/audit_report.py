@@ -1,14 +1,20 @@
-"""The result of an audit of one task."""
+"""The result of an audit of one task, its weakest point, and its form in audit.json."""
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from common.messages.guarantee import Guarantee
+import numpy as np
+
+from common.messages.guarantee import Coalition, Guarantee
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, Finding, Findings
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
+from deploy.terminal.json_output import number_or_text
 
 Mode = Literal["quick", "full"]
 """The sample sizes: see scenario.py."""
@@ -104,6 +110,54 @@ class AuditReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeakestPoint:
+    """The coalition with the largest ε, and the attacks by it."""
+
+    coalition: Coalition
+    guarantee: Guarantee
+    """The smallest of the guarantees against it, which all hold at once."""
+    equals: tuple[Coalition, ...]
+    """Other coalitions with the same ε."""
+    attacks: tuple[Finding, ...]
+    """See AuditReport.attacks_by."""
+
+    @property
+    def measured(self) -> Finding | None:
+        """The most important finding that has a gain, if one has."""
+        rows = (
+            row
+            for row in self.attacks
+            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
+        )
+        return next(rows, None)
+
+
+def weakest_point(report: AuditReport) -> WeakestPoint:
+    """Return the weakest point of an audited task."""
+    best = best_promises(report.guarantees)
+    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
+    return WeakestPoint(
+        coalition=weakest,
+        guarantee=best[weakest],
+        equals=tuple(
+            coalition
+            for coalition, promise in best.items()
+            if coalition != weakest and promise.epsilon == best[weakest].epsilon
+        ),
+        attacks=report.attacks_by(weakest),
+    )
+
+
+def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
+    """Return the guarantee with the smallest ε against each coalition, in their order."""
+    best: dict[Coalition, Guarantee] = {}
+    for guarantee in guarantees:
+        before = best.get(guarantee.coalition, guarantee)
+        best[guarantee.coalition] = min(before, guarantee, key=lambda one: one.epsilon)
+    return best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """The result of breaking one scenario."""
 
@@ -133,3 +187,47 @@ def _too_many(tests: int) -> Finding:
         "raises false alarms more often than it states.",
         advice="Run fewer scenarios at a time, with --scenario.",
     )
+
+
+def as_json(report: AuditReport) -> dict[str, Any]:
+    """
+    Return the run, its `findings` and its `curves` for audit.json.
+
+    Infinite numbers become the text "inf", and NaN becomes null.
+    """
+    fields = {
+        "shuffledp": report.version,
+        "task_digest": report.task_digest.hex(),
+        "protocol": report.task.protocol,
+        "kind": report.task.kind,
+        "local_epsilon": report.task.local_epsilon,
+        "n_users": report.n_users,
+        "mode": report.mode,
+        "seed": report.seed,
+        "command": report.command,
+        "planted": "",  # readers of older files expect it
+        "idle": report.idle,
+        "other_kinds": report.other_kinds,
+        "seconds": report.seconds,
+        "passed": report.passed,
+        "tests": report.tests,
+        "false_alarm": report.false_alarm,
+        "weakest_coalition": weakest_point(report).coalition,
+        "guarantees": tuple(map(dataclasses.asdict, report.guarantees)),
+        "findings": tuple(map(dataclasses.asdict, report.findings)),
+        "curves": tuple(map(dataclasses.asdict, report.curves)),
+    }
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
+    """Convert a value to JSON's types."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return number_or_text(value)

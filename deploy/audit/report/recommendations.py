@@ -1,14 +1,12 @@
-"""The weakest point of a task, and its remedies."""
+"""Remedies for the weakest point of a task."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from common.messages.guarantee import Coalition, Guarantee, rounded_up
+from common.messages.guarantee import rounded_up
 from common.task.task import Task
-from deploy.audit.finding import Finding
-from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.audit_report import AuditReport, WeakestPoint
 
 _USUAL_LOCAL_EPSILON: Final = 4.0
 """Largest local ε that devices accept by default."""
@@ -24,72 +22,17 @@ class Change:
     helps: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeakestPoint:
-    """The coalition with the largest ε, and the attacks by it."""
-
-    coalition: Coalition
-    guarantee: Guarantee
-    """The smallest of the guarantees against it, which all hold at once."""
-    equals: tuple[Coalition, ...]
-    """Other coalitions with the same ε."""
-    attacks: tuple[Finding, ...]
-    """See AuditReport.attacks_by."""
-
-    @property
-    def measured(self) -> Finding | None:
-        """The most important finding that has a gain, if one has."""
-        rows = (
-            row
-            for row in self.attacks
-            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
-        )
-        return next(rows, None)
-
-
-def weakest_point(report: AuditReport) -> WeakestPoint:
-    """Return the weakest point of an audited task."""
-    best = best_promises(report.guarantees)
-    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
-    return WeakestPoint(
-        coalition=weakest,
-        guarantee=best[weakest],
-        equals=tuple(
-            coalition
-            for coalition, promise in best.items()
-            if coalition != weakest and promise.epsilon == best[weakest].epsilon
-        ),
-        attacks=report.attacks_by(weakest),
-    )
-
-
-def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
-    """Return the guarantee with the smallest ε against each coalition, in their order."""
-    best: dict[Coalition, Guarantee] = {}
-    for guarantee in guarantees:
-        before = best.get(guarantee.coalition, guarantee)
-        best[guarantee.coalition] = min(before, guarantee, key=lambda one: one.epsilon)
-    return best
-
-
 def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return the changes that help against the weakest point, best first, and those that do not."""
     task = report.task
     if point.coalition == "shuffler+analyzer":
-        useless = _NO_MORE_USERS_OR_DUMMIES if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
-        return (_noise(task), _APART, useless)
+        return (_noise(task), _APART, _NO_CROWD)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _NO_USERS)
-    relied = (
-        f" The figure counts on a share of {task.assumed_honest_fraction:g} of the users alone; "
-        "the rest may be dishonest."
-        if point.coalition != "analyzer"
-        else ""
-    )
     more_users = Change(
         f"Raise n_min, now {task.n_min:,}",
-        f"More people then hide each report before anything is released.{relied}",
+        "More people then hide each report before anything is released.",
     )
     dummies = (_MORE_DUMMIES,) if task.composition.dummy_laws else ()
     return (more_users, *dummies, _noise(task))
@@ -132,16 +75,10 @@ _APART: Final = Change(
     "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
     "organisation operates both, this figure is the one that holds.",
 )
-_NO_MORE_USERS_OR_DUMMIES: Final = Change(
+_NO_CROWD: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
     "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
-    "which reports are yours, so that those of nobody else hide them.",
-    helps=False,
-)
-_ONLY_OWN_DUMMIES: Final = Change(
-    "More users or a larger n_min do not help here",
-    "Shuffler and analyzer together know which reports are yours, so that only the dummies of "
-    "your own device hide your report from them. Many more of these would help a little.",
+    "which reports are yours.",
     helps=False,
 )
 _RELY_ON_A_SHUFFLER: Final = Change(

@@ -10,14 +10,12 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.report.audit_report import Alarm, AuditReport
-from deploy.audit.report.recommendations import changes, weakest_point
+from deploy.audit.report.audit_report import Alarm, AuditReport, weakest_point
+from deploy.audit.report.recommendations import changes
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
-_ELSEWHERE: Final = " (another task)"
-"""Suffix of titles that are not about the audited task."""
 _STYLES: Final = {True: "", False: "bold red"}
 """Style of a verdict, which words repeat."""
 
@@ -35,17 +33,11 @@ _GIVE_WAY: Final = ("expected", "found", "ceiling")
 """Columns left out on a narrow terminal; audit.json and the page have them."""
 _THIRD: Final = 3
 """The part of a terminal that titles may take."""
-_WIDER: Final = "Left out for want of room: see audit.json, or a wider terminal."
 _READING: Final = (
-    "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: what a "
-    "theorem promises, what the attack gains by calculation, a lower bound of what it gained when "
-    "it was run, and the most that so many trials could show. Claims are rounded up, the others "
-    "down."
-)
-_COUNTING: Final = (
-    "Expected and found are shares, probabilities or numbers, not epsilons: a formula's value and "
-    "the measured one; audit.json has the statistic of each row. Rows of another task show that an "
-    "attack works."
+    "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: the "
+    "theorem's upper bound, the attack's gain by calculation, a lower bound of its measured gain, "
+    "and the most that so many trials could show. Expected and found are shares, probabilities or "
+    "numbers. Columns that are left out are in audit.json."
 )
 
 
@@ -59,19 +51,21 @@ def show_report(report: AuditReport, console: Console) -> None:
         rows = [finding for finding in report.findings if finding.heading == heading]
         if rows:
             _show_rows(heading, rows, console)
-    if any(finding.claim_epsilon is not None for finding in report.findings):
-        console.print(_READING, style="dim", highlight=False)
-    if any(finding.expected is not None or finding.subject for finding in report.findings):
-        console.print(_COUNTING, style="dim", highlight=False)
-    console.print()
-    _show_failed(report.failed, console)
+    console.print(f"{_READING}\n", style="dim", highlight=False)
+    for row in report.failed:
+        console.print(
+            f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
+            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)} {escaped(row.advice)}",
+            style="bold red",
+            highlight=False,
+        )
     _show_weakest(report, console)
-    if report.idle:
-        idle = ", ".join(report.idle)
-        console.print(f"Nothing to run on this task: {idle}.", highlight=False)
-    if report.other_kinds:
-        others = ", ".join(report.other_kinds)
-        console.print(f"Not run for {report.task.kind} data: {others}.", highlight=False)
+    for what, names in (
+        ("Nothing to run on this task", report.idle),
+        (f"Not run for {report.task.kind} data", report.other_kinds),
+    ):
+        if names:
+            console.print(f"{what}: {', '.join(names)}.", highlight=False)
     _show_verdict(report, console)
 
 
@@ -103,7 +97,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(
-            title=f"{heading[:1].upper()}{heading[1:]}",
+            title=heading.capitalize(),
             title_justify="left",
             box=SIMPLE_HEAD,
             show_edge=False,
@@ -120,16 +114,13 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
             table.add_row(*texts, style=_STYLES[row.passed])
         return table
 
-    table, left_out = fitting(make, columns, _GIVE_WAY, console)
-    print_whole(table, console)
-    if left_out:
-        console.print(_WIDER, style="dim", highlight=False)
+    print_whole(fitting(make, columns, _GIVE_WAY, console)[0], console)
     console.print()
 
 
 def _cell(column: str, row: Finding) -> str:
     if column == "checked":
-        return escaped(row.title + _ELSEWHERE * bool(row.subject))
+        return escaped(row.title + " (another task)" * bool(row.subject))
     if column == "against":
         return _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
     if column == "verdict":
@@ -138,22 +129,6 @@ def _cell(column: str, row: Finding) -> str:
     figure: float | None = getattr(row, name)
     text = _NONE if figure is None or math.isnan(figure) else written(figure)
     return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
-
-
-def _show_failed(failed: Sequence[Finding], console: Console) -> None:
-    if not failed:
-        return
-    console.print("What failed", style="bold red")
-    for row in failed:
-        by = "" if row.coalition == "nobody" else f" ({row.coalition})"
-        console.print(
-            f"* {escaped(row.title)}{escaped(by)}: {row.verdict.upper()}, "
-            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)}",
-            highlight=False,
-        )
-        if row.advice:
-            console.print(f"  What to change: {escaped(row.advice)}", highlight=False)
-    console.print()
 
 
 def _show_weakest(report: AuditReport, console: Console) -> None:

@@ -9,13 +9,12 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, stats
+from scipy import stats
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
-from common.mechanisms.base import Reports, Vector, is_null
+from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.distributions.support import (
     added_dummies,
@@ -39,9 +38,6 @@ _SLOW: Final = 20
 _BATCH: Final = 100
 """Reports of a small batch."""
 _BATCHES: Final = 4_000
-_ITEMS: Final = 4
-_MIN_CHANCE: Final = 1e-18
-"""Smallest probability that Fourier transforms distinguish from 0."""
 
 
 def seeded_alike(_: np.random.Generator) -> np.random.Generator:
@@ -139,7 +135,12 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         return Findings()
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
-        _check_counts(checks, task.dummies, counts)
+        extra, chances = counts - task.dummies.per_user, extra_dummies(task.dummies)
+        inside = bool(((extra >= 0) & (extra < len(chances))).all())
+        checks.must("dummies within their range", inside)
+        if inside and len(chances) > 1:
+            p_value = p_cells(np.bincount(extra, minlength=len(chances)), chances)
+            checks.test("numbers of dummies", p_value)
     elif task.dummies.maximum:
         _check_named(checks, subject, number // _SLOW, left_out, rng)
     if not task.shuffler.idle:
@@ -156,16 +157,6 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
     return Findings((finding,))
-
-
-def _check_counts(checks: Checks, spec: DummySpec, counts: NDArray[np.int64]) -> None:
-    extra, chances = counts - spec.per_user, extra_dummies(spec)
-    inside = bool(((extra >= 0) & (extra < len(chances))).all())
-    checks.must(f"{spec.law} dummies within their range", inside)
-    if inside and len(chances) > 1:
-        checks.test(
-            f"{spec.law} dummies", p_cells(np.bincount(extra, minlength=len(chances)), chances)
-        )
 
 
 def _check_named(
@@ -200,24 +191,13 @@ def _check_added(
     def added(items: int) -> NDArray[np.int64]:
         return np.maximum(draw_item_dummies(spec, items, rng) - left_out, 0)
 
-    numbers = added(number)
+    numbers, chances = added(number), added_dummies(spec)
     inside = int(numbers.max()) <= spec.most
     checks.must("the shuffler's dummies within their range", inside)
     if not inside:
         return
-    chances = added_dummies(spec)
-    few = np.array([added(_ITEMS).sum() for _ in range(_BATCHES)])
     pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
-    for items, sums in ((1, numbers), (2, pairs), (_ITEMS, few)):
-        seen = np.bincount(sums, minlength=items * spec.most + 1)
-        name = f"the shuffler's {spec.law} dummies, sums of {items}"
-        checks.test(name, p_cells(seen, _distribution_of_sum(chances, items)))
-
-
-def _distribution_of_sum(chances: Vector, items: int) -> Vector:
-    """Return the distribution of a sum of independent numbers, by Fourier transforms."""
-    if items == 1:
-        return chances
-    size = items * (len(chances) - 1) + 1
-    sums: Vector = fft.irfft(fft.rfft(chances, size) ** items, size)
-    return np.maximum(sums, _MIN_CHANCE)
+    for items, sums, expected in ((1, numbers, chances), (2, pairs, np.convolve(chances, chances))):
+        seen = np.bincount(sums, minlength=len(expected))
+        p_value = p_cells(seen, expected)
+        checks.test(f"the shuffler's {spec.law} dummies, sums of {items}", p_value)

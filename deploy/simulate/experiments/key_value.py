@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
 from typing import Final, Literal
 
 import numpy as np
@@ -22,8 +22,8 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from deploy.results.privkvm import budgets, iteration
 from deploy.simulate.errors import Summary
-from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
-from deploy.simulate.plot import Panel, Series
+from deploy.simulate.plot import Axes, Point
+from deploy.simulate.table import Progress, Report
 
 Method = Literal["iterated", "fakes taken out"]
 _CORRECTED: Final[Method] = "fakes taken out"
@@ -147,7 +147,7 @@ class _Way:
         )
 
 
-def run(experiment: KeyValueExperiment, progress: Progress = unreported) -> list[MeanErrors]:
+def run(experiment: KeyValueExperiment, progress: Progress) -> list[MeanErrors]:
     """
     Run every total and number of iterations on the same people, drawn again for each repeat.
 
@@ -179,62 +179,37 @@ def key_value(seed: int, progress: Progress) -> Report:
 
 
 def report(found: Sequence[MeanErrors], experiment: KeyValueExperiment) -> Report:
-    """Return a line for each way of estimating, and the best at each total."""
-    rows = [
-        {
-            "ε": f"{each.local_epsilon:g}",
-            "iterations": f"{each.iterations}{f', {_CORRECTED}' * (each.method == _CORRECTED)}",
-            "bias": f"{each.pull:.4f} ±{each.pull_error:.4f}",
-            "theory": f"{each.pull_theory:.4f}",
-            "spread": f"{each.spread:.4f}",
-            "in theory": "-" if math.isnan(each.spread_theory) else f"{each.spread_theory:.4f}",
-            "error": f"{each.error:.4f}",
-        }
-        for each in found
-    ]
+    """Return a line and two points for each way of estimating."""
+    x = "iterations, at one total ε"
+    bias = Axes("bias that fakes leave", x, "mean distance towards the middle")
+    error = Axes("bias and noise together", x, "root of the mean squared error of a mean")
+    rows, points = [], list[Point]()
+    for each in found:
+        corrected = f", {_CORRECTED}" * (each.method == _CORRECTED)
+        rows.append(
+            {
+                "ε": f"{each.local_epsilon:g}",
+                "iterations": f"{each.iterations}{corrected}",
+                "error": f"{each.error:.4f}",
+                "bias": f"{each.pull:.4f} ±{each.pull_error:.4f}",
+                "theory": f"{each.pull_theory:.4f}",
+                "spread": f"{each.spread:.4f}",
+                "in theory": "-" if math.isnan(each.spread_theory) else f"{each.spread_theory:.4f}",
+            }
+        )
+        series = f"total ε {each.local_epsilon:g}{corrected}"
+        points.append(Point(bias, series, each.iterations, each.pull, each.pull_error))
+        points.append(Point(error, series, each.iterations, each.error))
     figures = [dataclasses.asdict(each) for each in found]
-    for each in figures:
-        if math.isnan(each["spread_theory"]):
-            each["spread_theory"] = None
-    bias, error, remarks = list[Series](), list[Series](), list[str]()
-    for colour, (total, ways) in enumerate(groupby(found, key=lambda each: each.local_epsilon)):
-        corrected, *iterated = ways
-        best = min(iterated, key=lambda each: each.error)
-        remarks.append(
-            f"At ε = {total:g} the error is least with {best.iterations} "
-            f"iteration{'s' * (best.iterations > 1)}, {best.error:.4f}; "
-            f"one round with the {_CORRECTED} errs by {corrected.error:.4f}."
-        )
-        whole = Series(
-            name=f"total ε {total:g}",
-            x=[float(each.iterations) for each in iterated],
-            y=[each.error for each in iterated],
-            colour=colour,
-        )
-        same = [corrected.error] * len(iterated)
-        taken_out = f"{whole.name}, {_CORRECTED}"
-        error += [whole, dataclasses.replace(whole, name=taken_out, y=same, line=":")]
-        pulls = [each.pull for each in iterated]
-        whiskers = [each.pull_error for each in iterated]
-        bias.append(dataclasses.replace(whole, y=pulls, error=whiskers))
+    for fields in figures:
+        if math.isnan(fields["spread_theory"]):
+            fields["spread_theory"] = None
     return Report(
         title=f"PrivKV and PrivKVM: {experiment.n_users:,} people, {experiment.repeats} repeats",
         explanation="means of values in -1 .. 1: how far fakes pull them towards the middle, how "
         "far they vary, and both together. ε is that of all iterations. Theory leaves out that "
         "means are put back into -1 .. 1.",
-        tables=[ReportTable(rows=rows, remarks=remarks)],
+        tables={"Errors": rows},
         figures=figures,
-        panels=[
-            Panel(
-                title=title,
-                x_label="iterations, at one total ε",
-                y_label=label,
-                series=series,
-                log=series is error,
-            )
-            for title, label, series in (
-                ("bias that fakes leave", "mean distance towards the middle", bias),
-                ("bias and noise together", "root of the mean squared error of a mean", error),
-            )
-        ],
+        points=points,
     )

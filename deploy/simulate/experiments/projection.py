@@ -13,7 +13,6 @@ loses (1 - q/d)².
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -29,8 +28,8 @@ from common.mechanisms.numeric.number import Moments, NumberMechanism, Numbers
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES
 from deploy.simulate.errors import Summary, mse
-from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
-from deploy.simulate.plot import Panel, Series
+from deploy.simulate.plot import Axes, Point
+from deploy.simulate.table import Progress, Report
 
 _EPSILON: Final = 1.0
 _DIMENSION: Final = 400
@@ -46,18 +45,6 @@ _ATTRIBUTES: Final[Mapping[Attributes, str]] = {
     "alike": "All attributes have one mean, as in the paper",
     "differing": "Attributes have means evenly from -.58 to .58, of the same mean square",
 }
-_RIVALS: Final = (
-    "Multi-HM × q/d",
-    "Multi-HM shrunk to 0",
-    "Multi-HM shrunk to its mean",
-    "answer 0",
-)
-_CLEAR: Final = 3.0
-"""Standard errors of a difference that is called one."""
-_WHY: Final = (
-    "Multi-HM times q/d has the noise of Multi-RPHM, and loses (1 - q/d)² of the means' square "
-    "where that loses 1 - q/d."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +57,7 @@ class VectorSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Measured:
     """The mean squared errors of one setting: per attribute, against these very people's means."""
 
     setting: VectorSetting
@@ -90,25 +77,25 @@ def settings(populations: Sequence[Attributes] = ("alike", "differing")) -> list
 def run(
     rng: np.random.Generator,
     chosen: Sequence[VectorSetting],
+    progress: Progress,
     *,
     n_users: int = 10_000,
     runs: int = 10,
-    progress: Progress = unreported,
-) -> list[Point]:
+) -> list[Measured]:
     """
     Collect and estimate, with new people and a new projection in each run.
 
     Cost: about half a second a run of 400 dimensions; one or two minutes for the paper's settings.
     """
-    points = []
+    measured = []
     for place, setting in enumerate(chosen):
         found = list[dict[str, float]]()
         for number in range(runs):
             found.append(_errors(setting, n_users, rng))
             progress(place * runs + number + 1, len(chosen) * runs)
         errors = {name: Summary.of([each[name] for each in found]) for name in found[0]}
-        points.append(Point(setting=setting, errors=errors))
-    return points
+        measured.append(Measured(setting=setting, errors=errors))
+    return measured
 
 
 def _people(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> Numbers:
@@ -165,78 +152,32 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
 
 def projection(seed: int, progress: Progress) -> Report:
     """Run the experiment."""
-    return report(run(np.random.default_rng(seed), settings(), progress=progress))
+    return report(run(np.random.default_rng(seed), settings(), progress))
 
 
-def report(points: Sequence[Point], n_users: int = 10_000, runs: int = 10) -> Report:
-    """Return tables and panels of both populations."""
-    found = {name: [p for p in points if p.setting.population == name] for name in _ATTRIBUTES}
+def report(measured: Sequence[Measured]) -> Report:
+    """Return a table for each population, and its errors against d at ε = 1 and ε at d = 400."""
+    tables: dict[str, list[dict[str, str]]] = {}
+    points = list[Point]()
+    for each in measured:
+        title = _ATTRIBUTES[each.setting.population]
+        d, epsilon = each.setting.dimensions, each.setting.local_epsilon
+        cells = {name: error.written(".3g") for name, error in each.errors.items()}
+        tables.setdefault(title, []).append({"d": f"{d}", "ε": f"{epsilon:g}", **cells})
+        for chosen, x, label in (
+            (epsilon == _EPSILON, d, "dimensions, at ε = 1"),
+            (d == _DIMENSION, epsilon, "local ε, at 400 dimensions"),
+        ):
+            axes = Axes(title, label, "mean squared error per attribute")
+            points += [
+                Point(axes, name, x, error.mean, error.standard_error)
+                for name, error in each.errors.items()
+                if chosen
+            ]
     return Report(
         title="Random projection before Multi-HM [Sun+20]",
-        explanation=f"{n_users:,} users; mean squared errors per attribute, ± one standard error "
-        f"over {runs} runs.",
-        tables=[
-            ReportTable(
-                heading=_ATTRIBUTES[name],
-                rows=[
-                    {"d": f"{point.setting.dimensions}", "ε": f"{point.setting.local_epsilon:g}"}
-                    | {each: error.written(".3g") for each, error in point.errors.items()}
-                    for point in here
-                ],
-                dispensable=("MeanEST", "projection alone", "answer 0", "Multi-RPHM centred"),
-                remarks=remarks(here),
-            )
-            for name, here in found.items()
-            if here
-        ],
-        figures=[dataclasses.asdict(point) for point in points],
-        panels=[panel for name, here in found.items() if here for panel in _panels(name, here)],
-        remarks=[_WHY],
+        explanation="mean squared errors per attribute, ± one standard error over the runs.",
+        tables=tables,
+        figures=[dataclasses.asdict(each) for each in measured],
+        points=sorted(points, key=lambda point: (point.axes, point.x)),
     )
-
-
-def remarks(points: Sequence[Point]) -> list[str]:
-    """Return sentences on one population: where projecting helps, and what helps more."""
-    return [_compared(points, "Multi-RPHM", "Multi-HM")] + [
-        _compared(points, rival, "Multi-RPHM") for rival in _RIVALS
-    ]
-
-
-def _compared(points: Sequence[Point], one: str, other: str) -> str:
-    """State where one estimate errs clearly less than another, and where more."""
-    subject = "Answering 0 for every attribute" if one == "answer 0" else one
-    where: dict[str, list[str]] = {"less": [], "more": [], "about as much": []}
-    for point in points:
-        here, there = point.errors[one], point.errors[other]
-        apart = _CLEAR * math.hypot(here.standard_error, there.standard_error)
-        word = "less" if here.mean < there.mean else "more"
-        if abs(here.mean - there.mean) <= apart:
-            word = "about as much"
-        where[word].append(f"({point.setting.dimensions}, {point.setting.local_epsilon:g})")
-    if len(where["less"]) == len(points):
-        return f"{subject} errs less than {other} everywhere."
-    parts = "; ".join(f"{word} at {', '.join(places)}" for word, places in where.items() if places)
-    return f"{subject} against {other}, by (d, ε), errs {parts}."
-
-
-def _panels(name: Attributes, points: Sequence[Point]) -> list[Panel]:
-    """Return the errors against dimensions at ε = 1, and against ε at 400 dimensions."""
-    by_dimension = {
-        float(p.setting.dimensions): p for p in points if p.setting.local_epsilon == _EPSILON
-    }
-    by_epsilon = {p.setting.local_epsilon: p for p in points if p.setting.dimensions == _DIMENSION}
-    axes = {"dimensions, at ε = 1": by_dimension, "local ε, at 400 dimensions": by_epsilon}
-    return [
-        Panel(
-            title=_ATTRIBUTES[name],
-            x_label=label,
-            y_label="mean squared error per attribute",
-            scale=name,
-            series=[
-                Series.of(estimate, {x: chosen[x].errors[estimate] for x in sorted(chosen)})
-                for estimate in points[0].errors
-            ],
-        )
-        for label, chosen in axes.items()
-        if chosen
-    ]

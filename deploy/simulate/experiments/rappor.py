@@ -22,8 +22,8 @@ from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
 from deploy.datasets.choice import apportion
 from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
-from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
-from deploy.simulate.plot import Panel, Series
+from deploy.simulate.plot import Axes, Point
+from deploy.simulate.table import Progress, Report
 from deploy.terminal.json_output import number_or_text
 
 _NO_STATES: Final = (
@@ -39,8 +39,6 @@ _SCALE: Final = 20.0
 depends on it strongly."""
 LEVEL: Final = 0.05
 """Of a detection, over all candidates."""
-_MAX_NAMES: Final = 60
-"""Candidates up to which a picture names them."""
 
 
 class RapporSetting(NamedTuple):
@@ -138,7 +136,7 @@ def collect(
     people: Counts,
     settings: Sequence[RapporSetting],
     seed: int,
-    progress: Progress = unreported,
+    progress: Progress,
 ) -> list[Decoded]:
     """
     Collect a report from everybody under each setting, and decode.
@@ -173,43 +171,31 @@ def collect(
 
 def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: int) -> Report:
     people = found[0].people
-    table = ReportTable(
-        rows=[_cells(each) for each in found],
-        dispensable=("off the list", "RMSE", "false (FDR)", "found (FDR)"),
-        column_notes={
-            "found": f"Found: the chance of any false one is at most {LEVEL:g} (Bonferroni).",
-            "found (FDR)": f"(FDR): of what is found, an expected share of {LEVEL:g} at most is "
-            "false (Benjamini and Hochberg).",
-            "L1": "L1 is how far shares are off, the sum over all candidates.",
-            "RMSE": "RMSE is how far counts are off, the root of the mean square over these.",
-            "off the list": "Off the list: people whose string is no candidate, ± one standard "
-            "error.",
-        },
-    )
     return Report(
         title=title,
         explanation=f"{people.sum():,} reports, {(people > 0).sum()} of {len(names)} candidates "
-        f"held by anybody; seed {seed}.",
-        tables=[table],
+        f"held by anybody; seed {seed}. Found and false: by Bonferroni, or by Benjamini and "
+        f"Hochberg (FDR), at level {LEVEL:g}. L1: how far shares are off, summed over all "
+        "candidates; RMSE: how far counts are off.",
+        tables={"Settings": [_cells(each) for each in found]},
         figures=[_figures(each, names) for each in found],
-        panels=[_panel(each, names) for each in found],
+        points=[point for each in found for point in _points(each, names)],
     )
 
 
 def _cells(found: Decoded) -> dict[str, str]:
-    decoding = found.decoding
     strict, lenient = found.found(strictly=True), found.found(strictly=False)
     return {
         **{letter: f"{value:g}" for letter, value in found.setting.as_floats().items()},
         "ε report": rounded_up(found.mechanism.local_epsilon),
         "ε for good": rounded_up(found.mechanism.permanent_epsilon),
         "L1": f"{found.l1:.4f}",
-        "RMSE": f"{found.rmse:,.0f}",
         "found": str(strict[0]),
         "false": str(strict[1]),
         "found (FDR)": str(lenient[0]),
         "false (FDR)": str(lenient[1]),
-        "off the list": f"{decoding.unexplained:,.0f} ± {decoding.unexplained_error:,.0f}",
+        "RMSE": f"{found.rmse:,.0f}",
+        "off the list": f"{found.decoding.unexplained:,.0f}",
     }
 
 
@@ -232,28 +218,20 @@ def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _panel(found: Decoded, names: Sequence[str]) -> Panel:
-    """Return shares with their estimates, ± two standard errors."""
+def _points(found: Decoded, names: Sequence[str]) -> list[Point]:
+    """Return true shares and their estimates, ± two standard errors."""
     decoding = found.decoding
-    places = [float(place) for place in range(len(names))]
-    truth = found.people / found.people.sum()
-    errors = 2 * decoding.standard_errors / decoding.n_reports
-    estimates = Series(
-        name="estimate ± 2 standard errors",
-        x=places,
-        y=decoding.shares.tolist(),
-        error=errors.tolist(),
-        line="",
+    parameters = ", ".join(
+        f"{name} = {value:g}" for name, value in found.setting.as_floats().items()
     )
-    letters = found.setting.as_floats().items()
-    held, false = found.found(strictly=True)
-    parameters = ", ".join(f"{letter} = {value:g}" for letter, value in letters)
-    few = len(names) <= _MAX_NAMES
-    return Panel(
-        title=f"{parameters}\n{held} found, {false} falsely; L1 {found.l1:.4f}",
-        x_label="" if few else "candidates, those that people hold first",
-        y_label="share",
-        series=[Series(name="people who hold it", x=places, y=truth.tolist(), line=""), estimates],
-        log=False,
-        ticks=dict(enumerate(names)) if few else {},
-    )
+    axes = Axes(parameters, "candidates", "share")
+    truth = (found.people / found.people.sum()).tolist()
+    errors = (2 * decoding.share_errors).tolist()
+    estimate = "estimate ± 2 standard errors"
+    return [
+        *(Point(axes, "truth", name, share) for name, share in zip(names, truth, strict=True)),
+        *(
+            Point(axes, estimate, name, share, error)
+            for name, share, error in zip(names, decoding.shares.tolist(), errors, strict=True)
+        ),
+    ]

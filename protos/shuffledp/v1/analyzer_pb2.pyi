@@ -100,7 +100,7 @@ class CreateTaskRequest(_message.Message):
     budget_delta: _builtins.float
     """else delta"""
     suite: _builtins.str
-    """common/crypto/suites.py; nothing: X25519 and ChaCha20-Poly1305"""
+    """common/crypto/hpke.py; nothing: X25519 and ChaCha20-Poly1305"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """none, or one an item"""
@@ -301,7 +301,7 @@ Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
 
 @_typing.final
 class ShufflerSpec(_message.Message):
-    """What the shuffler drops and adds: common/task/shuffler_spec.py."""
+    """What the shuffler drops and adds: common/task/dummy_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -702,7 +702,7 @@ Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
 
 @_typing.final
 class Means(_message.Message):
-    """common/messages/estimate.py says what each list is."""
+    """common/messages/result.py says what each list is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -164,7 +164,7 @@ class SubmitResponse(_message.Message):
     repeated: _builtins.bool
     """these very bytes had been stored before; always there: one length"""
     receipt: _builtins.bytes
-    """64 bytes, the shuffler's signature: common/crypto/receipt.py"""
+    """64 bytes, the shuffler's signature: common/crypto/signing.py"""
     def __init__(
         self,
         *,

@@ -18,7 +18,7 @@ from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from tests.support.leaves import some_leaves
 from tests.support.results import result

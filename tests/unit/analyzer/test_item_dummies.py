@@ -16,8 +16,7 @@ from common.errors import WireError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.submission import plain_reports
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.simulate.collection import count
 from tests.support.analyzer_core import AnalyzerCore

@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.hpke import SUITES, HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SignedTask
-from common.crypto.suites import SUITES
 from common.errors import UnusableBatchError
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import chunks_of

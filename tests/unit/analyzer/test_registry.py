@@ -12,10 +12,9 @@ from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage.store import Store
 from analyzer.task_builder import complete, default_budget
 from common.accounting.epsilon_search import MOST_EPSILON
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import SUITES
-from common.crypto.tokens import OperatorToken
+from common.crypto.hpke import SUITES, HpkePrivateKey
 from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
+from common.runtime.access import OperatorToken
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.registry import TaskListing
 from common.errors import TaskError
-from common.messages.task_summary import TaskState
+from common.messages.batch import TaskState
 from tests.support.analyzer_core import AnalyzerCore
 
 

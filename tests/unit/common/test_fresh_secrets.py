@@ -1,5 +1,3 @@
-"""Keys, identities and tokens are drawn whole, and follow from no clock and no seed."""
-
 import random
 import time
 from collections.abc import Callable
@@ -8,10 +6,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signing import SigningIdentity
-from common.crypto.suites import SUITES
-from common.crypto.tokens import OperatorToken, TokenIssuer
+from common.crypto.hpke import SUITES, HpkePrivateKey
+from common.crypto.signing import SigningIdentity, TokenIssuer
+from common.runtime.access import OperatorToken
 from shuffler.storage.group import BatchKey
 
 _DRAWN: Final = 400
@@ -47,7 +44,7 @@ def test_every_byte_is_drawn_while_all_clocks_stand(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Of so many no byte is always the same, and no two bytes go together.
+    All 32 bytes of 400 secrets vary independently.
 
     Two columns of 400 random bytes agree in more than 20 places with probability below 1e-15.
     """

@@ -10,7 +10,7 @@ def _words(*numbers: int) -> Words:
 
 @pytest.mark.parametrize("together", [1, 7, 1000])
 def test_it_finds_what_a_dictionary_finds(together: int) -> None:
-    """5000 entries over 3000 keys, added in many sizes; half of what is asked for is not there."""
+    """5000 entries over 3000 keys, added in many sizes; half of the searched keys are absent."""
     rng = np.random.default_rng(1)
     keys = rng.integers(0, 3000, 5000, dtype=np.uint64) * np.uint64(2**50 + 1)
     values = np.arange(5000, dtype=np.uint64)
@@ -32,8 +32,10 @@ def test_it_finds_what_a_dictionary_finds(together: int) -> None:
 
 
 def test_few_runs_hold_many_entries() -> None:
-    """A look-up searches some log2 of them, however small the pieces that were added."""
+    """About log2 of their number, however small the added pieces; an empty index finds nothing."""
     index = SortedIndex()
+    index.add(_words(), _words())
+    assert (0, 0) == (len(index), len(index.find(_words(1, 2))[0]))
     for number in range(4096):
         index.add(_words(number * 7919 % 4099), _words(number))
         index.find(_words(0))
@@ -42,17 +44,8 @@ def test_few_runs_hold_many_entries() -> None:
     assert len(index._runs) <= 12
 
 
-def test_an_empty_index_finds_nothing() -> None:
-    """And nothing added changes nothing."""
-    index = SortedIndex()
-    index.add(_words(), _words())
-    places, found = index.find(_words(1, 2))
-
-    assert (0, 0, 0) == (len(index), len(places), len(found))
-
-
 def test_the_largest_key_is_found() -> None:
-    """A search for it ends behind every run."""
+    """A search for it ends after every run."""
     index = SortedIndex()
     index.add(_words(2**64 - 1, 0), _words(1, 2))
     places, found = index.find(_words(2**64 - 1, 0, 5))

@@ -21,7 +21,7 @@ from common.errors import (
 )
 from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding

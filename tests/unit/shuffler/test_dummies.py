@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from shuffler import shuffle
 from shuffler.shuffle import draw_item_dummies, draw_kept
 

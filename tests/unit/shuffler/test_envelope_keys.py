@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import key_id
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import TaskError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome

@@ -9,7 +9,7 @@ from common.crypto.signing import SigningIdentity
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler.inclusion import SentBatch

@@ -14,7 +14,7 @@ from common.crypto.hpke import report_context
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchState
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import PublishedTask, published
 

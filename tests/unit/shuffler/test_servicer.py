@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.receipt import receipt_holds
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity, receipt_holds
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2

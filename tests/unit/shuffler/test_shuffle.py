@@ -10,7 +10,7 @@ import pytest
 
 from common.crypto.hpke import HpkePublicKey, SealContext
 from common.errors import DamagedStorageError
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
+from common.crypto.signing import TOKEN_BYTES, TokenIssuer
 from common.errors import ShuffleDpError
 from shuffler.servicer import ConnectionCount
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler

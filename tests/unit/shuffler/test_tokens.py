@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.tokens import TokenIssuer
+from common.crypto.signing import TokenIssuer
 from common.errors import BatchStateError, CredentialError, OverloadError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome

@@ -1,5 +1,3 @@
-"""Asked a named question twice, a device answers one population with the same noise."""
-
 import dataclasses
 from functools import cache
 from pathlib import Path
@@ -22,7 +20,7 @@ _ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
 
 @cache
 def _task(round_number: int, population: str = "staff", question: str = "state") -> PublishedTask:
-    """Publish a task; those of two rounds differ in their keys and in n_min."""
+    """Publish a task; two rounds differ in keys and n_min."""
     return published(
         **kind_draft_fields(
             "rappor",
@@ -37,7 +35,7 @@ def _task(round_number: int, population: str = "staff", question: str = "state")
 async def _report(
     path: Path, case: PublishedTask, person: str, text: str = "Ohio", *, seed: int = 1
 ) -> bytes:
-    """Let an agent answer, open what it sent with both keys, and give the report."""
+    """Let an agent answer, and return the opened report."""
     shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
     path.mkdir(exist_ok=True)
     agent = agent_of(
@@ -55,14 +53,6 @@ async def _report(
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
 
 
-async def _pair(path: Path, first: dict[str, Any], second: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Give two reports, each drawn with randomness of its own."""
-    return (
-        await _report(path, **{"case": _task(1), "person": "Ada", "seed": 1, **first}),
-        await _report(path, **{"case": _task(2), "person": "Ada", "seed": 2, **second}),
-    )
-
-
 @pytest.mark.parametrize(
     ("second", "same"),
     [
@@ -78,24 +68,20 @@ async def test_responses_are_the_same_for_one_person_question_and_text(
     tmp_path: Path, second: dict[str, Any], *, same: bool
 ) -> None:
     """
-    In another task, after a restart, with other randomness: averaging gains nothing.
+    Also after a restart and with other randomness, so that averaging gains nothing.
 
-    Secrets are fixed, so that this does not vary; over secrets 64 bits, of which half are coins,
-    are equal with probability below 1e-7.
+    The secret is fixed; over secrets two independent responses agree with probability below 1e-7.
     """
-    one, other = await _pair(tmp_path, {}, second)
+    one = await _report(tmp_path, _task(1), "Ada", seed=1)
+    other = await _report(tmp_path, **{"case": _task(2), "person": "Ada", "seed": 2, **second})
 
     assert same is (one == other)
 
 
 async def test_tasks_without_a_question_share_no_noise(tmp_path: Path) -> None:
-    """
-    Nobody is asked again, by the operator's word; if somebody is, it is with noise of its own.
-
-    By chance over secrets as above; the digests of tasks vary with their keys.
-    """
-    first, second = await _pair(
-        tmp_path, {"case": _task(1, question="")}, {"case": _task(2, question="")}
-    )
+    """A person who is asked twice answers with independent noise."""
+    first, second = [
+        await _report(tmp_path, _task(number, question=""), "Ada", seed=number) for number in (1, 2)
+    ]
 
     assert first != second

@@ -1,5 +1,3 @@
-"""A device does the same whatever its value: an answer that hides it is of no use otherwise."""
-
 import asyncio
 import logging
 import sys
@@ -23,7 +21,7 @@ _written: list[str] | None = None
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note what is opened for writing. An audit hook stays: it does nothing unless it is asked."""
+    """Record files opened for writing. An audit hook cannot be removed, only disabled."""
     if _written is not None and event == "open" and isinstance(arguments[0], str | bytes):
         mode, flags = arguments[1] or "", arguments[2]
         if set(mode) & set("wax+") or flags & 3:
@@ -35,7 +33,7 @@ sys.addaudithook(_hear)
 
 @contextmanager
 def _writes() -> Iterator[list[str]]:
-    """Give the names of files that are opened for writing while a block runs."""
+    """Yield the names of files that are opened for writing while a block runs."""
     global _written  # noqa: PLW0603  # there is one hook a process
     heard: list[str] = []
     _written = heard
@@ -48,7 +46,7 @@ def _writes() -> Iterator[list[str]]:
 async def _answered(
     path: Path, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[tuple[object, ...], list[str]]:
-    """Answer in vain, send again, and answer once more, on a device that never answered before."""
+    """Answer on a new device while offline, resend, and answer again."""
     shuffler, pauses, pause = MemoryShuffler(_CASE.signed), list[float](), asyncio.sleep
 
     async def noted(seconds: float, *more: Any) -> Any:
@@ -76,7 +74,7 @@ async def test_a_device_behaves_alike_whatever_its_value(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its calls, pauses, lines and files; it writes into its budget and nowhere else."""
+    """In its calls, pauses, logs and files; it writes only to its budget."""
     caplog.set_level(logging.DEBUG)
     seen, lines = list[object](), list[object]()
     for value in (0, 1, 2, 50, 98, 99):
@@ -94,10 +92,10 @@ async def test_a_device_behaves_alike_whatever_its_value(
     assert ("", "") == capsys.readouterr()
 
 
-async def test_neither_value_nor_person_stands_in_a_line(
+async def test_neither_value_nor_person_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of an answer that could not be sent, and of a value that is refused."""
+    """For an answer that could not be sent, and for a refused value."""
     caplog.set_level(logging.DEBUG)
     shuffler = MemoryShuffler(_CASE.signed)
     agent = agent_of(tmp_path, _CASE, shuffler, several_persons=True)

@@ -1,13 +1,13 @@
 import asyncio
 import dataclasses
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError, DamagedStorageError
+from common.errors import BudgetError
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget
 from user_agent.contribution import PreparedSubmission
@@ -31,22 +31,41 @@ def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
     )
 
 
-async def test_answers_at_the_same_time_cannot_both_pass_a_cap(tmp_path: Path) -> None:
-    """There is room for two of five; check and insert are one transaction."""
-    budget = Budget(tmp_path / "budget.sqlite")
+@pytest.fixture
+def budget(tmp_path: Path) -> Iterator[Budget]:
+    """Yield the budget of a new device."""
+    made = Budget(tmp_path / "budget.sqlite")
+    yield made
+    made.close()
+
+
+async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
+    budget: Budget, tmp_path: Path
+) -> None:
+    """There is room for two of five; nothing is prepared for the others, even after a restart."""
+    prepared = list[bytes]()
+
+    def prepare() -> PreparedSubmission:
+        prepared.append(b"")
+        return _envelope()()
+
     outcomes = await asyncio.gather(
-        *(budget.spend("", _task(n), _ANSWER, _POLICY, _envelope()) for n in range(5)),
+        *(budget.spend("", _task(n), _ANSWER, _POLICY, prepare) for n in range(5)),
         return_exceptions=True,
     )
 
     assert 3 == sum(isinstance(outcome, BudgetError) for outcome in outcomes)
-    assert 2 == len(await budget.pending())
-    budget.close()
+    assert 2 == len(prepared) == len(await budget.pending())
+    again = Budget(tmp_path / "budget.sqlite")
+    with pytest.raises(BudgetError, match="4 is spent on 2 tasks, and this one would add 2"):
+        await again.spend("", _task(9), _ANSWER, _POLICY, prepare)
+    assert {_ANSWER} == {saved.claim for saved in await again.pending()}
+    assert 2 == len(prepared)
+    again.close()
 
 
-async def test_every_earlier_answer_counts(tmp_path: Path) -> None:
-    """However many there are: a hundred fit, and no more."""
-    budget = Budget(tmp_path / "budget.sqlite")
+async def test_every_earlier_answer_counts(budget: Budget) -> None:
+    """A hundred fit, and no more."""
     small = Claim(local_epsilon=0.125, central_epsilon=0.125, delta=0.0)
     policy = dataclasses.replace(
         _POLICY, total_local_epsilon_cap=12.5, total_central_epsilon_cap=20.0
@@ -55,32 +74,10 @@ async def test_every_earlier_answer_counts(tmp_path: Path) -> None:
         await budget.spend("", _task(number), small, policy, _envelope())
     with pytest.raises(BudgetError, match=r"12\.5 is spent on 100 tasks"):
         await budget.spend("", _task(100), small, policy, _envelope())
-    budget.close()
 
 
-async def test_nothing_is_prepared_or_saved_over_a_cap(tmp_path: Path) -> None:
-    """No report is randomized for an answer that is not given."""
-    budget = Budget(tmp_path / "budget.sqlite")
-    for number in range(2):
-        await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
-    prepared = False
-
-    def prepare() -> PreparedSubmission:
-        nonlocal prepared
-        prepared = True
-        return _envelope()()
-
-    with pytest.raises(BudgetError, match="4 is spent on 2 tasks, and this one would add 2"):
-        await budget.spend("", _task(9), _ANSWER, _POLICY, prepare)
-
-    assert not prepared
-    assert await budget.find("", _task(9)) is None
-    budget.close()
-
-
-async def test_an_answered_task_costs_nothing_more(tmp_path: Path) -> None:
-    """The same bytes are given again, even where no cap has room."""
-    budget = Budget(tmp_path / "budget.sqlite")
+async def test_an_answered_task_costs_nothing_more(budget: Budget) -> None:
+    """The same bytes are returned, even over a cap."""
     first, repeated = await budget.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"one"))
     assert not repeated
     await budget.spend("", _task(2), _ANSWER, _POLICY, _envelope())
@@ -88,38 +85,20 @@ async def test_an_answered_task_costs_nothing_more(tmp_path: Path) -> None:
 
     assert (first, True) == (again, repeated)
     assert b"one" == again.envelope
-    budget.close()
 
 
-async def test_every_person_has_a_budget_of_their_own(tmp_path: Path) -> None:
-    """On a device of several, and whatever became of the submissions."""
-    budget = Budget(tmp_path / "budget.sqlite")
+async def test_every_person_has_a_budget_of_their_own(budget: Budget) -> None:
+    """Refused submissions count too."""
     for person in ("one", "two"):
         for number in range(2):
             saved, _ = await budget.spend(person, _task(number), _ANSWER, _POLICY, _envelope())
             await budget.refused(saved)
         with pytest.raises(BudgetError):
             await budget.spend(person, _task(3), _ANSWER, _POLICY, _envelope())
-    budget.close()
-
-
-async def test_what_is_spent_outlives_the_process(tmp_path: Path) -> None:
-    """A restart forgets nothing."""
-    for number in range(2):
-        budget = Budget(tmp_path / "budget.sqlite")
-        await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
-        budget.close()
-    budget = Budget(tmp_path / "budget.sqlite")
-    with pytest.raises(BudgetError):
-        await budget.spend("", _task(3), _ANSWER, _POLICY, _envelope())
-    saved = await budget.find("", _task(1))
-    assert saved is not None
-    assert _ANSWER == saved.claim
-    budget.close()
 
 
 def _old_file(path: Path) -> None:
-    """Write a file as the first version did: no central epsilon, no delta."""
+    """Write a file of the first version, without central epsilon and delta."""
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(
@@ -134,7 +113,7 @@ def _old_file(path: Path) -> None:
 
 
 async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path) -> None:
-    """Its answers count with their local epsilon, the only upper bound that was kept."""
+    """Its answers count with their local epsilon, the only bound that it has."""
     path = tmp_path / "budget.sqlite"
     _old_file(path)
     for _ in range(2):
@@ -149,11 +128,3 @@ async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path)
     with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
         await budget.spend("", _task(3), small, _POLICY, _envelope())
     budget.close()
-
-
-def test_a_damaged_record_of_spending_is_named(tmp_path: Path) -> None:
-    """Nothing is answered on a record that cannot be read."""
-    (tmp_path / "budget.sqlite").write_bytes(b"not a database at all")
-
-    with pytest.raises(DamagedStorageError, match="a database of the state directory is damaged"):
-        Budget(tmp_path / "budget.sqlite")

@@ -7,7 +7,7 @@ import user_agent.server
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, WireError
 from common.runtime.state_directory import StateDirectory
-from user_agent.credentials import SECRET_BYTES, PersonalSecrets
+from user_agent.credentials import PersonalSecrets
 from user_agent.settings import UserAgentSettings
 
 _DEVICE: Final = bytes(range(32))
@@ -18,8 +18,8 @@ def _must_not_be_made() -> bytes:
     raise AssertionError("there was a secret, and another one would be made")
 
 
-def test_nothing_of_a_secret_is_shown() -> None:
-    """Neither as text nor as bytes in any form, wherever it is printed."""
+def test_a_secret_does_not_print() -> None:
+    """Neither as text nor as bytes."""
     secrets = PersonalSecrets(_DEVICE)
 
     for text in (repr(secrets), str(secrets), f"{[secrets]}"):
@@ -28,8 +28,8 @@ def test_nothing_of_a_secret_is_shown() -> None:
     assert "PersonalSecrets(not shown)" == repr(secrets)
 
 
-def test_a_person_has_one_secret_and_nobody_else_has_it() -> None:
-    """By name; an agent of one person has no name, and a secret all the same."""
+def test_every_person_has_a_secret_of_their_own() -> None:
+    """By name, which is empty for an agent of one person; another device has other secrets."""
     people = ("", "Ada", "ada", "Ada ", "Bo", "Ä")
     first = [PersonalSecrets(_DEVICE).of(person) for person in people]
     again = [PersonalSecrets(_DEVICE).of(person) for person in people]
@@ -37,34 +37,19 @@ def test_a_person_has_one_secret_and_nobody_else_has_it() -> None:
     assert first == again
     assert len(people) == len(set(first))
     assert {32} == {len(secret) for secret in first}
-
-
-def test_a_person_s_secret_is_not_the_device_s() -> None:
-    """And on another device it is another one."""
-    own = PersonalSecrets(_DEVICE).of("Ada")
-
-    assert own != _DEVICE
-    assert own != PersonalSecrets(bytes(32)).of("Ada")
+    assert not {_DEVICE, PersonalSecrets(bytes(32)).of("Ada")} & set(first)
 
 
 @pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
 def test_a_secret_of_another_length_is_refused(length: int) -> None:
-    """With the length, and nothing of the bytes."""
+    """The message has the length, not the bytes."""
     with pytest.raises(WireError, match=f"has {length} bytes; it must have 32") as caught:
         PersonalSecrets(b"\xab" * length)
     assert "abab" not in str(caught.value)
 
 
-def test_a_secret_that_is_made_is_new_each_time() -> None:
-    """From the system's randomness; two are the same with probability 2^-256."""
-    first, second = PersonalSecrets.generate(), PersonalSecrets.generate()
-
-    assert SECRET_BYTES == len(first) == len(second)
-    assert first != second
-
-
 async def test_a_restarted_agent_keeps_its_secret(tmp_path: Path) -> None:
-    """It is made on first start, encrypted and closed to others; then it stays."""
+    """It is made on first start, encrypted and private."""
     settings = _settings(tmp_path, lasting_responses=True)
     secrets, sealed = [], []
     for _ in range(2):
@@ -80,17 +65,11 @@ async def test_a_restarted_agent_keeps_its_secret(tmp_path: Path) -> None:
     assert 0o600 == (settings.state_directory / _FILE).stat().st_mode & 0o777
 
 
-async def test_who_allows_no_lasting_responses_has_no_secret(tmp_path: Path) -> None:
-    """What is not there cannot be stolen."""
-    settings = _settings(tmp_path, lasting_responses=False)
-    await (await user_agent.server.start(settings)).stop()
-
-    assert not (settings.state_directory / _FILE).exists()
-
-
-async def test_a_secret_that_was_lost_is_not_replaced_in_silence(tmp_path: Path) -> None:
-    """Answers with other noise would tell more than promised; without lasting ones it serves."""
+async def test_a_lost_secret_is_not_replaced(tmp_path: Path) -> None:
+    """Answers with other noise would break the promise. Without lasting ones none is needed."""
     settings = _settings(tmp_path, lasting_responses=True)
+    await (await user_agent.server.start(_settings(tmp_path, lasting_responses=False))).stop()
+    assert not (settings.state_directory / _FILE).exists()
     await (await user_agent.server.start(settings)).stop()
     kept = (settings.state_directory / _FILE).read_bytes()
     (settings.state_directory / _FILE).unlink()

@@ -1,5 +1,3 @@
-"""How many dummies a device draws, and which: exact boundaries, and the stated laws."""
-
 import math
 from typing import Any, Final
 
@@ -8,18 +6,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.crypto.hpke import envelope_context
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import unpack
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.mechanisms import Scripted, example
 from tests.support.tasks import published
-from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
+from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 _RUNS: Final = 200_000
 _CHANCE: Final = 1e-7
-"""Of a false alarm, over seeds."""
+"""Of a false alarm over seeds."""
 
 
 def _law(law: str, **fields: Any) -> DummySpec:
@@ -41,23 +37,23 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
 
 
 def test_each_trial_of_a_binomial_number_is_decided_by_its_weight() -> None:
-    """Below it the chance comes true, at it it does not; three trials of two users."""
+    """Below it a trial succeeds, at it not; three trials of two users."""
     law = _law("binomial", per_user=1, trials=3, most=3, extra_weight=7)
     rng = Scripted([6, 7], [0, EXTRA_WEIGHT_SUM - 1], [7, 6])
 
     assert [3, 2] == draw_dummy_counts(law, 2, rng).tolist()
 
 
-def test_geometric_numbers_go_on_while_chances_come_true() -> None:
-    """Two users with two each: 2 + 0 and 0 + 1; who has ended draws no more."""
+def test_geometric_numbers_continue_while_trials_succeed() -> None:
+    """Two users with two each: 2 + 0 and 0 + 1; a number that has ended draws no more."""
     law = _law("negative-binomial", per_user=1, trials=2, most=9, extra_weight=7)
     rng = Scripted([6, 7, 7, 0], [6, 7], [7])
 
     assert [3, 2] == draw_dummy_counts(law, 2, rng).tolist()
 
 
-def test_a_number_above_the_most_is_drawn_again() -> None:
-    """Not cut down: only the user above it draws again, as often as it takes."""
+def test_a_number_above_the_maximum_is_drawn_again() -> None:
+    """It is not truncated; only that user's number is drawn again."""
     law = _law("negative-binomial", trials=1, most=1, extra_weight=7)
     rng = Scripted([0, 0], [0, 9], [9], [9])
 
@@ -65,7 +61,7 @@ def test_a_number_above_the_most_is_drawn_again() -> None:
 
 
 def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
-    """Items whose draw is below it; with more than the most, all are drawn again."""
+    """Items whose draw is below it; above the maximum all are drawn again."""
     law = _law("each-item", trials=6, most=2, extra_weight=7)
     grr = mechanism_of(_aue(most=6).task)
     rng = Scripted([0, 0, 0, 7, 7, 7], [7, 6, 9, 9, 0, 8])
@@ -74,32 +70,28 @@ def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
     assert [1, 4] == drawn["item"].tolist()
 
 
-def test_a_binomial_number_has_its_law() -> None:
-    """200,000 draws. Seed 1; fails by chance with probability 1e-7."""
-    drawn = draw_dummy_counts(
-        _law("binomial", per_user=2, trials=6, most=6), _RUNS, np.random.default_rng(1)
-    )
-
-    assert _agrees(np.bincount(drawn - 2, minlength=7), stats.binom.pmf(np.arange(7), 6, 0.25))
-
-
-@pytest.mark.parametrize("most", [2, 5, 40])
-def test_a_negative_binomial_number_has_the_law_that_is_accounted(most: int) -> None:
+@pytest.mark.parametrize(
+    ("law", "shape", "most", "wanted"),
+    [
+        ("binomial", 6, 6, stats.binom.pmf(np.arange(7), 6, 0.25)),
+        *(
+            ("negative-binomial", 3, most, stats.nbinom.pmf(np.arange(most + 1), 3, 0.75))
+            for most in (2, 5, 40)
+        ),
+    ],
+)
+def test_drawn_numbers_have_the_accounted_distribution(
+    law: str, shape: int, most: int, wanted: NDArray[np.float64]
+) -> None:
     """Conditioned on at most `most`. Seed 2; fails by chance with probability 1e-7."""
-    law = _law("negative-binomial", trials=3, most=most)
-    drawn = draw_dummy_counts(law, _RUNS, np.random.default_rng(2))
-    wanted = stats.nbinom.pmf(np.arange(most + 1), 3, 0.75)
+    drawn = draw_dummy_counts(_law(law, trials=shape, most=most, per_user=1), _RUNS, _rng(2)) - 1
 
     assert drawn.max() <= most
     assert _agrees(np.bincount(drawn, minlength=most + 1), wanted / wanted.sum())
 
 
-def test_dummies_of_items_have_the_law_that_is_accounted() -> None:
-    """
-    Which of four items come, conditioned on at most two: all sets of 20,000 draws.
-
-    Seed 3; fails by chance with probability 1e-7.
-    """
+def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
+    """Of four items, at most two. Seed 3; fails by chance with probability 1e-7."""
     law, rng = _law("each-item", trials=4, most=2), np.random.default_rng(3)
     mechanism = mechanism_of(_aue(domain_size=4, most=2).task)
     counts = np.zeros(16, dtype=np.int64)
@@ -113,7 +105,7 @@ def test_dummies_of_items_have_the_law_that_is_accounted() -> None:
     assert _agrees(counts, wanted / wanted.sum())
 
 
-def test_uniform_dummies_name_no_item_more_than_another() -> None:
+def test_uniform_dummies_are_uniform_over_items() -> None:
     """Seed 4; chi-square, fails by chance with probability 1e-7."""
     law, mechanism, rng = _law("binomial", trials=6, most=6), example("grr"), _rng(4)
     dummies = np.concatenate([draw_dummies(mechanism, law, rng) for _ in range(10_000)])
@@ -137,24 +129,3 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
         n_min=100,
         target_size=100,
     )
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        _aue(most=6),
-        published(dummies_per_user=0, dummies=_law("binomial", per_user=1, trials=3, most=3)),
-        published(dummies_per_user=0, dummies=_law("negative-binomial", trials=1, most=2)),
-    ],
-    ids=["each item", "binomial", "negative binomial"],
-)
-def test_every_submission_has_as_many_sealed_reports(case: Any) -> None:
-    """Whatever was drawn: padding brings it to the task's number."""
-    contributor, digest = Contributor(case.task, case.signed.digest()), case.signed.digest()
-    sizes = set()
-    for value in range(6):
-        envelope = contributor.prepare(value, _rng(value))
-        content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
-        sizes.add(len(content.sealed_reports))
-
-    assert {case.task.reports_per_user * case.task.sealed_report_bytes} == sizes

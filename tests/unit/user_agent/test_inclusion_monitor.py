@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from common.crypto.merkle import prefix_of, salted, split
-from common.crypto.receipt import envelope_hash, receipt_holds
-from common.crypto.signing import SigningIdentity
-from common.errors import UnknownTaskError
-from common.task.shuffler_spec import ShufflerSpec
+from common.crypto.signing import SigningIdentity, envelope_hash, receipt_holds
+from common.errors import ProofError, UnknownTaskError
+from common.messages.inclusion_proof import InclusionProof
+from common.task.dummy_spec import ShufflerSpec
+from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
@@ -18,14 +19,14 @@ from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.budget import Budget
 from user_agent.evidence import Evidence, InclusionState
-from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, to_ask
+from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, conclusion, counted, to_ask
 
 _CASE = published()
 _DAY = 24 * 3600
 
 
 class Device:
-    """A device whose shuffler shows what a test says."""
+    """A device, and a shuffler that shows a given batch."""
 
     def __init__(self, path: Path, case: PublishedTask = _CASE) -> None:
         self.case, self.digest = case, case.signed.digest()
@@ -51,19 +52,19 @@ class Device:
         )
 
     async def evidence(self) -> Evidence:
-        """What is kept of the answer."""
+        """Return the kept evidence of the answer."""
         kept = await self.budget.evidence("", self.digest)
         assert kept is not None
         return kept
 
     def show(self, leaves: list[bytes], signer: SigningIdentity | None = None) -> None:
-        """Let the shuffler show a batch of these leaves, signed by the analyzer."""
+        """Let the shuffler show a signed batch of these leaves."""
         signer = signer or self.case.identity
         self.shuffler.tree = tree_over(leaves)
         self.shuffler.commitment = commitment_over(leaves, signer, self.digest)
 
     async def check(self) -> InclusionState:
-        """Let some time pass, and see what the device makes of it."""
+        """Let some time pass, and return the device's conclusion."""
         for _ in range(2):
             await self.watch.check_due()
             self.clock.seconds += 200
@@ -72,28 +73,30 @@ class Device:
 
 @pytest.fixture
 async def device(tmp_path: Path) -> AsyncIterator[Device]:
-    """A device that has answered."""
+    """Yield a device that has answered."""
     started = Device(tmp_path)
     await started.agent.contribute(started.digest, 3, "")
     yield started
     started.budget.close()
 
 
-async def test_an_answer_that_was_counted_is_forgotten_but_for_that(device: Device) -> None:
-    """Leaves name reports among all that the analyzer received: none is kept for longer."""
+async def test_leaves_of_a_counted_answer_are_erased(device: Device) -> None:
+    """From the row and from every byte of the files: they would identify the reports."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own])
 
+    def left() -> list[bytes]:
+        files = b"".join(file.read_bytes() for file in device.path.glob("budget.sqlite*"))
+        return [leaf for leaf in own if leaf in files]
+
+    assert own == left()
     assert InclusionState.COUNTED is await device.check()
     assert b"" == (await device.evidence()).leaves
-    device.budget.close()
-    stored = b"".join(path.read_bytes() for path in device.path.glob("budget.sqlite"))
-    assert own[0] not in stored
-    device.budget = Budget(device.path / "budget.sqlite")
+    assert [] == left()
 
 
-async def test_an_answer_of_which_a_report_is_missing_is_kept_as_evidence(device: Device) -> None:
-    """One of two is enough, and nothing overwrites the finding."""
+async def test_an_answer_with_a_missing_report_is_kept_as_evidence(device: Device) -> None:
+    """One of two is enough, and later proofs do not change it."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), own[0]])
 
@@ -104,7 +107,7 @@ async def test_an_answer_of_which_a_report_is_missing_is_kept_as_evidence(device
 
 
 async def test_only_prefixes_are_asked_for(device: Device) -> None:
-    """First the commitment alone, then a bucket of some 375 leaves for each own one."""
+    """First the commitment alone, then a bucket of some 375 leaves for each own leaf."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own])
     await device.check()
@@ -115,39 +118,32 @@ async def test_only_prefixes_are_asked_for(device: Device) -> None:
     )
 
 
-async def test_what_proves_nothing_concludes_nothing(
+async def test_an_invalid_proof_concludes_nothing(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stranger's signature, or a tree beside the signed root; a later proof still counts."""
+    """With another signer or tree; nothing more is asked until the next check."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own], signer=SigningIdentity.generate())
     assert InclusionState.UNCHECKED is await device.check()
-    assert [None] == sorted(set(device.shuffler.asked), key=str)  # no prefix was told
+    assert [None] == sorted(set(device.shuffler.asked), key=str)  # no prefix was sent
 
+    device.shuffler.asked.clear()
     device.show([*some_leaves(1500), *own])
     device.shuffler.tree = tree_over(some_leaves(1502))
-    assert InclusionState.UNCHECKED is await device.check()
+    device.clock.seconds += 200
+    await device.watch.check_due()
+    assert InclusionState.UNCHECKED is (await device.evidence()).inclusion
+    assert (2, 2) == (len(own), len(device.shuffler.asked))  # the commitment, and one bucket
     assert "proof does not hold" in caplog.messages
 
     device.show([*some_leaves(1500), *own])
     assert InclusionState.COUNTED is await device.check()
 
 
-async def test_a_proof_is_checked_before_the_next_one_is_asked_for(device: Device) -> None:
-    """A shuffler that shows long buckets of no worth shows one of them a time."""
-    own = split((await device.evidence()).leaves)
-    device.show([*some_leaves(1500), *own])
-    device.shuffler.tree = tree_over(some_leaves(1502))
-    await device.check()
-
-    assert len(own) == 2
-    assert len(device.shuffler.asked) == 2  # the commitment, and one bucket
-
-
-async def test_long_after_the_deadline_a_proof_that_was_never_shown_is_missed(
+async def test_an_answer_without_a_proof_is_unproven_two_weeks_after_the_deadline(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two weeks; until then the batch may be on its way."""
+    """Until then the batch may still be delivered."""
     assert InclusionState.UNCHECKED is await device.check()
     device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY - 200)
     assert InclusionState.UNCHECKED is await device.check()
@@ -156,8 +152,8 @@ async def test_long_after_the_deadline_a_proof_that_was_never_shown_is_missed(
     assert "answer checked" in caplog.messages
 
 
-async def test_when_to_ask_is_drawn(device: Device) -> None:
-    """Within a pause of the first look, not at once; then within half and one and a half."""
+async def test_times_of_checks_are_random(device: Device) -> None:
+    """First within one pause, then after a half to one and a half of it."""
     await device.watch.check_due()
     assert [] == device.shuffler.asked
     [first] = device.watch._not_before.values()
@@ -170,8 +166,8 @@ async def test_when_to_ask_is_drawn(device: Device) -> None:
     assert 50 <= second - first < 150
 
 
-async def test_where_the_shuffler_samples_nothing_is_asked_or_kept(tmp_path: Path) -> None:
-    """A missing report proves nothing there, and whether it is there is to stay a secret."""
+async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) -> None:
+    """A missing report proves nothing there, and whether it was kept is secret."""
     case = published(
         protocol="sbin",
         buckets=0,
@@ -191,8 +187,8 @@ async def test_where_the_shuffler_samples_nothing_is_asked_or_kept(tmp_path: Pat
     device.budget.close()
 
 
-async def test_a_person_is_told_what_is_known(device: Device) -> None:
-    """State, finding, and a receipt that anybody can verify; of no other task."""
+async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: Device) -> None:
+    """Without a pinned shuffler the receipt is kept unverified."""
     record = await device.agent.record(device.digest, "")
     [envelope] = device.shuffler.received
     shuffler = device.shuffler.identity.public_identity()
@@ -207,22 +203,14 @@ async def test_a_person_is_told_what_is_known(device: Device) -> None:
     other = published().signed.digest()
     with pytest.raises(UnknownTaskError):
         await device.agent.record(other, "")
+    device.agent.shuffler_identity, device.agent.several_persons = None, True
+    await device.agent.contribute(device.digest, 3, "Ada")
+    record = await device.agent.record(device.digest, "Ada")
+    assert (False, 64) == (record.receipt_verified, len(record.receipt))
 
 
-async def test_without_a_pinned_shuffler_a_receipt_is_kept_unverified(tmp_path: Path) -> None:
-    """Whoever learns the identity later can still verify it."""
-    device = Device(tmp_path)
-    device.agent.shuffler_identity = None
-    await device.agent.contribute(device.digest, 3, "")
-    record = await device.agent.record(device.digest, "")
-
-    assert not record.receipt_verified
-    assert 64 == len(record.receipt)
-    device.budget.close()
-
-
-async def test_an_answer_of_an_earlier_version_is_told_without_evidence(device: Device) -> None:
-    """Its file has no row of evidence."""
+async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:
+    """Its file has no table of evidence."""
     device.budget.close()
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
@@ -234,8 +222,8 @@ async def test_an_answer_of_an_earlier_version_is_told_without_evidence(device: 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
 
 
-def test_of_very_many_reports_some_drawn_at_random_are_asked_for() -> None:
-    """64 of a thousand, others each time; all of few."""
+def test_a_random_sample_of_many_reports_is_checked() -> None:
+    """64 of a thousand; all of few."""
     leaves = some_leaves(1000)
     rng = np.random.default_rng(1)
     first, second = to_ask(b"".join(leaves), rng), to_ask(b"".join(leaves), rng)
@@ -245,16 +233,38 @@ def test_of_very_many_reports_some_drawn_at_random_are_asked_for() -> None:
     assert set(leaves[:5]) == set(to_ask(b"".join(leaves[:5]), rng))
 
 
-async def test_leaves_leave_the_disk_when_they_have_been_counted(device: Device) -> None:
-    """With what the analyzer keeps they would name the person's reports."""
-    evidence = await device.evidence()
-    own = split(evidence.leaves)
+_DIGEST = TaskDigest(b"d" * 32)
+_ANALYZER = SigningIdentity.generate()
+_OWN = some_leaves(4)
+_OTHERS = some_leaves(1500, start=100)
 
-    def left() -> list[bytes]:
-        files = b"".join(file.read_bytes() for file in device.path.glob("budget.sqlite*"))
-        return [leaf for leaf in own if leaf in files]
 
-    assert own == left()
-    await device.budget.conclude(evidence, InclusionState.COUNTED)
+def _proofs(batch: list[bytes], asked: list[bytes]) -> list[InclusionProof]:
+    tree, commitment = tree_over(batch), commitment_over(batch, _ANALYZER, _DIGEST)
+    return [InclusionProof.of(tree, commitment, commitment.prefix_of(leaf)) for leaf in asked]
 
-    assert [] == left()
+
+def _conclusion(proofs: list[InclusionProof]) -> InclusionState:
+    first, identity = proofs[0].commitment, _ANALYZER.public_identity()
+    return conclusion(
+        [
+            counted(leaf, proof, first, identity, _DIGEST)
+            for leaf, proof in zip(_OWN, proofs, strict=True)
+        ]
+    )
+
+
+def test_all_of_an_answer_or_it_is_missing() -> None:
+    """Three of four reports are a tampered answer."""
+    assert InclusionState.COUNTED is _conclusion(_proofs([*_OTHERS, *_OWN], _OWN))
+    assert InclusionState.MISSING is _conclusion(_proofs([*_OTHERS, *_OWN[:3]], _OWN))
+    assert InclusionState.MISSING is _conclusion(_proofs(_OTHERS, _OWN))
+
+
+def test_two_batches_do_not_prove_one_answer() -> None:
+    """Each holds half of it, and the analyzer signed both: one task has one batch."""
+    first = _proofs([*_OTHERS, *_OWN[:2]], _OWN[:2])
+    second = _proofs([*_OTHERS, *_OWN[2:]], _OWN[2:])
+
+    with pytest.raises(ProofError, match="two commitments are shown for one task"):
+        _conclusion([*first, *second])

@@ -1,5 +1,3 @@
-"""Answers that could not be sent at first: sent again, each on its own, and never unlearned."""
-
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
@@ -19,7 +17,7 @@ _PERSONS = ("a", "b", "c")
 
 
 async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
-    """An agent of three persons, none of whose answers could be sent."""
+    """Return an agent of three persons with unsent answers."""
     agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
     for person in _PERSONS:
@@ -30,10 +28,7 @@ async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
 
 
 async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) -> None:
-    """
-    While one person's answer is sent again, another calls and is acknowledged; then the batch is
-    delivered, and what was to be sent again for the other comes too late.
-    """
+    """Another person's answer arrives during a resend, which does not send it again."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
@@ -64,7 +59,7 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
 async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     tmp_path: Path, error: Exception
 ) -> None:
-    """Whatever this project's error is."""
+    """For any error of this project."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
@@ -80,27 +75,9 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     budget.close()
 
 
-async def test_what_is_on_its_way_is_not_sent_a_second_time(tmp_path: Path) -> None:
-    """The first call may yet be answered; who watches the network would see two."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
-    taking = shuffler.submit
-
-    async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
-        shuffler.submit = taking  # type: ignore[method-assign]
-        await agent.resend_pending()
-        return await taking(_DIGEST, envelope)
-
-    shuffler.submit = slowly  # type: ignore[method-assign]
-    await agent.contribute(_DIGEST, 3, "a")
-
-    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
-    budget.close()
-
-
 @pytest.mark.parametrize("fails", [False, True])
 async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
-    """Two calls for an answer and a resend: never two copies under way, and one that arrives."""
+    """Three calls for one answer: never two copies at a time, and one that arrives."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking, under_way, most, tries = shuffler.submit, 0, 0, 0
@@ -131,22 +108,3 @@ async def _outcome(call: Awaitable[object]) -> object:
         return await call
     except PeerError as error:
         return error
-
-
-async def test_what_arrived_while_others_were_resent_is_not_sent_again(tmp_path: Path) -> None:
-    """The list of what is pending is older than the last of it."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
-    taking = shuffler.submit
-
-    async def meanwhile(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
-        shuffler.submit = taking  # type: ignore[method-assign]
-        receipt = await taking(_DIGEST, envelope)
-        await agent.contribute(_DIGEST, 3, "b")
-        return receipt
-
-    shuffler.submit = meanwhile  # type: ignore[method-assign]
-    await agent.resend_pending()
-
-    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
-    budget.close()

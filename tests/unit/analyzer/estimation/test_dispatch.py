@@ -8,7 +8,7 @@ from analyzer.estimation import histogram
 from analyzer.finalize import estimate_result
 from common.mechanisms.base import Counts, Mixture
 from common.mechanisms.registry import mechanism_of, randomizer_of
-from common.messages.estimate import Estimate, Histogram, KeyValues, Means
+from common.messages.result import Estimate, Histogram, KeyValues, Means
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task

@@ -8,7 +8,6 @@ from scipy import stats
 from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
-from common.accounting.item_noise import ItemNoiseRelease
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.exhaustive_delta import (
@@ -45,16 +44,6 @@ def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, mos
         assert true * (1 - 1e-12) <= release.delta(epsilon)
         if most == 3:
             assert release.delta(epsilon) <= true * (1 + 1e-9)
-
-
-def test_a_rare_cut_costs_almost_nothing() -> None:
-    """10,000 users, 100 items: .1 % of ε if one in 10⁸ users draws again."""
-    spec = _each_item(100, 0.05, 20)
-    uncut = ItemNoiseRelease(noise=Binomial(10_000, spec.extra_chance))
-
-    assert stats.binom.sf(20, 100, 0.05) < 1e-7
-    assert uncut.epsilon(1e-6) < each_item_release(spec, 10_000).epsilon(1e-6)
-    assert each_item_release(spec, 10_000).epsilon(1e-6) < 1.001 * uncut.epsilon(1e-6)
 
 
 def test_a_frequent_cut_counts_only_users_with_room() -> None:

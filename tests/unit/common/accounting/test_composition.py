@@ -14,15 +14,13 @@ from common.accounting.composition import (
     composed_epsilon,
 )
 from common.accounting.releases import AmplifiedRelease
-from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
+from tests.support.reductions import reduction_for
 
 
 def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(
-        answers=answers, local_epsilon=local_epsilon, hashed=False
-    )
+    return reduction_for(answers, local_epsilon, hashing=False)
 
 
 def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
@@ -73,7 +71,7 @@ def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: f
 def test_thirty_rounds_match_the_reference() -> None:
     """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
     release = AmplifiedRelease(
-        reduction=MatchCountReduction.for_epsilon(answers=1239, local_epsilon=8.0, hashed=True),
+        reduction=reduction_for(1239, 8.0, hashing=True),
         crowd=AnonymitySet(users=602_325, dummies=2 * 602_325),
     )
     for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
@@ -91,15 +89,6 @@ def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
 
     assert max(single) < both < sum(single)
     assert both == pytest.approx(composed_epsilon([large, small], 1e-6), rel=1e-12)
-
-
-def test_one_round_is_formula_1() -> None:
-    """Without a grid."""
-    release = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
-
-    assert epsilon_upper(release.reduction, release.crowd, 1e-9) == composed_epsilon(
-        [release], 1e-9
-    )
 
 
 def test_rounds_of_one_user_cost_at_most_the_sum_of_local_epsilons() -> None:
@@ -130,36 +119,6 @@ def test_rounds_of_very_different_size_compose() -> None:
     assert composed_claims([(0.0, 0.0), (0.0, 1e-7)], 1e-6) == 0.0
 
 
-def test_two_pure_claims_compose_exactly() -> None:
-    """Two rounds of randomized response, against their product."""
-    epsilon, delta = 1.0, 0.05
-    bound = composed_claims([(epsilon, 0.0)] * 2, delta)
-    p = math.exp(epsilon) / (1 + math.exp(epsilon))
-
-    def exact(at: float) -> float:
-        return max(0.0, p**2 - math.exp(at) * (1 - p) ** 2)
-
-    assert exact(bound) <= delta
-    assert exact(bound - 0.05) > delta
-
-
-@pytest.mark.parametrize("delta", [1.0, 1e-13, math.nan])
-def test_delta_has_a_range(delta: float) -> None:
-    """Transforms round at 1e-15."""
-    release = AmplifiedRelease(reduction=_grr(4, 1.0), crowd=AnonymitySet(users=10))
-    with pytest.raises(AccountingError, match="delta is"):
-        composed_epsilon([release] * 2, delta)
-    with pytest.raises(AccountingError, match="delta is"):
-        composed_claims([(0.1, 0.0)] * 2, delta)
-
-
-def test_a_certainly_infinite_loss_stays_infinite() -> None:
-    """Without an error of the library."""
-    bare = AmplifiedRelease(reduction=_grr(5, math.inf), crowd=AnonymitySet(users=2))
-
-    assert math.isinf(composed_epsilon([bare, bare], 1e-6))
-
-
 @pytest.mark.parametrize("revealed", [0.0, 1e-2])
 @pytest.mark.parametrize("rounds", [2, 4])
 def test_claims_are_never_composed_to_less_than_they_cost(rounds: int, revealed: float) -> None:
@@ -178,18 +137,3 @@ def test_claims_are_never_composed_to_less_than_they_cost(rounds: int, revealed:
 
     assert 1 - (1 - revealed) ** rounds * hidden <= delta
     assert bound <= rounds * epsilon
-
-
-@pytest.mark.parametrize("claim", [(-0.1, 0.0), (0.1, 1.5), (math.nan, 0.0)])
-def test_invalid_claims_are_refused(claim: tuple[float, float]) -> None:
-    """The message contains the numbers."""
-    with pytest.raises(AccountingError, match="cannot be"):
-        composed_claims([claim, (0.1, 0.0)], 1e-6)
-
-
-def test_empty_compositions_are_refused() -> None:
-    """Of releases and of claims."""
-    with pytest.raises(AccountingError):
-        composed_epsilon([], 1e-6)
-    with pytest.raises(AccountingError):
-        composed_claims([], 1e-6)

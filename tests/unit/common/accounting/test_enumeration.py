@@ -1,137 +1,220 @@
-"""The bound of tiny crowds, against the exact δ over every data set and every outcome."""
+"""Bounds and attacks for tiny crowds, against the exact δ over every data set and outcome."""
+
+import itertools
+import math
+from typing import NamedTuple
 
 import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.clones import CloneReduction
 from common.accounting.count_distributions import Binomial
-from tests.support.exhaustive_delta import grr_law, hashing_law, true_delta, uniform_law
+from common.accounting.reference.general_blanket import blanket_delta
+from common.accounting.reference.randomizers import duchi, unary
+from common.accounting.reference.variation_ratio import VariationRatio
+from common.mechanisms.numeric.coordinate_sampling import Harmony
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.numeric.piecewise import Piecewise
+from common.mechanisms.reduction import MatchCountReduction, Reduction
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.weights import ResponseWeights
+from tests.support.exhaustive_delta import Law, grr_law, hashing_law, true_delta, uniform_law
 from tests.support.reductions import reduction_for
-from tests.support.report_laws import every_function_law
+from tests.support.reference_bounds import delta_lower, match_count_pair
+from tests.support.report_laws import duchi_law, every_function_law, unary_law
 
 _ENUMERATION_ERROR = 1e-15
-"""What the enumeration's own sums of floats may be off, where the exact answer is 0."""
+"""Rounding error of the enumeration's sums."""
+_3_TO_1 = ResponseWeights(true=3, other=1)
+
+Point = tuple[float, ...]
 
 
-@pytest.mark.parametrize("local_epsilon", [0.5, 2.0, 5.0])
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize(
-    ("users", "dummies"), [(1, 0), (1, 2), (2, 0), (2, 2), (3, 1), (4, 0), (4, 1)]
-)
-def test_grr_is_never_below_brute_force(
-    local_epsilon: float, central_epsilon: float, users: int, dummies: int
-) -> None:
-    """Every data set of tiny instances, every multiset of messages."""
-    laws = [grr_law(value, 3, local_epsilon) for value in range(3)]
-    dummy = uniform_law([(item,) for item in range(3)])
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-    reduction = reduction_for(3, local_epsilon, hashing=False)
+class _Instance(NamedTuple):
+    """A randomizer over few values."""
 
-    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
+    laws: list[Law]
+    dummy: Law
+    reduction: Reduction | None
+    kind: str = "other"
 
 
-def _hashing_truth(seeds: range, local_epsilon: float, central_epsilon: float) -> float:
-    laws = [hashing_law(value, 3, local_epsilon, seeds) for value in range(3)]
-    dummy = uniform_law([(seed, bucket) for seed in seeds for bucket in range(3)])
-    return true_delta(laws, users=3, dummies=1, dummy=dummy, epsilon=central_epsilon)
-
-
-@pytest.mark.parametrize("central_epsilon", [0.05, 0.3, 0.8, 1.5])
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-@pytest.mark.parametrize(
-    ("items", "users", "dummies"),
-    [(2, 5, 0), (2, 7, 0), (3, 7, 0), (4, 5, 0), (2, 5, 2)],
-)
-def test_grr_of_up_to_seven_users_is_never_below_brute_force(
-    items: int, users: int, dummies: int, local_epsilon: float, central_epsilon: float
-) -> None:
-    """Every data set."""
+def _grr(items: int, local_epsilon: float) -> _Instance:
     laws = [grr_law(value, items, local_epsilon) for value in range(items)]
     dummy = uniform_law([(item,) for item in range(items)])
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-    reduction = reduction_for(items, local_epsilon, hashing=False)
-
-    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
+    return _Instance(laws, dummy, reduction_for(items, local_epsilon, hashing=False), "grr")
 
 
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-@pytest.mark.parametrize(
-    ("values", "buckets", "users", "dummies"),
-    [(2, 2, 3, 0), (2, 2, 2, 2), (3, 2, 3, 0), (3, 2, 2, 1), (2, 3, 3, 0), (2, 3, 2, 1)],
-)
-def test_hashing_with_every_function_as_a_seed_is_never_below_brute_force(  # noqa: PLR0917
-    values: int,
-    buckets: int,
-    users: int,
-    dummies: int,
-    local_epsilon: float,
-    central_epsilon: float,
-) -> None:
+def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
     """All functions from values to buckets are pairwise independent hashes."""
     laws = [every_function_law(value, values, buckets, local_epsilon) for value in range(values)]
+    reduction = reduction_for(buckets, local_epsilon, hashing=True)
+    return _Instance(laws, uniform_law(sorted(laws[0])), reduction, f"{values} hashed values")
+
+
+def _field(seeds: range, local_epsilon: float) -> _Instance:
+    """The field of three elements; seed 0 may be left out."""
+    laws = [hashing_law(value, 3, local_epsilon, seeds) for value in range(3)]
+    return _Instance(
+        laws, uniform_law(sorted(laws[0])), reduction_for(3, local_epsilon, hashing=True)
+    )
+
+
+def _unary(items: int, p: float, q: float) -> _Instance:
+    laws = [unary_law(value, items, p, q) for value in range(items)]
+    return _Instance(laws, unary_law(None, items, p, q), unary(p, q))
+
+
+def _duchi(local_epsilon: float) -> _Instance:
+    laws = [duchi_law(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
+    return _Instance(laws, uniform_law(sorted(laws[0])), duchi(local_epsilon))
+
+
+def _band_laws(points: int, reach: int) -> list[Law]:
+    places = points + 2 * reach
+    weights = [
+        [3 if point <= place <= point + 2 * reach else 1 for place in range(places)]
+        for point in range(points)
+    ]
+    return [{(j,): w / sum(row) for j, w in enumerate(row)} for row in weights]
+
+
+def _square_wave(items: int, reach: int) -> _Instance:
+    laws = _band_laws(items, reach)
+    return _Instance(
+        laws, uniform_law(sorted(laws[0])), SquareWave(items, reach, _3_TO_1).reduction
+    )
+
+
+def _piecewise(steps: int, reach: int) -> _Instance:
+    """Points of the grid, and a number between two of them."""
+    laws = _band_laws(steps + 1, reach)
+    between = {place: (laws[0][place] * 2 + laws[1][place]) / 3 for place in laws[0]}
     dummy = uniform_law(sorted(laws[0]))
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-
-    bound = delta_upper(
-        reduction_for(buckets, local_epsilon, hashing=True),
-        AnonymitySet(users=users, dummies=dummies),
-        central_epsilon,
-    )
-
-    assert truth <= bound + _ENUMERATION_ERROR
+    return _Instance([*laws, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
 
 
-@pytest.mark.parametrize("local_epsilon", [2.0, 1000.0])
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.7])
-def test_a_random_number_of_dummies_is_never_below_brute_force(
-    local_epsilon: float, central_epsilon: float
+_INSIDE: dict[int, list[Point]] = {
+    1: [(1 / 3,)],
+    2: [(0, 1), (1 / 3, -1 / 4)],
+    3: [(1 / 3, -1, 0)],
+}
+"""Points of the cube that are not corners."""
+
+
+def _corners(dimensions: int) -> list[Point]:
+    return list(itertools.product((-1, 1), repeat=dimensions))
+
+
+def _harmony(dimensions: int) -> _Instance:
+    """Pairs of a coordinate and a bit: Duchi's Pr[+] = 1/2 + t/4 at odds of 3."""
+    laws: list[Law] = [
+        {
+            (j, bit): (0.5 + (2 * bit - 1) * t / 4) / dimensions
+            for j, t in enumerate(p)
+            for bit in (0, 1)
+        }
+        for p in _corners(dimensions) + _INSIDE[dimensions]
+    ]
+    dummy = uniform_law(sorted(laws[0]))
+    return _Instance(laws, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
+
+
+def _mean_est(dimensions: int) -> _Instance:
+    """Corners with weight 3 on the own side, mixed over the corners to which a point is rounded."""
+    corners = _corners(dimensions)
+    laws: list[Law] = []
+    for point in corners + _INSIDE[dimensions]:
+        law = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
+        for own in corners:
+            chance = math.prod((1 + t * v) / 2 for t, v in zip(point, own, strict=True))
+            near = {z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1 for z in law}
+            for z, weight in near.items():
+                law[z] += chance * weight / sum(near.values())
+        laws.append(law)
+    return _Instance(laws, uniform_law(sorted(laws[0])), MeanEst(dimensions, _3_TO_1).reduction)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
+@pytest.mark.parametrize(
+    ("instance", "crowds"),
+    [
+        (_grr(2, 1.0), [(1, 0), (7, 0), (5, 2)]),
+        (_grr(3, 0.5), [(1, 0), (1, 2), (2, 0), (2, 2), (4, 1), (7, 0)]),
+        (_grr(3, 3.0), [(1, 0), (2, 2), (3, 1), (4, 0), (7, 0)]),
+        (_grr(4, 2.0), [(2, 0), (3, 1), (5, 0)]),
+        (_functions(2, 2, 1.0), [(1, 0), (3, 0), (2, 2)]),
+        (_functions(3, 2, 3.0), [(1, 0), (3, 0), (2, 1)]),
+        (_functions(2, 3, 3.0), [(1, 0), (3, 0), (2, 1)]),
+        (_field(range(3), 2.0), [(1, 0), (3, 1)]),
+        (_unary(2, 0.75, 0.25), [(1, 0), (2, 1), (4, 0), (2, 2)]),
+        (_unary(2, 0.9, 0.5), [(1, 0), (2, 1), (4, 0)]),
+        (_unary(3, 0.5, 0.2), [(1, 1), (3, 0)]),
+        (_duchi(0.5), [(1, 0), (2, 0), (6, 0)]),
+        (_duchi(2.0), [(1, 0), (4, 0)]),
+        (_square_wave(2, 0), [(1, 0), (1, 1), (3, 0)]),
+        (_square_wave(4, 1), [(1, 0), (1, 1), (2, 1), (3, 0)]),
+        (_piecewise(2, 0), [(1, 0), (2, 0), (3, 0)]),
+        (_piecewise(4, 1), [(1, 0), (2, 0), (3, 0)]),
+        (_harmony(1), [(1, 0)]),
+        (_harmony(2), [(1, 0), (2, 0), (3, 0)]),
+        (_harmony(3), [(1, 0), (2, 0)]),
+        (_mean_est(1), [(2, 0)]),
+        (_mean_est(2), [(1, 0), (2, 0), (3, 0)]),
+        (_mean_est(3), [(1, 0), (2, 0)]),
+    ],
+)
+def test_bounds_and_attacks_enclose_the_exact_delta(
+    instance: _Instance, crowds: list[tuple[int, int]], share: float
 ) -> None:
-    """Up to four dummies, each there with a chance; with all but no local noise they are exact."""
-    laws = [grr_law(value, 3, min(local_epsilon, 30.0)) for value in range(3)]
-    dummy = uniform_law([(item,) for item in range(3)])
-    law = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
-    truth = true_delta(laws, users=2, dummies=law, dummy=dummy, epsilon=central_epsilon)
-    crowd = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
+    """Also by the other accountants; exact for a single user without dummies."""
+    laws, dummy, reduction, kind = instance
+    assert isinstance(reduction, MatchCountReduction)
+    epsilon = share * reduction.local_epsilon
+    for users, dummies in crowds:
+        crowd = AnonymitySet(users=users, dummies=dummies)
+        truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon)
+        bound = delta_upper(reduction, crowd, epsilon)
+        bounds = [bound, blanket_delta(match_count_pair(reduction), crowd, epsilon)]
+        if kind == "grr" and not dummies:
+            odds = math.exp(reduction.local_epsilon)
+            coin = CloneReduction.of_2021_with_a_coin(odds, odds).delta(crowd, epsilon)
+            bounds += [coin, VariationRatio.of(reduction).certified_delta(crowd, epsilon)]
+            assert coin <= CloneReduction.of_2021(reduction.local_epsilon).delta(crowd, epsilon)
 
-    bound = delta_upper(
-        reduction_for(3, min(local_epsilon, 30.0), hashing=False), crowd, central_epsilon
-    )
+        assert truth <= min(bounds) + _ENUMERATION_ERROR
+        if users == 1 and not dummies:
+            assert bound == pytest.approx(truth, rel=1e-6)
+        if kind in {"grr", "3 hashed values"}:
+            assert delta_lower(reduction, crowd, epsilon) <= truth + _ENUMERATION_ERROR
+
+
+@pytest.mark.parametrize("local_epsilon", [2.0, 30.0])
+@pytest.mark.parametrize("epsilon", [0.1, 0.7])
+def test_random_dummies_are_never_below_brute_force(local_epsilon: float, epsilon: float) -> None:
+    """Up to four dummies; almost exact if there is almost no local noise."""
+    laws, dummy, reduction, _ = _grr(3, local_epsilon)
+    law = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
+    truth = true_delta(laws, users=2, dummies=law, dummy=dummy, epsilon=epsilon)
+    assert isinstance(reduction, MatchCountReduction)
+    crowd = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
+    bound = delta_upper(reduction, crowd, epsilon)
 
     assert truth <= bound + _ENUMERATION_ERROR
-    if local_epsilon > 30:
+    if local_epsilon == 30:
         assert bound <= 1.001 * truth
 
 
-@pytest.mark.parametrize("local_epsilon", [1.0, 2.0, 4.0])
-@pytest.mark.parametrize("central_epsilon", [0.5, 1.0])
-def test_hashing_is_never_below_brute_force_over_all_seeds(
-    local_epsilon: float, central_epsilon: float
-) -> None:
-    """Field of three elements, all three seeds, three users and a dummy."""
-    bound = delta_upper(
-        reduction_for(3, local_epsilon, hashing=True),
-        AnonymitySet(users=3, dummies=1),
-        central_epsilon,
-    )
-
-    truth = _hashing_truth(range(3), local_epsilon, central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
-
-
 def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
-    """The counter-example: true δ .2051 against a bound of .1204; the other pairing still holds."""
-    truth = _hashing_truth(range(1, 3), 2.0, 1.0)
+    """The counterexample: true δ .2051 against a bound of .1204; one histogram still holds."""
+    laws, dummy, reduction, _ = _field(range(1, 3), 2.0)
+    truth = true_delta(laws, users=3, dummies=1, dummy=dummy, epsilon=1.0)
     crowd = AnonymitySet(users=3, dummies=1)
+    assert isinstance(reduction, MatchCountReduction)
 
     assert truth == pytest.approx(0.2051, abs=1e-4)
-    assert delta_upper(reduction_for(3, 2.0, hashing=True), crowd, 1.0) == pytest.approx(
-        0.1204, abs=1e-4
-    )
+    assert delta_upper(reduction, crowd, 1.0) == pytest.approx(0.1204, abs=1e-4)
     assert truth <= delta_upper(reduction_for(3, 2.0, hashing=False), crowd, 1.0)

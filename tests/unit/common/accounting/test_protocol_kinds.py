@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.assumptions import LOCAL
+from common.accounting.assumptions import LOCAL, with_dummies
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
@@ -23,8 +23,7 @@ from common.accounting.guarantees import (
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import published
 
@@ -81,7 +80,7 @@ def _table(protocol: str) -> tuple[Guarantee, ...]:
 
 
 _DEAR: Final = {"murs", "hp-sdp", "mixdump", "od-hp", "fe1"}
-"""Kinds that take seconds: those that hash, or have dummies and noise; results' tests have both."""
+"""Kinds that take seconds: with hashing, or dummies and noise; tests of results have both."""
 _EVERY_KIND: Final = [
     pytest.param(kind, marks=pytest.mark.slow if kind in _DEAR else ()) for kind in sorted(_KINDS)
 ]
@@ -176,26 +175,28 @@ def test_collusion_and_refusals_reduce_noise_of_users(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "changes", "words"),
+    ("dummies", "words"),
     [
-        pytest.param(
-            "od-hp",
-            {},
-            "2 geometric numbers more, each going on with probability 0.5",
-            marks=pytest.mark.slow,
+        (_NEGATIVE_BINOMIAL, "2 geometric numbers more, each going on with probability 0.5"),
+        (_BINOMIAL, "as many more as of 3 chances of 0.5 (2147483648"),
+        (_EACH_ITEM, "a dummy of each item with probability 0.125 (536870912"),
+        (_EACH_ITEM, "drawn again where there are more than 40"),
+        (DummySpec.averaging(2.0), " and add uniform dummies, 2 each"),
+        (
+            DummySpec.averaging(0.5),
+            "add one uniform dummy with probability 0.5 (2147483648 in 4294",
         ),
-        ("od-hp", {"dummies": _BINOMIAL}, "as many more as of 3 chances of 0.5 (2147483648"),
-        ("aue", {}, "a dummy of each item with probability 0.125 (536870912"),
-        ("aue", {}, "drawn again where there are more than 40"),
+        (
+            DummySpec.averaging(1.25),
+            "dummies, 1 each and one more with probability 0.25 (1073741824",
+        ),
+        (DummySpec.averaging(1.25), "in 4294967296), drawn by each alone"),
     ],
 )
-def test_distributions_of_dummies_are_described(
-    protocol: str, changes: dict[str, Any], words: str
-) -> None:
+def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) -> None:
     """With their chance and largest number."""
-    table = guarantees(_task(protocol, **changes), 2000, 0) if changes else _table(protocol)
-
-    assert words in table[0].assumptions[1]
+    assert words in with_dummies(dummies)
+    assert not with_dummies(DummySpec.averaging(0))
 
 
 def test_the_anonymity_set_has_conditioned_dummies() -> None:

@@ -1,12 +1,13 @@
+"""The bounds of the papers, by their printed formulas and within their printed ranges."""
+
 import dataclasses
 import math
-from typing import get_args
 
 import pytest
 
-from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial, Poisson
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published import (
     PUBLISHED,
     Bound,
@@ -18,144 +19,148 @@ from common.accounting.published import (
     od_hp_theorem_1,
     pure_dump,
 )
-from common.errors import AccountingError, BoundRangeError
+from common.accounting.published_noise import (
+    aue,
+    sageo,
+    sageo_left,
+    sageo_peak,
+    sageo_right,
+    sbin,
+    sbin_trials,
+)
+from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
+from deploy.planning.shuffler_noise import published_sageo_spec
+from tests.support.reductions import reduction_for
 
 
 def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(
-        answers=buckets, local_epsilon=local_epsilon, hashed=True
-    )
-
-
-def test_theorem_1_is_the_printed_formula() -> None:
-    """By hand: the n-1 other users' blanket and nm dummies."""
-    gamma = 16 / (math.exp(8) + 15)
-    expected_blanket = gamma * 602_324
-    blanket = 602_325 * 4 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
-    expected = math.sqrt(14 * 16 * math.log(4e6) / blanket)
-
-    claim = od_hp_theorem_1(
-        _hashing(16, 8.0), AnonymitySet(users=602_325, dummies=4 * 602_325), 1e-6
-    )
-
-    assert claim == pytest.approx(expected, rel=1e-12)
-    assert claim == pytest.approx(0.0376, abs=1e-4)
-
-
-def test_the_second_condition_is_enforced() -> None:
-    """At large δ the first condition holds while the blanket is too small."""
-    with pytest.raises(BoundRangeError, match="needs a blanket of"):
-        od_hp_theorem_1(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
-def test_delta_has_a_range(delta: float) -> None:
-    """Strictly between 0 and 1."""
-    with pytest.raises(AccountingError):
-        od_hp_theorem_1(_hashing(16, 8.0), AnonymitySet(users=100), delta)
+    return reduction_for(buckets, local_epsilon, hashing=True)
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(answers=items, local_epsilon=local_epsilon, hashed=False)
+    return reduction_for(items, local_epsilon, hashing=False)
 
 
-def test_the_closed_form_is_the_printed_formula() -> None:
-    """√(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users, for SH and SOLH."""
-    expected = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / 602_324)
-    crowd = AnonymitySet(users=612_325, colluders=10_000)
-
-    assert balle_closed_form(_hashing(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
-    assert balle_closed_form(_grr(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
-    assert expected == pytest.approx(0.192, abs=5e-4)
+def _blanket(mean: float, dummies: int) -> float:
+    return dummies + mean - math.sqrt(2 * mean * math.log(2e6)) - 1
 
 
-def test_pure_dump_is_the_printed_formula() -> None:
-    """√(14·k·ln(2/δ)/(|S|-1)); known dummies do not count."""
-    expected = math.sqrt(14 * 915 * math.log(2e6) / (31 * 602_325 - 1))
-    crowd = AnonymitySet(users=602_325, dummies=31 * 602_325 + 1000, known_dummies=1000)
-
-    assert pure_dump(_grr(915, math.inf), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
-
-
-def test_mix_dump_is_the_printed_formula() -> None:
-    """√(14·k·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1))."""
-    expected_blanket = 602_324 * 100 / (math.exp(5) + 99)
-    blanket = 602_325 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
-    expected = math.sqrt(14 * 100 * math.log(4e6) / blanket)
-    crowd = AnonymitySet(users=602_325, dummies=602_325)
-
-    assert mix_dump(_grr(100, 5.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+_N = 602_325
+_CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
 
 
 @pytest.mark.parametrize(
-    ("bound", "reduction", "crowd", "message"),
+    ("bound", "reduction", "crowd", "expected"),
     [
-        (
-            balle_closed_form,
-            _grr(56, 4.0),
-            AnonymitySet(users=10**6, dummies=7),
-            "here there are 7",
-        ),
-        (balle_closed_form, _grr(56, math.inf), AnonymitySet(users=10**6), "finite local ε"),
-        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=10**4), "would claim 1.49"),
-        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=1), "it counts none"),
-        (pure_dump, _grr(56, 4.0), AnonymitySet(users=10, dummies=10**7), "the local ε is 4"),
-        (pure_dump, _grr(56, math.inf), AnonymitySet(users=10**6), "it counts none"),
-        (pure_dump, _grr(56, math.inf), AnonymitySet(users=10, dummies=5000), "would claim 1.51"),
-        (
-            pure_dump,
-            _hashing(56, math.inf),
-            AnonymitySet(users=10, dummies=10**7),
-            "several values",
-        ),
-        (mix_dump, _hashing(56, 4.0), AnonymitySet(users=10**6), "several values"),
-        (mix_dump, _grr(56, math.inf), AnonymitySet(users=10, dummies=10**7), "finite local ε"),
-        (mix_dump, _grr(56, 4.0), AnonymitySet(users=10), "it counts none"),
-        (od_hp_theorem_1, _hashing(53, 4.0), AnonymitySet(users=1), "more than one report"),
-        (
+        (  # √(14·h·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1)), about .0376
             od_hp_theorem_1,
-            _hashing(53, 4.0),
-            AnonymitySet(users=5000, dummies=5000),
-            "holds for ε ≤ 1",
+            _hashing(16, 8.0),
+            AnonymitySet(users=_N, dummies=4 * _N),
+            math.sqrt(
+                14 * 16 * math.log(4e6) / _blanket((_N - 1) * 16 / (math.exp(8) + 15), 4 * _N)
+            ),
         ),
-        (ddps, _grr(3, 1.0), AnonymitySet(users=10**6), "3 answers"),
-        (ddps, _grr(2, math.inf), AnonymitySet(users=10**6), "finite local ε"),
-        (ddps, _grr(2, 1.0), AnonymitySet(users=10**6, dummies=5), "here there are 5"),
-        (ddps, _grr(2, 1.0), AnonymitySet(users=100), "holds for ε ≤ 1"),
-        (fe1, _hashing(56, 4.0), AnonymitySet(users=10, dummies=10**7), "the local ε is 4"),
-        (fe1, _hashing(56, math.inf), AnonymitySet(users=10), "it counts none"),
-        (fe1, _hashing(56, math.inf), AnonymitySet(users=10, dummies=1000), "holds for ε ≤ 1"),
-        (
-            fe1,
-            _hashing(56, math.inf),
-            AnonymitySet(users=10, random_dummies=Poisson(1e6)),
-            "number is random",
+        (  # the same with k items
+            mix_dump,
+            _grr(100, 5.0),
+            AnonymitySet(users=_N, dummies=_N),
+            math.sqrt(14 * 100 * math.log(4e6) / _blanket((_N - 1) * 100 / (math.exp(5) + 99), _N)),
+        ),
+        # √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users, for SH and SOLH
+        (balle_closed_form, _hashing(56, 4.0), AnonymitySet(users=_N + 9, colluders=9), _CLOSED),
+        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=_N), _CLOSED),
+        (  # √(14·k·ln(2/δ)/(|S|-1)); known dummies do not count
+            pure_dump,
+            _grr(915, math.inf),
+            AnonymitySet(users=_N, dummies=31 * _N + 1000, known_dummies=1000),
+            math.sqrt(14 * 915 * math.log(2e6) / (31 * _N - 1)),
         ),
     ],
 )
-def test_each_bound_keeps_to_its_range(
-    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet, message: str
+def test_bounds_match_the_printed_formulas(
+    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet, expected: float
 ) -> None:
-    """The message states the rule and the number."""
+    """At δ = 1e-6."""
+    assert bound(reduction, crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+
+
+def test_ddps_is_the_printed_formula() -> None:
+    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; they meet."""
+    n, log = 10**6, math.log(4e6)
+    few, many = _grr(2, 4.0), _grr(2, 0.5)
+
+    assert ddps(few, AnonymitySet(users=n), 1e-6) == pytest.approx(
+        math.sqrt(64 * log / (few.blanket * n)), rel=1e-12
+    )
+    assert ddps(many, AnonymitySet(users=n), 1e-6) == pytest.approx(
+        (1 - many.blanket) * math.sqrt(432 * log / n), rel=1e-12
+    )
+    third = math.log(5)  # blanket 2 / (e^ε0 + 1) = 1/3
+    below, above = (
+        ddps(_grr(2, third + step), AnonymitySet(users=n), 1e-6) for step in (1e-9, -1e-9)
+    )
+    assert below == pytest.approx(above, rel=1e-6)
+
+
+def test_fe1_is_the_printed_formula() -> None:
+    """μ = 32·ln(2/δ)/ε² expected dummies in each bucket."""
+    reduction = _hashing(101, math.inf)
+    mu = 32 * math.log(2e6) / 0.5**2
+    certain = math.ceil(mu * 101)
+    drawn = AnonymitySet(
+        users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5)
+    )
+
+    assert fe1(reduction, AnonymitySet(users=10**5, dummies=certain), 1e-6) == pytest.approx(
+        0.5, rel=1e-4
+    )
+    assert fe1(reduction, drawn, 1e-6) == pytest.approx(0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bound", "reduction", "users", "dummies", "message"),
+    [
+        (balle_closed_form, _grr(56, 4.0), 10**6, 7, "here there are 7"),
+        (balle_closed_form, _grr(56, math.inf), 10**6, 0, "finite local ε"),
+        (balle_closed_form, _grr(56, 4.0), 10**4, 0, "would claim 1.49"),
+        (balle_closed_form, _grr(56, 4.0), 1, 0, "it counts none"),
+        (pure_dump, _grr(56, 4.0), 10, 10**7, "the local ε is 4"),
+        (pure_dump, _grr(56, math.inf), 10**6, 0, "it counts none"),
+        (pure_dump, _grr(56, math.inf), 10, 5000, "would claim 1.51"),
+        (pure_dump, _hashing(56, math.inf), 10, 10**7, "several values"),
+        (mix_dump, _hashing(56, 4.0), 10**6, 0, "several values"),
+        (mix_dump, _grr(56, math.inf), 10, 10**7, "finite local ε"),
+        (mix_dump, _grr(56, 4.0), 10, 0, "it counts none"),
+        (od_hp_theorem_1, _hashing(53, 4.0), 1, 0, "more than one report"),
+        (od_hp_theorem_1, _hashing(53, 4.0), 5000, 5000, "holds for ε ≤ 1"),
+        (ddps, _grr(3, 1.0), 10**6, 0, "3 answers"),
+        (ddps, _grr(2, math.inf), 10**6, 0, "finite local ε"),
+        (ddps, _grr(2, 1.0), 10**6, 5, "here there are 5"),
+        (ddps, _grr(2, 1.0), 100, 0, "holds for ε ≤ 1"),
+        (fe1, _hashing(56, 4.0), 10, 10**7, "the local ε is 4"),
+        (fe1, _hashing(56, math.inf), 10, 0, "it counts none"),
+        (fe1, _hashing(56, math.inf), 10, 1000, "holds for ε ≤ 1"),
+    ],
+)
+def test_each_bound_keeps_to_its_range(
+    bound: Bound, reduction: MatchCountReduction, users: int, dummies: int, message: str
+) -> None:
+    """The message states the rule and the number; random dummies are refused unless binomial."""
     with pytest.raises(BoundRangeError, match=message):
-        bound(reduction, crowd, 1e-6)
+        bound(reduction, AnonymitySet(users=users, dummies=dummies), 1e-6)
+    random = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
+    if bound is not ddps:
+        with pytest.raises(BoundRangeError, match="number is random"):
+            bound(_grr(56, math.inf if bound is fe1 else 4.0), random, 1e-6)
 
 
-@pytest.mark.parametrize("bound", [balle_closed_form, pure_dump, mix_dump, od_hp_theorem_1])
-def test_a_random_number_of_dummies_is_refused(bound: Bound) -> None:
-    """Unless it is binomial."""
-    crowd = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
-    with pytest.raises(BoundRangeError, match="their number is random"):
-        bound(_grr(56, 4.0), crowd, 1e-6)
-
-
-def test_every_published_bound_is_in_the_table() -> None:
-    """By the name in a protocol."""
-    assert set(get_args(PublishedBound)) == set(PUBLISHED)
+def test_theorem_1_needs_a_large_blanket() -> None:
+    """At large δ the first condition holds while the blanket is too small."""
+    with pytest.raises(BoundRangeError, match="needs a blanket of"):
+        od_hp_theorem_1(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
@@ -194,52 +199,68 @@ def test_every_bound_accepts_only_its_own_settings(name: PublishedBound) -> None
     assert expected.get(name, set()) == answers
 
 
-def test_ddps_is_the_printed_formula() -> None:
-    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; they meet."""
-    n, log = 10**6, math.log(4e6)
-    few, many = _grr(2, 4.0), _grr(2, 0.5)
-
-    assert ddps(few, AnonymitySet(users=n), 1e-6) == pytest.approx(
-        math.sqrt(64 * log / (few.blanket * n)), rel=1e-12
-    )
-    assert ddps(many, AnonymitySet(users=n), 1e-6) == pytest.approx(
-        (1 - many.blanket) * math.sqrt(432 * log / n), rel=1e-12
-    )
-    third = math.log(5)  # blanket 2 / (e^ε0 + 1) = 1/3
-    below, above = (
-        ddps(_grr(2, third + step), AnonymitySet(users=n), 1e-6) for step in (1e-9, -1e-9)
-    )
-    assert below == pytest.approx(above, rel=1e-6)
-
-
-def test_fe1_is_the_printed_formula() -> None:
-    """μ = 32·ln(2/δ)/ε² expected dummies in each bucket."""
-    reduction = _hashing(101, math.inf)
-    mu = 32 * math.log(2e6) / 0.5**2
-    certain = math.ceil(mu * 101)
-    drawn = AnonymitySet(
-        users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5)
+def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
+    return ShufflerSpec(
+        law="binomial", trials=trials, most=trials, keep_weight=int(kept * KEEP_SUM)
     )
 
-    assert fe1(reduction, AnonymitySet(users=10**5, dummies=certain), 1e-6) == pytest.approx(
-        0.5, rel=1e-4
+
+def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
+    """Return the noise that SAGeo's authors use, with weights rounded up."""
+    left, right = sageo_left(epsilon, kept), sageo_right(epsilon, kept)
+    peak = sageo_peak(epsilon, delta, kept, left, right)
+    cut = math.ceil(math.log(1e-3 * delta) / math.log(right))
+    return ShufflerSpec(
+        law="geometric",
+        keep_weight=int(kept * KEEP_SUM),
+        peak=max(0, peak),
+        left_weight=math.ceil(left * RATIO_SUM) + 1,
+        right_weight=math.ceil(right * RATIO_SUM) + 1,
+        most=max(0, peak) + cut,
     )
-    assert fe1(reduction, drawn, 1e-6) == pytest.approx(0.5, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("bound", "reduction", "crowd"),
-    [
-        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=602_325)),
-        (pure_dump, _grr(56, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
-        (mix_dump, _grr(56, 6.0), AnonymitySet(users=602_325, dummies=602_325)),
-        (ddps, _grr(2, 4.0), AnonymitySet(users=602_325)),
-        (od_hp_theorem_1, _hashing(53, 4.0), AnonymitySet(users=602_156, dummies=602_156)),
-        (fe1, _hashing(53, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
-    ],
-)
-def test_every_claim_is_above_the_tight_value(
-    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet
-) -> None:
-    """By a factor of two or more."""
-    assert bound(reduction, crowd, 1e-6) > 2 * epsilon_upper(reduction, crowd, 1e-6)
+def test_aue_is_the_printed_formula() -> None:
+    """G = 200·ln(4/δ)/(ε²n), inverted; far above the exact figure."""
+    crowd = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
+    expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
+
+    assert aue(crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    exact = ItemNoiseRelease(noise=Binomial(602_325, 0.25)).epsilon(1e-6)
+    assert 5 < expected / exact < 20
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12)])
+def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) -> None:
+    """The bound of noise calibrated for an ε is that ε; the exact figure is smaller."""
+    coins = _coins(sbin_trials(epsilon, delta, kept), kept)
+    spec = _flanks(epsilon, delta, kept)
+
+    assert epsilon == pytest.approx(sbin(coins, delta), rel=1e-2)
+    assert sbin(coins, delta) <= epsilon
+    assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
+    for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
+        exact = ItemNoiseRelease(noise=shuffler_noise_distribution(one), kept=one.kept).epsilon(
+            delta
+        )
+        assert exact <= claim * (1 + 1e-4)
+
+
+def test_bounds_on_noise_keep_to_their_range() -> None:
+    """Another distribution, or too little noise."""
+    geometric = published_sageo_spec(0.1, 1e-6)
+    for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
+        with pytest.raises(BoundRangeError, match="the law is"):
+            bound(spec, 1e-6)
+    with pytest.raises(BoundRangeError, match="more noise than there is"):
+        sbin(_coins(5), 1e-12)
+    narrow = ShufflerSpec(law="geometric", peak=0, left_weight=2**29, right_weight=2**29, most=40)
+    with pytest.raises(BoundRangeError, match="more noise than there is"):
+        sageo(narrow, 1e-12)
+    with pytest.raises(BoundRangeError, match="says nothing"):
+        sbin_trials(0.1, 0.5, 0.1)
+    with pytest.raises(BoundRangeError, match="here are none"):
+        aue(AnonymitySet(users=100), 1e-6)
+    with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
+        aue(AnonymitySet(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
     HpkePrivateKey,
     HpkePublicKey,
     Role,
     SealContext,
     envelope_context,
     report_context,
+    suite_named,
 )
-from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.errors import WireError
 from common.task_digest import TaskDigest
 
@@ -23,16 +25,13 @@ _FILES = [
 ]
 _VECTORS = [{"suite": file["suite"]} | case for file in _FILES for case in file["cases"]]
 _DIGEST = TaskDigest(bytes(32))
-
-
-def test_every_suite_has_vectors() -> None:
-    """None is left out."""
-    assert sorted(SUITES) == sorted(file["suite"] for file in _FILES)
+_HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 
 
 @pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"{case['suite']}: {case['name']}")
 def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
-    """Wrong key, role or digest, any flipped bit, any other length: one error, one message."""
+    """A wrong key, role, digest, bit or length gives one error with one message."""
+    assert sorted(SUITES) == sorted(file["suite"] for file in _FILES)
     key = HpkePrivateKey(case["suite"], bytes.fromhex(case["private_key"]))
     context = SealContext(
         sender=Role(case["sender"]),
@@ -51,10 +50,7 @@ def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
-    """
-    Neither in the encapsulated key, X25519's ignored top bit included, nor in what follows it: so
-    that dropping ciphertexts that came before catches every repeat of a report.
-    """
+    """Not even X25519's ignored top bit: dropping equal ciphertexts drops every repeat."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed, opener = key.public_key().seal(b"12 bytes here", context), key.opener(context)
     opened = []
@@ -69,7 +65,7 @@ def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
-    """Not even where the private key is the same 32 bytes."""
+    """Even if the private key has the same bytes; nor do the suites share a key id."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed = key.public_key().seal(b"text", context)
 
@@ -78,43 +74,54 @@ def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
         for name in SUITES
         if HpkePrivateKey(name, key.private_bytes()).opener(context)(sealed) == b"text"
     ]
+    raw = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
+    ids = {HpkePublicKey(name, raw).key_id for name in list(SUITES)[:2]}
+    assert (2, {32}) == (len(ids), {len(key_id) for key_id in ids})
 
 
-@pytest.mark.parametrize(("suite", "overhead"), list(zip(SUITES, [48, 48, 1136], strict=True)))
-def test_sealing_adds_a_fixed_length_and_never_repeats(suite: str, overhead: int) -> None:
-    """Two seals of one plaintext differ, and are longer by the same number of bytes."""
-    key = HpkePrivateKey.generate(suite)
-    seal = key.public_key().sealer(report_context(_DIGEST))
-    first, second = seal(b"x" * 12), seal(b"x" * 12)
+@pytest.mark.parametrize(
+    ("suite", "key_bytes", "overhead"),
+    list(zip(SUITES, [32, 32, 1216], [48, 48, 1136], strict=True)),
+)
+def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int) -> None:
+    """Sealing one plaintext twice gives two ciphertexts of one length; both layers differ."""
+    public, contexts = HpkePrivateKey.generate(suite).public_key(), [report_context(_DIGEST)]
+    contexts.append(envelope_context(_DIGEST))
+    sealed = {public.seal(b"x" * 12, context) for context in contexts * 2}
 
-    assert first != second
-    assert len(first) == len(second) == 12 + overhead
-    assert overhead == suite_named(suite).overhead_bytes
-
-
-def test_the_two_layers_have_different_contexts_of_one_length() -> None:
-    """Role bytes and digest have fixed places, so no context is a prefix of another."""
-    report, envelope = report_context(_DIGEST).info(), envelope_context(_DIGEST).info()
-
-    assert report != envelope
-    assert len(report) == len(envelope)
+    assert 4 == len(sealed)
+    assert {12 + overhead} == set(map(len, sealed))
+    assert (key_bytes, overhead) == (len(public.raw), suite_named(suite).overhead_bytes)
+    assert key_bytes == suite_named(suite).public_key_bytes
+    infos = [context.info() for context in contexts]
+    assert (2, 1) == (len(set(infos)), len(set(map(len, infos))))
 
 
-def test_nothing_is_sealed_to_a_key_of_small_order() -> None:
-    """The all-zero point is refused, not silently used."""
+def test_malformed_keys_digests_and_suites_are_refused() -> None:
+    """Wrong lengths, the all-zero point, and coefficients over 3328 [FIPS203, Section 7.2]."""
+    for length in (0, 31, 33):
+        for make in (HpkePublicKey, HpkePrivateKey):
+            with pytest.raises(WireError):
+                make(DEFAULT_SUITE, bytes(length))
+        with pytest.raises(WireError):
+            report_context(TaskDigest(bytes(length)))
     with pytest.raises(WireError):
         HpkePublicKey(DEFAULT_SUITE, bytes(32)).seal(b"", report_context(_DIGEST))
+    with pytest.raises(WireError, match=DEFAULT_SUITE):
+        suite_named("rot13")
+    with pytest.raises(WireError, match="not a public key of the suite"):
+        HpkePublicKey(_HYBRID, b"\xff" * 1216)
+    with pytest.raises(WireError, match=r"has 32 bytes; in the suite mlkem.* must have 1216"):
+        HpkePublicKey(_HYBRID, bytes(32))
 
 
-@pytest.mark.parametrize("length", [0, 31, 33])
-def test_keys_and_digests_have_one_length(length: int) -> None:
-    """Anything else is refused where it is read."""
-    with pytest.raises(WireError):
-        HpkePublicKey(DEFAULT_SUITE, bytes(length))
-    with pytest.raises(WireError):
-        HpkePrivateKey(DEFAULT_SUITE, bytes(length))
-    with pytest.raises(WireError):
-        report_context(TaskDigest(bytes(length)))
+def test_the_hybrids_keys_are_those_of_the_published_vector() -> None:
+    """The first vector of draft-connolly-cfrg-xwing-kem: a seed, and the ends of its public key."""
+    seed = bytes.fromhex("7f9c2ba4e88f827d616045507605853ed73b8093f6efbc88eb1a6eacfa66ef26")
+    public = HpkePrivateKey(_HYBRID, seed).public_key().raw
+
+    assert "e2236b35a8c24b39b10aa1323a96a919a2ced88400633a7b07131713fc14b2b5" == public[:32].hex()
+    assert "859edb06eff389b27dce59844570216223593d4ba32d9abac8cd049040ef6534" == public[-32:].hex()
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -128,13 +135,3 @@ def test_a_private_key_neither_prints_nor_pickles(suite: str) -> None:
         pickle.dumps(key)
     assert key.public_key().raw == pickle.loads(pickle.dumps(key.public_key())).raw  # noqa: S301  # own
     assert repr(key.private_bytes()) not in repr(key)
-
-
-def test_a_key_id_is_bound_to_the_suite() -> None:
-    """The same 32 bytes are two keys in two suites, of 32-byte ids."""
-    first, second = list(SUITES)[:2]
-    raw = HpkePrivateKey.generate(first).public_key().raw
-    ids = {HpkePublicKey(suite, raw).key_id for suite in (first, second)}
-
-    assert 2 == len(ids)
-    assert {32} == {len(key_id) for key_id in ids}

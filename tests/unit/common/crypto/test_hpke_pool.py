@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -18,7 +19,7 @@ _CONTEXT = report_context(TaskDigest(bytes(32)))
 
 @pytest.fixture
 def pool() -> Iterator[HpkePool]:
-    """One worker."""
+    """Yield a pool of one worker."""
     made = HpkePool(1)
     yield made
     made.close()
@@ -29,19 +30,8 @@ def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
     return [seal(number.to_bytes(12, "big")) for number in range(count)]
 
 
-def test_what_does_not_open_is_marked_and_the_rest_opens() -> None:
-    """Every ciphertext keeps its place."""
-    key = HpkePrivateKey.generate()
-    sealed = _sealed(key, 4)
-    sealed[2] = bytes(60)
-    opened = open_each(key, b"".join(sealed), 60, _CONTEXT)
-
-    assert bytes([1, 1, 0, 1]) == opened.readable
-    assert b"".join(n.to_bytes(12, "big") for n in (0, 1, 0, 3)) == opened.plaintexts
-
-
 def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
-    """Old and new ones, and of other suites, one chunk after the other; a wrong key opens none."""
+    """Of several suites, one chunk after the other; a wrong key opens none."""
     keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
     sealed = [b"".join(_sealed(key, 3)) for key in keys]
     sizes = [len(blob) // 3 for blob in sealed]
@@ -59,7 +49,7 @@ def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
 
 
 def _wait_until_gone(process: int) -> None:
-    """Not by joining it: the pool's own thread does, and one of the two learns nothing."""
+    """Wait without joining the process, which the pool's own thread does."""
     give_up = time.monotonic() + 20
     while time.monotonic() < give_up:
         try:
@@ -71,7 +61,7 @@ def _wait_until_gone(process: int) -> None:
 
 
 def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
-    """Other processes take over; what was handed out before is still opened."""
+    """New workers replace them; work already handed out is finished."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 2000))
     pool.open(key, blob[:60], 60, _CONTEXT).result()
@@ -83,8 +73,8 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
     _wait_until_gone(former.pid)
 
 
-def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
-    """Whatever prints a piece of work does not print the key."""
+def test_a_key_sent_to_a_worker_does_not_print() -> None:
+    """Its repr shows the suite alone."""
     key = HpkePrivateKey.generate()
     shown = repr(_TravellingKey(key.suite, key.private_bytes()))
 
@@ -93,33 +83,29 @@ def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
     assert key.private_bytes().hex() not in shown
 
 
-def test_worker_processes_seal_what_opens_again(pool: HpkePool) -> None:
-    """To any public key; in order."""
+def test_worker_processes_seal_and_open_in_order(pool: HpkePool) -> None:
+    """A ciphertext that does not open is marked and keeps its place, filled with zeros."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
     sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
+    damaged = sealed[:60] + bytes(60) + sealed[120:]
+    opened = Opened(plaintexts=texts[:12] + bytes(12) + texts[24:], readable=bytes([1, 0, 1]))
+    assert (
+        opened
+        == pool.open_and(
+            key, partial(replace, readable=bytes([1, 0, 1])), damaged, 60, _CONTEXT
+        ).result()
+    )
+    assert opened == open_each(key, damaged, 60, _CONTEXT)
     with pytest.raises(ValueError, match="whole number"):
         seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
     with pytest.raises(ValueError, match="whole number"):
         open_each(key, bytes(61), 60, _CONTEXT)
 
 
-def _lengths(opened: Opened, factor: int) -> tuple[int, int]:
-    return factor * len(opened.plaintexts), len(opened.readable)
-
-
-def test_worker_processes_go_on_with_what_they_opened(pool: HpkePool) -> None:
-    """The plaintexts stay there; what is made of them comes back."""
-    key = HpkePrivateKey.generate()
-    work = partial(_lengths, factor=2)
-    made = pool.open_and(key, work, b"".join(_sealed(key, 5)), 60, _CONTEXT).result()
-
-    assert (2 * 5 * 12, 5) == made
-
-
 def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
-    """What it held fails; the next chunk opens."""
+    """Its work fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
     pool.open(key, blob, 60, _CONTEXT).result()

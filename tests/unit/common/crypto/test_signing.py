@@ -2,8 +2,21 @@ import pickle
 
 import pytest
 
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.crypto.signing import (
+    TOKEN_BYTES,
+    PublicIdentity,
+    SignedTask,
+    SigningIdentity,
+    TokenIdentity,
+    TokenIssuer,
+    envelope_hash,
+    receipt_holds,
+    sign_bulk_receipt,
+    sign_receipt,
+)
 from common.errors import ProofError, WireError
+from common.task_digest import TaskDigest
+from tests.support.keys import bulk_receipt_holds
 
 
 def test_only_the_identity_that_signed_verifies() -> None:
@@ -39,3 +52,66 @@ def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:
     for text in ("", "zz" * 32, public.raw.hex()[:-1], public.raw.hex() + "00"):
         with pytest.raises(WireError):
             PublicIdentity.from_hex(text, "it")
+
+
+_DIGEST, _OTHER = TaskDigest(b"d" * 32), TaskDigest(b"e" * 32)
+_SHUFFLER = SigningIdentity.generate()
+_PINNED = _SHUFFLER.public_identity()
+
+
+def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
+    """Another one, and bytes that are no signature, are no receipt."""
+    for wrong in (b"", bytes(63), bytes(64), bytes(65)):
+        assert not receipt_holds(_PINNED, _DIGEST, b"envelope", wrong)
+    receipt = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
+
+    assert receipt_holds(_PINNED, _DIGEST, b"envelope", receipt)
+    assert not receipt_holds(_PINNED, _DIGEST, b"envelopf", receipt)
+    assert not receipt_holds(_PINNED, _OTHER, b"envelope", receipt)
+    assert not receipt_holds(
+        SigningIdentity.generate().public_identity(), _DIGEST, b"envelope", receipt
+    )
+
+
+def test_a_bulk_receipt_is_for_these_envelopes_in_this_order() -> None:
+    """No more and no fewer."""
+    stored = [b"one", b"two", b"three"]
+    receipt = sign_bulk_receipt(_SHUFFLER, _DIGEST, stored)
+
+    assert bulk_receipt_holds(_PINNED, _DIGEST, stored, receipt)
+    for others in (stored[::-1], stored[:2], [*stored, b"four"], [b"onetwo", b"three"]):
+        assert not bulk_receipt_holds(_PINNED, _DIGEST, others, receipt)
+
+
+def test_signatures_of_different_kinds_are_separated() -> None:
+    """A task, a receipt and a bulk receipt each have their own label."""
+    one = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
+    bulk = sign_bulk_receipt(_SHUFFLER, _DIGEST, [b"envelope"])
+    task = _SHUFFLER.sign(_DIGEST + envelope_hash(b"envelope")).signature
+
+    assert not bulk_receipt_holds(_PINNED, _DIGEST, [b"envelope"], one)
+    assert not receipt_holds(_PINNED, _DIGEST, b"envelope", bulk)
+    assert not receipt_holds(_PINNED, _DIGEST, b"envelope", task)
+
+
+def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
+    """80 bytes, all different; another issuer's identity accepts none, a written one all."""
+    issuer, other = TokenIssuer(TokenIssuer.generate()), TokenIssuer(TokenIssuer.generate())
+    tokens = {issuer.issue() for _ in range(20)}
+
+    assert 20 == len(tokens)
+    for token in tokens:
+        assert len(token) == TOKEN_BYTES
+        assert TokenIdentity.from_hex(issuer.identity().raw.hex(), "it").accepts(token)
+        assert not other.identity().accepts(token)
+
+
+def test_a_changed_token_is_refused() -> None:
+    """Any byte of serial number and signature; another length too."""
+    issuer = TokenIssuer(TokenIssuer.generate())
+    identity, token = issuer.identity(), issuer.issue()
+    for place in range(TOKEN_BYTES):
+        changed = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
+        assert not identity.accepts(changed)
+    for wrong in (b"", token[:-1], token + b"\0"):
+        assert not identity.accepts(wrong)

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import Mixture, is_null, null_reports
-from common.mechanisms.hashing.finite_field import HashFamily
-from common.mechanisms.hashing.local_hashing import LocalHashing
-from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
+from tests.support.mechanisms import EXAMPLES, RowByRow, Scripted, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -56,6 +53,36 @@ def test_reports_are_valid_and_padding_is_not(name: str, items: int) -> None:
     padding = null_reports(3, mechanism.report_dtype)
     assert not mechanism.valid(padding).any()
     assert mechanism.tally(made).tolist() == mechanism.tally(reports).tolist()
+
+
+@_EVERY
+def test_expected_cells_give_the_true_shares(name: str) -> None:
+    """Channels and their adjoints are transposes, and debiasing is exact on expectations."""
+    mechanism, rng = example(name), np.random.default_rng(4)
+    channel = mechanism.channel(2 / 3)
+    if channel is None:
+        return
+    truth = rng.dirichlet(np.ones(mechanism.domain_size))
+    law = channel.forward(truth)
+    weights = rng.random(len(law))
+    mixture = Mixture(n_real=1e9, n_dummies=5e8)
+    shares = mechanism.debias(1.5e9 * law, mixture)  # type: ignore[arg-type]
+
+    assert weights @ law == pytest.approx(channel.adjoint(weights) @ truth)
+    np.testing.assert_allclose(shares, truth, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "name", ["grr", "warner", "binary-hashing", "local-hashing", "square-wave", "wide square-wave"]
+)
+def test_sampled_cells_count_every_report_once(name: str) -> None:
+    """Users and dummies, if a report has one cell."""
+    mechanism = example(name)
+    users = np.arange(mechanism.domain_size)
+
+    for n_dummies in (0, 11):
+        cells = mechanism.sample_cells(users, n_dummies, np.random.default_rng(6))
+        assert users.sum() + n_dummies == cells.sum()
 
 
 @_EVERY
@@ -129,16 +156,6 @@ def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon
     found = mechanism.variance(np.zeros(mechanism.domain_size), Mixture(n_real=1.0))
 
     assert _published(local_epsilon, 12)[name] == pytest.approx(found[0], rel=1e-7)
-
-
-def test_hashing_to_e_to_the_epsilon_plus_1_buckets_is_as_good_as_oue() -> None:
-    """4 e^ε / (e^ε - 1)² with e^ε + 1 = 5 buckets."""
-    weights = ResponseWeights(true=4, other=1)
-    field = LocalHashing(12, HashFamily.holding(12, 5, 2), weights, NONCE)
-    strings = StringHashing(("a", "b"), 5, weights, NONCE)
-    for hashing in (field, strings):
-        found = hashing.variance(np.zeros(hashing.domain_size), Mixture(n_real=1.0))
-        assert 4 * 4 / (4 - 1) ** 2 == pytest.approx(found[0], rel=1e-12)
 
 
 @_EVERY

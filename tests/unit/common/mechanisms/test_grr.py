@@ -19,15 +19,6 @@ def test_q_is_exact_if_p_rounds_to_one() -> None:
     assert grr.q == 1 / (2**62 + 2)
 
 
-def test_the_channel_is_the_distribution_of_a_report() -> None:
-    """Users' own reports and dummies, mixed in the real share."""
-    theta = np.array([0.5, 0.5, 0, 0, 0])
-    law = _GRR.channel(0.25).forward(theta)
-
-    own = theta * _GRR.p + (1 - theta) * _GRR.q
-    np.testing.assert_allclose(law, 0.25 * own + 0.75 / 5, rtol=1e-12)
-
-
 def test_without_noise_a_report_is_the_value() -> None:
     """Nothing is divided by zero; the floor consists of dummies."""
     grr, values = Grr(5, ResponseWeights.for_epsilon(math.inf)), np.array([4, 0, 0])

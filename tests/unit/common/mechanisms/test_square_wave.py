@@ -2,15 +2,12 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import AnonymitySet
 from common.errors import TaskError
 from common.mechanisms.base import MechanismRequest, Mixture
-from common.mechanisms.square_wave import SquareWave, best_reach
+from common.mechanisms.square_wave import Band, SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
-from common.task.specs import MechanismSpec
-from tests.support.exhaustive_delta import Law, true_delta, uniform_law
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
@@ -48,18 +45,6 @@ def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> N
 
 
 @_SHAPES
-def test_expected_counts_give_the_true_shares(items: int, reach: int) -> None:
-    """Including the floor and dummies."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    truth = np.random.default_rng(3).dirichlet(np.ones(items))
-    mixture = Mixture(n_real=1000, n_dummies=500)
-    expected = 1500 * mechanism.channel(2 / 3).forward(truth)
-    shares = mechanism.debias(expected, mixture)  # type: ignore[arg-type]
-
-    np.testing.assert_allclose(shares, truth, atol=1e-11)
-
-
-@_SHAPES
 def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
     """Each report and dummy by its exact distribution and estimate."""
     mechanism = SquareWave(items, reach, _3_TO_1)
@@ -93,36 +78,6 @@ def test_the_reach_matches_the_paper(local_epsilon: float) -> None:
     assert (512, 0) == (best_reach(1024, 1e-9), best_reach(1024, math.inf))
 
 
-@pytest.mark.parametrize(("items", "reach"), [(2, 0), (3, 0), (4, 0), (4, 1)])
-@pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)])
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
-def test_the_bound_is_never_below_brute_force(
-    items: int, reach: int, users: int, dummies: int, share: float
-) -> None:
-    """All data sets of tiny instances, and all pairs of items."""
-    mechanism = SquareWave(items, reach, _3_TO_1)
-    reduction = mechanism.reduction
-    assert reduction is not None
-    laws: list[Law] = []
-    for value in range(items):
-        weights = _weights(items, reach, value)
-        laws.append({(place,): weight / sum(weights) for place, weight in enumerate(weights)})
-    epsilon = share * math.log(3)
-    truth = true_delta(
-        laws,
-        users=users,
-        dummies=dummies,
-        dummy=uniform_law([(j,) for j in range(mechanism.places)]),
-        epsilon=epsilon,
-    )
-    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), epsilon)
-
-    assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
-    assert truth <= bound + 1e-15
-    if users == 1 and dummies == 0:
-        assert bound == pytest.approx(truth, rel=1e-6)
-
-
 @pytest.mark.parametrize(("items", "reach"), [(2, 1), (3, 1), (4, 2), (7, 3)])
 def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
     """No formula covers them."""
@@ -144,38 +99,17 @@ def test_without_noise_a_report_is_the_item() -> None:
     np.testing.assert_allclose([2 / 3, 0, 0, 0, 1 / 3], mechanism.debias(cells, Mixture(n_real=3)))
 
 
-@pytest.mark.parametrize(
-    "mixture",
-    [
-        Mixture(n_real=10, kept=0.5),
-        Mixture(n_real=10, item_mean=2.0),
-        Mixture(n_real=10, item_variance=1.0),
-    ],
-)
-def test_mixtures_of_no_protocol_are_refused(mixture: Mixture) -> None:
-    """Sampling by the shuffler, and dummies that name items."""
+def test_unsupported_parameters_are_refused() -> None:
+    """Sampling by the shuffler, dummies that name items, and weights beyond 64 bits."""
     mechanism = SquareWave(5, 1, _3_TO_1)
-    with pytest.raises(ValueError, match="from all reports"):
-        mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
-    with pytest.raises(ValueError, match="from all reports"):
-        mechanism.variance(np.full(5, 0.2), mixture)
-
-
-def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
-    """So that a draw is a 64-bit integer."""
+    for change in ({"kept": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
+        mixture = Mixture(n_real=10, **change)
+        with pytest.raises(ValueError, match="from all reports"):
+            mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
+        with pytest.raises(ValueError, match="from all reports"):
+            mechanism.variance(np.full(5, 0.2), mixture)
     with pytest.raises(TaskError, match="2\\^63"):
         SquareWave(5, 1, ResponseWeights(true=2**62, other=1))
-
-
-def test_a_task_can_state_the_reach_for_every_epsilon() -> None:
-    """With a domain of 2^23."""
-    for local_epsilon in (1e-6, 0.1, 1.0, 5.0, 10.0, 15.0, 20.0):
-        spec: MechanismSpec = SquareWave.specify(
-            MechanismRequest(
-                name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon
-            )
-        )
-        assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23
 
 
 def test_shares_of_zero_count_as_uniform() -> None:
@@ -186,3 +120,27 @@ def test_shares_of_zero_count_as_uniform() -> None:
     np.testing.assert_allclose(
         wave.variance(np.zeros(12), mixture), wave.variance(np.full(12, 1 / 12), mixture)
     )
+
+
+def _matrix(band: Band) -> NDArray[np.float64]:
+    matrix = np.zeros((band.places, band.items))
+    for item in range(band.items):
+        matrix[item : item + band.width, item] = 1
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("items", "width"),
+    [(5, 1), (2, 3), (7, 2), (7, 3), (10, 4), (4, 5), (3, 9), (12, 12), (13, 12), (60, 7)],
+)
+def test_a_band_matches_its_matrix(items: int, width: int) -> None:
+    """Both maps, the least-squares inverse, and the variance Σ s² π - (Σ s π)² of one draw."""
+    band, rng = Band(items, width), np.random.default_rng(1)
+    matrix, theta, z = _matrix(band), rng.random(items), rng.random(band.places)
+    law, inverse = rng.dirichlet(np.ones(band.places)), np.linalg.pinv(matrix)
+    variance = inverse**2 @ law - (inverse @ law) ** 2
+
+    np.testing.assert_allclose(band.forward(theta), matrix @ theta, atol=1e-12)
+    np.testing.assert_allclose(band.adjoint(z), matrix.T @ z, atol=1e-12)
+    np.testing.assert_allclose(band.solve(z), inverse @ z, atol=1e-9)
+    np.testing.assert_allclose(band.variance(law), variance, rtol=1e-9, atol=1e-12)

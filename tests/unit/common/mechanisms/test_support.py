@@ -19,15 +19,6 @@ def test_expected_counts_give_back_the_truth() -> None:
     np.testing.assert_allclose(shares, truth, atol=1e-12)
 
 
-def test_ignoring_the_dummies_would_bias_the_estimate() -> None:
-    """Every share is too large, the printed estimator's error."""
-    truth = np.full(4, 0.25)
-    counts = 1000 * (truth * _GRR.p + (1 - truth) * _GRR.q) + 500 * _GRR.q_dummy
-    printed = debias(counts, Mixture(n_real=1000), _GRR)  # type: ignore[arg-type]
-
-    assert (printed > truth + 0.1).all()
-
-
 def test_the_variance_is_a_sum_of_bernoulli_variances() -> None:
     """One item by hand."""
     p, q = _GRR.p, _GRR.q

@@ -9,23 +9,18 @@ from tests.support.tasks import published
 _TASK = published(dummies_per_user=2).task
 
 
-def test_a_submission_is_unpacked_as_it_was_packed() -> None:
-    """Id and sealed reports keep their places."""
-    content = Submission(submission_id=b"i" * 16, sealed_reports=b"r" * 180)
-
-    assert content == unpack(pack(content), _TASK)
-
-
 @pytest.mark.parametrize("reports", [0, 1, 2, 4])
 def test_another_number_of_reports_is_refused(reports: int) -> None:
-    """This task's submissions hold three."""
+    """This task's submissions hold three; those are unpacked as they were packed."""
+    content = Submission(submission_id=b"i" * 16, sealed_reports=b"r" * 180)
+    assert content == unpack(pack(content), _TASK)
     with pytest.raises(WireError, match="holds 3 reports of 60 bytes"):
         unpack(bytes(16 + 60 * reports), _TASK)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_submission_or_a_wire_error(raw: bytes) -> None:
-    """Nothing else ever comes out."""
+    """No other error occurs."""
     try:
         content = unpack(raw, _TASK)
     except WireError:

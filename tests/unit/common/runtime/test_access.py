@@ -2,11 +2,11 @@ from typing import Final
 
 import pytest
 
-from common.crypto.tokens import OperatorToken
 from common.errors import CallerError, CredentialError
 from common.runtime.access import (
     CALLS,
     Caller,
+    OperatorToken,
     bearer_token,
     check_caller,
     names_in,
@@ -38,13 +38,14 @@ _TOKEN = OperatorToken(_SECRET.encode())
         (Caller.TOKEN_HOLDER, None, _SECRET[:-1], CredentialError),
         (Caller.TOKEN_HOLDER, None, f"{_SECRET}0", CredentialError),
         (Caller.TOKEN_HOLDER, None, _SECRET.upper(), CredentialError),
+        (Caller.SHUFFLER, "", None, CallerError),
     ],
 )
 def test_certificate_and_token_decide_who_may_call(
     allowed: Caller, name: str | None, shown: str | None, refusal: type[Exception] | None
 ) -> None:
-    """Without certificates their rule is waived, the token's never."""
-    names = None if name is None else frozenset({name})
+    """Without TLS the certificate rule is waived, the token rule never; "" is an unnamed one."""
+    names = None if name is None else frozenset({name} - {""})
     if refusal is None:
         check_caller(allowed, names, shown, _TOKEN)
         return
@@ -52,16 +53,8 @@ def test_certificate_and_token_decide_who_may_call(
         check_caller(allowed, names, shown, _TOKEN)
 
 
-def test_a_certificate_that_names_nobody_is_nobody() -> None:
-    """It is another thing than a connection that has no certificates."""
-    with pytest.raises(CallerError, match="names nobody"):
-        check_caller(Caller.SHUFFLER, frozenset(), None, None)
-    with pytest.raises(CredentialError, match="no operator"):
-        check_caller(Caller.TOKEN_HOLDER, None, "", None)
-
-
-def test_a_host_that_is_called_shuffler_does_not_make_one() -> None:
-    """The common name counts; alternative names only where there is none."""
+def test_the_common_name_takes_precedence_over_alternative_names() -> None:
+    """A host called shuffler is not the shuffler."""
     names = {"x509_subject_alternative_name": [b"shuffler", b"localhost"]}
 
     assert frozenset({"shuffler", "localhost"}) == names_in(names)
@@ -69,22 +62,12 @@ def test_a_host_that_is_called_shuffler_does_not_make_one() -> None:
     assert frozenset() == names_in({})
 
 
-@pytest.mark.parametrize(
-    ("metadata", "token"),
-    [
-        (None, None),
-        ((("other", "x"),), None),
-        ((("authorization", "Bearer secret"),), "secret"),
-        ((("authorization", "secret"),), None),
-        ((("authorization", ""),), None),
-        ((("authorization", "Bearer "),), ""),
-    ],
-)
-def test_a_token_stands_behind_the_word_bearer(
-    metadata: tuple[tuple[str, str], ...] | None, token: str | None
-) -> None:
-    """Anything else is no token."""
-    assert token == bearer_token(metadata)
+def test_a_bearer_token_is_read_from_the_authorization_header() -> None:
+    """Any other header or scheme holds no token."""
+    headers = [("other", "x"), ("authorization", "secret"), ("authorization", "Bearer secret")]
+
+    assert [None, None, "secret"] == [bearer_token((header,)) for header in headers]
+    assert bearer_token(None) is None
 
 
 _RULES: Final = {
@@ -100,8 +83,8 @@ _RULES: Final = {
 }
 
 
-def test_who_may_make_each_call() -> None:
-    """Written here a second time, apart from what the services go by."""
+def test_every_method_has_the_expected_caller() -> None:
+    """The rules are written a second time here, and cover every method of the services."""
     expected = {
         f"/shuffledp.v1.{service}/{name}": caller
         for service, rules in _RULES.items()
@@ -109,13 +92,21 @@ def test_who_may_make_each_call() -> None:
         for name in names.split()
     }
 
+    methods = {
+        f"/{service.full_name}/{method.name}"
+        for module in (analyzer_pb2, shuffler_pb2, user_agent_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+
+    assert methods == set(expected)
     assert expected == {
         method: call.caller for method, call in CALLS.items() if not method.startswith("/grpc.")
     }
 
 
 class _Compared(bytes):
-    """Notices who compares it byte by byte, in a time that tells how much of it was right."""
+    """Bytes that record a comparison by ==, whose time depends on the content."""
 
     noticed = False
 
@@ -127,29 +118,17 @@ class _Compared(bytes):
 
 
 class _Shown(str):
-    """A token that somebody shows."""
+    """A presented token."""
 
     __slots__ = ()
 
     def encode(self, *_: str, **__: str) -> bytes:
-        """Give bytes that notice."""
+        """Return bytes that record comparisons."""
         return _Compared(super().encode())
 
 
-def test_a_token_is_compared_in_a_time_that_tells_nothing() -> None:
-    """Not by the comparison of bytes, which ends where they differ."""
+def test_a_token_is_compared_in_constant_time() -> None:
+    """Never by ==, which stops at the first difference."""
     assert _TOKEN.matches(_Shown(_SECRET))
     assert not _TOKEN.matches(_Shown(f"{_SECRET[:-1]}f"))
     assert not _Compared.noticed
-
-
-def test_every_method_has_its_row() -> None:
-    """A new method is refused to everybody until somebody has decided who may call it."""
-    methods = {
-        f"/{service.full_name}/{method.name}"
-        for module in (analyzer_pb2, shuffler_pb2, user_agent_pb2)
-        for service in module.DESCRIPTOR.services_by_name.values()
-        for method in service.methods
-    }
-
-    assert methods == {method for method in CALLS if not method.startswith("/grpc.")}

@@ -1,23 +1,113 @@
-"""How long a call waits: in the queue for its turn, and then for its request."""
-
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
-from common.errors import DeadlineError, OverloadError
+from common.errors import DeadlineError, OverloadError, ShareError
 from common.runtime.access import CallKind
-from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor, ConcurrencyLimits, Queue
 
-_SECONDS = 0.4
-"""To send a request, and before it to wait in line."""
+_LONG: Final = 60.0
+"""Seconds that no test waits."""
+
+_SECONDS: Final = 0.4
+"""The time to send a request, and before that to wait in line."""
+
+
+@pytest.mark.parametrize(("peer", "share"), [("greedy", 4), ("unix:", 128)])
+def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
+    """Unix sockets share the total alone; all connections together are limited too."""
+    limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
+    message = "on this conn" if share < bulk.places else "128 calls of this kind are under way, and"
+    with ExitStack() as held:
+        for _ in range(share):
+            held.enter_context(limits.taken(CallKind.BULK, peer))
+        with pytest.raises(OverloadError, match=message):
+            held.enter_context(limits.taken(CallKind.BULK, peer))
+        held.enter_context(limits.taken(CallKind.SHORT, peer))
+
+    with pytest.raises(ZeroDivisionError), limits.taken(CallKind.BULK, peer):
+        raise ZeroDivisionError
+    assert ({}, 0) == (limits._shares, limits._taken[CallKind.BULK])
+
+
+@pytest.mark.parametrize("kind", CallKind)
+def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind) -> None:
+    """Eight callers that list the methods would otherwise keep the alert raised."""
+    limits = ConcurrencyLimits()
+    with ExitStack() as held:
+        for number in range(kind.value.places):
+            held.enter_context(limits.taken(kind, f"caller {number}"))
+        with pytest.raises(OverloadError) as caught:
+            held.enter_context(limits.taken(kind, "one more"))
+
+    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
+
+
+@pytest.mark.parametrize(
+    ("share", "peers", "first"),
+    [
+        (2, ["greedy", "greedy", "greedy", "greedy", "other"], ["greedy", "greedy", "other"]),
+        (1, ["unix:", "unix:", "unix:", "unix:"], ["unix:", "unix:", "unix:"]),
+    ],
+)
+async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(
+    share: int, peers: list[str], first: list[str]
+) -> None:
+    """Of three turns; callers on a Unix socket have no shares."""
+    queue, order, release = Queue(3, share), list[str](), asyncio.Event()
+
+    async def hold(peer: str) -> None:
+        async with queue.turn(peer, _LONG):
+            order.append(peer)
+            await release.wait()
+
+    holding = [asyncio.create_task(hold(peer)) for peer in peers]
+    await asyncio.sleep(0.01)
+    assert first == order
+
+    release.set()
+    await asyncio.gather(*holding)
+    assert sorted(peers) == sorted(order)
+    assert {} == queue._shares
+
+
+async def test_a_call_that_waits_too_long_is_refused() -> None:
+    """Only a lack of turns for everybody is an overload, not a lack of the connection's own."""
+    queue = Queue(2, 1)
+    async with queue.turn("one", _LONG):
+        with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
+            await queue.turn("one", 0.01).__aenter__()
+        async with queue.turn("two", _LONG):
+            with pytest.raises(OverloadError) as caught:
+                await queue.turn("three", 0.01).__aenter__()
+    assert OverloadError is type(caught.value)
+
+    assert {} == queue._shares
+    async with queue.turn("one", 0.01), queue.turn("two", 0.01):
+        pass
+
+
+async def test_a_cancelled_call_returns_its_turn() -> None:
+    """The next one is not held up."""
+    queue = Queue(1, 1)
+    async with queue.turn("one", _LONG):
+        waiting = asyncio.create_task(queue.turn("one", _LONG).__aenter__())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with asyncio.timeout(1), queue.turn("one", _LONG):
+        pass
+
+    assert {} == queue._shares
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> AdmissionInterceptor:
-    """One that reads a short call at a time."""
+    """Return an interceptor that reads one short call at a time."""
     short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, turns=1, turns_share=1)
     monkeypatch.setattr(CallKind.SHORT, "_value_", short)
     return AdmissionInterceptor(certificates=False, token=None)
@@ -34,7 +124,7 @@ async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[b
 
 
 async def test_the_time_to_send_begins_with_the_turn(gate: AdmissionInterceptor) -> None:
-    """Waiting for others takes none of it."""
+    """Waiting for other calls does not use it up."""
     first = asyncio.create_task(_read(gate, "first", _sent_after(0.75 * _SECONDS)))
     await asyncio.sleep(0)
     second = await _read(gate, "second", _sent_after(0.75 * _SECONDS))
@@ -42,18 +132,16 @@ async def test_the_time_to_send_begins_with_the_turn(gate: AdmissionInterceptor)
     assert (b"request", b"request") == (await first, second)
 
 
-async def test_who_does_not_send_is_told_the_limit(gate: AdmissionInterceptor) -> None:
-    """And whoever waits behind is served."""
+async def test_a_slow_request_is_refused_and_the_next_one_served(
+    gate: AdmissionInterceptor,
+) -> None:
+    """A call that gets no turn meanwhile is refused for overload, not for slowness."""
     first = asyncio.create_task(_read(gate, "first", _sent_after(60)))
     await asyncio.sleep(_SECONDS / 4)
     assert b"request" == await _read(gate, "second", _sent_after(0))
 
     with pytest.raises(DeadlineError, match=r"did not come whole within 0\.4 seconds"):
         await first
-
-
-async def test_who_gets_no_turn_is_refused_for_lack_of_room(gate: AdmissionInterceptor) -> None:
-    """Not for being slow: operators are told of an overload."""
     async with gate._queues[CallKind.SHORT].turn("first", _SECONDS):
         with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
             await _read(gate, "second", _sent_after(0))

@@ -29,28 +29,23 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-async def test_work_is_done_whole_or_not_at_all(database: Database) -> None:
-    """What raises leaves nothing behind."""
+async def test_work_is_atomic_durable_and_private(database: Database, tmp_path: Path) -> None:
+    """A failed transaction leaves nothing; write-ahead log, full synchronisation, mode 0600."""
     await database.run(_insert, 1)
     with pytest.raises(RuntimeError):
         await database.run(_insert, 2, fail=True)
 
-    assert [1] == await database.run(_all)
-
-
-async def test_the_file_is_durable_and_closed_to_others(database: Database, tmp_path: Path) -> None:
-    """Write-ahead log, full synchronisation, mode 0600."""
-
     def pragma(connection: sqlite3.Connection, name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
+    assert [1] == await database.run(_all)
     assert "wal" == await database.run(pragma, "journal_mode")
     assert 2 == await database.run(pragma, "synchronous")
     assert (tmp_path / "d.sqlite").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_full_file_refuses_and_takes_more_when_there_is_room(database: Database) -> None:
-    """One error of ours, UNAVAILABLE; the transaction that did not fit left nothing."""
+async def test_a_full_file_refuses_until_there_is_room(database: Database) -> None:
+    """The error is UNAVAILABLE; the transaction that did not fit leaves nothing."""
 
     def limit(connection: sqlite3.Connection, pages: int) -> None:
         connection.execute(f"PRAGMA max_page_count={pages}").fetchone()
@@ -70,7 +65,7 @@ async def test_a_full_file_refuses_and_takes_more_when_there_is_room(database: D
 
 
 async def test_a_read_only_file_refuses_until_it_is_writable_again(database: Database) -> None:
-    """As after a disk that the system remounted; every call takes the lock of a writer."""
+    """As after the system remounted a disk."""
     await database.run(_insert, 1)
     connection = database._connection
 
@@ -86,38 +81,27 @@ async def test_a_read_only_file_refuses_until_it_is_writable_again(database: Dat
     assert [1, 3] == await database.run(_all)
 
 
-async def test_a_damaged_page_is_told(tmp_path: Path) -> None:
-    """Where it is read, not as fewer rows."""
-    path = tmp_path / "d.sqlite"
+async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
+    """A damaged page, a table name that Python cannot decode, and a missing column."""
+    path = tmp_path / "page.sqlite"
     database = Database(path, _SCHEMA)
-    for number in range(3):
-        await database.run(_insert, number)
+    await database.run(_insert, 1)
     database.close()
     content = bytearray(path.read_bytes())
     content[4096:8192] = b"\xff" * 4096
     path.write_bytes(content)
     database = Database(path, _SCHEMA)
-
     with pytest.raises(DamagedStorageError, match="damaged"):
         await database.run(_all)
     database.close()
 
+    path = tmp_path / "column.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_SCHEMA.replace("x INTEGER", "y INTEGER"))
+    with pytest.raises(DamagedStorageError, match="table t has no column x"):
+        Database(path, _SCHEMA)
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """At the start, in a sentence."""
-    with pytest.raises(StorageError, match="cannot be opened"):
-        Database(tmp_path / "none" / "d.sqlite", _SCHEMA)
-
-
-async def test_a_mistake_of_ours_is_not_blamed_on_the_disk(database: Database) -> None:
-    """A wrong statement passes as what it is."""
-    with pytest.raises(sqlite3.OperationalError, match="no such table"):
-        await database.run(lambda connection: connection.execute("SELECT x FROM none"))
-
-
-def test_damage_that_the_database_cannot_even_name_is_told_as_such(tmp_path: Path) -> None:
-    """SQLite quotes the damaged name of a table, and Python fails on reading the quotation."""
-    path = tmp_path / "d.sqlite"
+    path = tmp_path / "name.sqlite"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE somebody (x INTEGER)")
     connection.commit()
@@ -130,18 +114,8 @@ def test_damage_that_the_database_cannot_even_name_is_told_as_such(tmp_path: Pat
         Database(path, _SCHEMA)
 
 
-def test_a_column_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
-    """Not the first call that needs it, with an error that nobody foresaw."""
-    path = tmp_path / "d.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_SCHEMA.replace("x INTEGER", "y INTEGER"))
-
-    with pytest.raises(DamagedStorageError, match="table t has no column x"):
-        Database(path, _SCHEMA)
-
-
-async def test_what_was_deleted_is_in_no_file_once_the_log_is_empty(tmp_path: Path) -> None:
-    """Deleting alone leaves it in the log."""
+async def test_deleted_rows_are_in_no_file_once_the_log_is_empty(tmp_path: Path) -> None:
+    """Deleting alone leaves them in the log."""
 
     def left() -> bytes:
         return b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -155,10 +129,8 @@ async def test_what_was_deleted_is_in_no_file_once_the_log_is_empty(tmp_path: Pa
     database.close()
 
 
-async def test_a_file_that_another_process_writes_refuses_and_takes_more_afterwards(
-    database: Database, tmp_path: Path
-) -> None:
-    """A backup that holds the file for longer than SQLite waits is no end of the service."""
+async def test_a_locked_file_refuses_until_it_is_free(database: Database, tmp_path: Path) -> None:
+    """As when a backup holds the file for longer than SQLite waits."""
 
     def wait_no_longer(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA busy_timeout=1")

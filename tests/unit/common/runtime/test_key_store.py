@@ -1,25 +1,33 @@
-import json
+import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, report_context
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
+    HpkePrivateKey,
+    HpkePublicKey,
+    KeyId,
+    report_context,
+)
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, StorageError, UnknownKeyError
-from common.runtime.key_store import RING_FILE, KeyStore
+from common.runtime.key_store import RING_FILE, KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
+from deploy.audit.harness.clock import ManualClock
 from tests.support.keys import SCHEDULE, key_files, store_holding
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
-_NOBODY: set[Any] = set()
+_NO_KEYS: set[Any] = set()
 
 
 def _store(path: Path) -> KeyStore:
-    return KeyStore(StateDirectory.open(path / "state"), SCHEDULE, suites=(DEFAULT_SUITE,))
+    return KeyStore(StateDirectory.open(path / "state"), SCHEDULE)
 
 
 def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
@@ -28,15 +36,15 @@ def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
 
 
 def _run(path: Path, *days: float) -> KeyStore:
-    """Rotate on each of these days, each time by a process of its own."""
+    """Rotate on each of these days, each time with a new store."""
     for day in days:
         store = _store(path)
-        store.rotate(day * DAY, _NOBODY)
+        store.rotate(day * DAY, _NO_KEYS)
     return store
 
 
-def test_the_keys_of_every_suite_are_there_after_a_restart(tmp_path: Path) -> None:
-    """The same, and they open."""
+def test_a_restart_keeps_the_keys_of_every_suite(tmp_path: Path) -> None:
+    """They are the same, and they open."""
     state = StateDirectory.open(tmp_path / "state")
     store = KeyStore(state, SCHEDULE)
     store.rotate(0.0)
@@ -49,50 +57,45 @@ def test_the_keys_of_every_suite_are_there_after_a_restart(tmp_path: Path) -> No
 
 
 def test_a_report_to_an_expired_key_opens_until_the_key_is_destroyed(tmp_path: Path) -> None:
-    """Then its file is gone, and whoever asks is told why."""
+    """A pending key opens before it is used; a destroyed one has no file and a clear error."""
     first = _run(tmp_path, 0).public_key()
-    store = _run(tmp_path, 88, 90, 119)
-    assert first.raw != store.public_key().raw
+    store = _run(tmp_path, 88)
+    pending = store.find(DEFAULT_SUITE, KeyState.PENDING)
+    assert pending is not None
+    assert _opens(store, pending)
+    store = _run(tmp_path, 90, 119)
+    assert first.raw != pending.raw == store.public_key().raw
     assert _opens(store, first)
-    assert 2 == len(key_files(tmp_path / "state"))
+    assert 2 * len(SUITES) == len(key_files(tmp_path / "state"))
 
     store = _run(tmp_path, 120)
-    assert 1 == len(key_files(tmp_path / "state"))
+    assert len(SUITES) == len(key_files(tmp_path / "state"))
     for late in (store, _store(tmp_path)):
         with pytest.raises(UnknownKeyError, match="is destroyed"):
             late.private_key(first.suite, first.raw, whose="analyzer_key")
 
 
-def test_a_key_that_is_needed_is_kept(tmp_path: Path) -> None:
-    """And destroyed when it no longer is; only then is anybody to forget it."""
-    first = _run(tmp_path, 0).public_key()
+def test_a_key_that_a_task_needs_is_kept(tmp_path: Path) -> None:
+    """It is destroyed once no task needs it; only then must workers forget it."""
+    first = _run(tmp_path, 0)
+    old, needed = first.public_key(), {entry.key_id for entry in first.ring.entries}
     store = _run(tmp_path, 88, 90)
     assert store.may_destroy(150 * DAY)
     assert not store.may_destroy(119 * DAY)
 
-    assert not store.rotate(150 * DAY, {first.key_id})
+    assert not store.rotate(150 * DAY, needed)
     assert not store.rotate(151 * DAY)
-    assert _opens(store, first)
-    assert store.rotate(152 * DAY, _NOBODY)
-    assert first.key_id not in store._keys
-
-
-def test_a_pending_key_is_shown_before_it_is_used(tmp_path: Path) -> None:
-    """And opens already: whoever was told of it may use it."""
-    store = _run(tmp_path, 0, 88)
-    pending = store.find(DEFAULT_SUITE, KeyState.PENDING)
-
-    assert pending is not None
-    assert _opens(store, pending)
-    assert pending.raw == _run(tmp_path, 90).public_key().raw
+    assert _opens(store, old)
+    assert store.rotate(152 * DAY, _NO_KEYS)
+    assert old.key_id not in store._keys
 
 
 class _CrashError(Exception):
-    """A process that dies."""
+    """The process ends."""
 
 
 class _CrashingState(StateDirectory):
-    """A state directory whose process dies before one of its writes."""
+    """A state directory whose process ends before one of its writes."""
 
     left: ClassVar[list[int]] = [0]
 
@@ -102,40 +105,32 @@ class _CrashingState(StateDirectory):
         self.left[0] -= 1
 
     def secret(self, name: str, make: Any) -> bytes:
-        """Count what would write."""
+        """Count writes."""
         if not (self.path / name).exists():
             self._count()
         return super().secret(name, make)
 
     def publish(self, name: str, content: str) -> None:
-        """Count."""
+        """Count a write."""
         self._count()
         super().publish(name, content)
 
     def destroy(self, name: str) -> None:
-        """Count."""
+        """Count a write."""
         self._count()
         super().destroy(name)
 
 
 @pytest.mark.parametrize("days", [(0,), (0, 88), (0, 88, 90), (0, 88, 90, 120, 178, 180, 210)])
-def test_a_crash_before_any_write_leaves_a_ring_that_goes_on(
-    tmp_path: Path, days: tuple[float, ...]
-) -> None:
-    """
-    Whichever write is the first that does not happen: the next start works, every key that was
-    ever published still opens unless it was due to be destroyed, and no file is left over.
-    """
-    for writes in range(3):
+def test_a_crash_before_any_write_loses_no_key(tmp_path: Path, days: tuple[float, ...]) -> None:
+    """The next start works, published keys open until they are due, and no file is left over."""
+    for writes in range(5):
         path = tmp_path / str(writes)
         published = _run(path, *days[:-1]).public_key() if days[:-1] else None
         state = _CrashingState.open(path / "state")
         state.left[0] = writes
-        try:
-            crashing = KeyStore(state, SCHEDULE, suites=(DEFAULT_SUITE,))
-            crashing.rotate(days[-1] * DAY, _NOBODY)
-        except _CrashError:
-            pass
+        with contextlib.suppress(_CrashError):
+            KeyStore(state, SCHEDULE).rotate(days[-1] * DAY, _NO_KEYS)
         store = _run(path, days[-1], days[-1])
         store = _run(path, days[-1])
 
@@ -146,30 +141,15 @@ def test_a_crash_before_any_write_leaves_a_ring_that_goes_on(
         assert sorted(names) == key_files(path / "state")
 
 
-def test_a_key_that_no_ring_names_opens_and_is_never_used(tmp_path: Path) -> None:
-    """Such as after a crash, or with a ring from an older backup; in time it is destroyed."""
+def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Path) -> None:
+    """As with a lost ring or one from an older backup; in time the key is destroyed."""
     key = HpkePrivateKey.generate(list(SUITES)[2])
     state = StateDirectory.open(tmp_path / "state")
     store = store_holding(state, key)
 
     assert _opens(store, key.public_key())
     assert key.public_key().raw != store.public_key(key.suite).raw
-    assert store.rotate(30 * DAY, _NOBODY)
-
-
-def test_without_its_ring_every_key_still_opens(tmp_path: Path) -> None:
-    """A lost ring loses no report; a new key is active."""
-    first = _run(tmp_path, 0).public_key()
-    (tmp_path / "state" / RING_FILE).unlink()
-    store = _run(tmp_path, 1)
-
-    assert _opens(store, first)
-    assert first.raw != store.public_key().raw
-
-
-def _make_a_folder(ring: Path) -> None:
-    ring.unlink()
-    ring.mkdir()
+    assert store.rotate(30 * DAY, _NO_KEYS)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +165,11 @@ def _make_a_folder(ring: Path) -> None:
             SettingsError,
             r"keys\.json .* is not a key ring",
         ),
-        (lambda state: _make_a_folder(state / RING_FILE), StorageError, "disk of the state"),
+        (
+            lambda state: ((state / RING_FILE).unlink(), (state / RING_FILE).mkdir()),
+            StorageError,
+            "disk of the state",
+        ),
         *(
             (
                 lambda state, name=name: (state / name).write_bytes(bytes(32)),
@@ -197,28 +181,22 @@ def _make_a_folder(ring: Path) -> None:
     ],
 )
 def test_a_damaged_store_stops_the_start(
-    tmp_path: Path, damage: Callable[[Path], None], error: type[Exception], message: str
+    tmp_path: Path, damage: Callable[[Path], object], error: type[Exception], message: str
 ) -> None:
-    """A sentence says what to do; going on would lose keys in silence."""
+    """The message says what to do; a key file must hold the key of its name."""
     _run(tmp_path, 0)
     damage(tmp_path / "state")
-
     with pytest.raises(error, match=message):
         _store(tmp_path)
 
-
-def test_a_file_with_another_key_than_its_name_says_is_refused(tmp_path: Path) -> None:
-    """Even one that was sealed under the right state key."""
-    state = StateDirectory.open(tmp_path / "state")
-    name = f"hpke-{bytes(32).hex()}.key"
-    state.secret(name, lambda: bytes(range(32)))
-
+    state = StateDirectory.open(tmp_path / "other")
+    state.secret(f"hpke-{bytes(32).hex()}.key", lambda: bytes(range(32)))
     with pytest.raises(SettingsError, match="does not hold the key of its name"):
-        _store(tmp_path).rotate(0.0)
+        KeyStore(state, SCHEDULE).rotate(0.0)
 
 
 def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
-    """The ring's file is for everybody to read."""
+    """The ring's file is not encrypted."""
     store = _run(tmp_path, 0, 88)
     secrets = [
         store.private_key(entry.suite, entry.public, whose="key").private_bytes()
@@ -226,8 +204,82 @@ def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
     ]
     shown = repr(store) + repr(store.ring) + (tmp_path / "state" / RING_FILE).read_text("ascii")
 
-    assert 2 == len(secrets)
+    assert 2 * len(SUITES) == len(secrets)
     for secret in secrets:
         assert secret.hex() not in shown
         assert repr(secret) not in shown
-    assert 2 == len(json.loads((tmp_path / "state" / RING_FILE).read_text("ascii"))["keys"])
+
+
+class _Party:
+    """Counts the calls of a rotation."""
+
+    def __init__(self, path: Path) -> None:
+        self.keys = _store(path)
+        self.clock = ManualClock(0.0)
+        self.needed_keys: set[KeyId] = set()
+        self.asked = self.forgotten = self.published = 0
+        self.broken = False
+        self.rotation = Rotation(
+            keys=self.keys,
+            clock=self.clock,
+            needed=self.needed,
+            forget=lambda: self.count("forgotten"),
+            publish=lambda: self.count("published"),
+        )
+
+    async def needed(self) -> set[KeyId]:
+        """Return the keys of unfinished tasks."""
+        self.count("asked")
+        if self.broken:
+            raise OSError
+        return self.needed_keys
+
+    def count(self, name: str) -> None:
+        """Count a call."""
+        setattr(self, name, getattr(self, name) + 1)
+
+    async def at(self, *days: float) -> None:
+        """Look at the clock on these days."""
+        for day in days:
+            self.clock.seconds = day * DAY
+            await self.rotation.do_what_is_due()
+
+
+async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path: Path) -> None:
+    """Public keys are published each time; workers forget a key once it is destroyed."""
+    party = _Party(tmp_path)
+    await party.at(0)
+    first = party.keys.public_key()
+    party.needed_keys = {key.key_id for key in map(party.keys.public_key, SUITES)}
+    await party.at(88, 90, 119)
+    assert first.raw != party.keys.public_key().raw
+    assert (0, 0, 4) == (party.asked, party.forgotten, party.published)
+
+    await party.at(120)
+    assert (1, 0, 5) == (party.asked, party.forgotten, party.published)
+    party.needed_keys = set()
+    await party.at(121)
+    assert (2, 1, 6) == (party.asked, party.forgotten, party.published)
+
+
+async def test_a_failed_rotation_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a full disk; no key is destroyed before the tasks are known."""
+    party = _Party(tmp_path)
+    await party.at(0, 88, 90)
+    party.broken = True
+    party.clock.seconds = 120 * DAY
+    running = asyncio.create_task(party.rotation.run(tick=0.001))
+    async with asyncio.timeout(10):
+        while party.asked < 3:
+            await asyncio.sleep(0.001)
+        assert 0 == party.forgotten
+        party.broken = False
+        while party.forgotten == 0:
+            await asyncio.sleep(0.001)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+    assert any(record.getMessage() == "keys not rotated yet" for record in caplog.records)

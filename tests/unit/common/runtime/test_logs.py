@@ -1,5 +1,3 @@
-"""What libraries record goes the way of the project's own events."""
-
 import json
 import subprocess
 import sys
@@ -29,8 +27,8 @@ asyncio.run(main())
 """
 
 
-def test_a_librarys_text_stands_in_no_log() -> None:
-    """Neither its words nor an error's: what kind it was, and where, a JSON object a line."""
+def test_text_of_libraries_and_errors_is_not_logged() -> None:
+    """Only the logger's name, the kind of error and its place, as one JSON object a line."""
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )

@@ -1,5 +1,3 @@
-"""What services do by themselves, put together as they are deployed."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,7 +23,7 @@ _PATIENCE: Final = 30.0
 async def started(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Started]:
-    """A service that runs, and rotates its keys without a pause."""
+    """Yield a running service that rotates its keys without a pause."""
     state = tmp_path / "state"
     fields: dict[str, Any] = {"state_directory": state, "plaintext": True, "opening_processes": 1}
     if request.param == "analyzer":
@@ -65,8 +63,8 @@ def _opens(keys: KeyStore, public: HpkePublicKey) -> bool:
     return True
 
 
-async def test_keys_are_looked_after_for_as_long_as_a_service_runs(started: Started) -> None:
-    """One is replaced, kept, and destroyed; workers that may hold it are told to forget it."""
+async def test_a_running_service_rotates_its_keys(started: Started) -> None:
+    """A key is replaced, kept, and destroyed; workers forget it."""
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (88, 90):
         started.clock.seconds = begin + day * DAY
@@ -80,8 +78,8 @@ async def test_keys_are_looked_after_for_as_long_as_a_service_runs(started: Star
     assert not _opens(started.keys, first)
 
 
-async def test_a_service_does_as_its_settings_say(started: Started) -> None:
-    """The analyzer judges by its operator's share; the shuffler forgets proofs in time."""
+async def test_a_service_follows_its_settings(started: Started) -> None:
+    """The analyzer's refused share, and the shuffler's time to keep inclusion proofs."""
     if "Releases" in started.made:
         assert 0.125 == started.made["Releases"]["most_refused_share"]
         return

@@ -24,10 +24,6 @@ state_directory = "s"
 shuffler = "unix:b"
 analyzer_identity = "00"
 """
-_ANALYZER = """
-state_directory = "."
-plaintext = true
-"""
 
 
 def _load(tmp_path: Path, text: str, **environment: str) -> ShufflerSettings:
@@ -36,21 +32,22 @@ def _load(tmp_path: Path, text: str, **environment: str) -> ShufflerSettings:
     return load(ShufflerSettings, file, environment, "SHUFFLEDP_SHUFFLER")
 
 
-def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("word", "flag"), [("true", True), ("TRUE", True), ("no", False)])
+def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: bool) -> None:
     """Text becomes the field's type."""
     settings = _load(
         tmp_path,
         _GOOD,
         SHUFFLEDP_SHUFFLER_MINIMUM_BATCH="50",
         SHUFFLEDP_SHUFFLER_LISTEN="127.0.0.1:9",
-        SHUFFLEDP_SHUFFLER_REFLECTION="true",
+        SHUFFLEDP_SHUFFLER_REFLECTION=word,
         SHUFFLEDP_SHUFFLER_STATE_KEY="k",
         SHUFFLEDP_ANALYZER_LISTEN="ignored: another party's",
     )
 
     assert (50, "127.0.0.1:9") == (settings.minimum_batch, settings.listen)
     assert (Path("state"), Path("k")) == (settings.state_directory, settings.state_key)
-    assert settings.reflection is True
+    assert settings.reflection is flag
 
 
 @pytest.mark.parametrize(
@@ -60,13 +57,8 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         (_GOOD, {"SHUFFLEDP_SHUFFLER_SURPRISE": "1"}, "unknown setting: surprise"),
         (_GOOD.replace("analyzer =", "#"), {}, "missing setting: analyzer"),
         (_GOOD + "minimum_batch = '10'", {}, "minimum_batch must be a valid integer"),
-        (_GOOD + "minimum_batch = 1.0", {}, "minimum_batch must be a valid integer"),
-        (_GOOD + "minimum_batch = true", {}, "minimum_batch must be a valid integer"),
-        (_GOOD, {"SHUFFLEDP_SHUFFLER_MINIMUM_BATCH": "x"}, "minimum_batch must be a valid integer"),
         (_GOOD, {"SHUFFLEDP_SHUFFLER_ANALYZER": "\udc80"}, "a setting holds what is no text"),
         (_GOOD + "minimum_batch = 0", {}, "minimum_batch must be greater than or equal to 1"),
-        (_GOOD + "submissions_per_connection = -1", {}, "submissions_per_connection must be"),
-        (_GOOD + "opening_processes = 1025", {}, "opening_processes must be less than or equal"),
         (_GOOD + "keep_inclusion_days = 13", {}, "keep_inclusion_days must be greater than or"),
         (_GOOD + "plaintext = true", {}, "in one way"),
         (_GOOD.replace('tls_directory = "tls"', ""), {}, "in one way"),
@@ -75,7 +67,6 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         (_GOOD + "listen", {}, "is not TOML"),
         (_GOOD.replace(":7002", ":99999"), {}, "with a port of 0 .. 65535, or unix:PATH"),
         (_GOOD.replace(":7002", ":" + "9" * 5000), {}, "with a port of 0 .. 65535"),
-        (_GOOD.replace(":7002", ""), {}, "listen must be host:port"),
         (_GOOD + "metrics_listen = 'unix:m'", {}, r"metrics_listen must be host:port, .* 65535$"),
         (_GOOD.replace('"tls"', '""'), {}, "tls_directory must not be empty"),
         (
@@ -85,14 +76,9 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ),
         (_GOOD + "key_lifetime_days = 0.5", {}, "key_lifetime_days is 0.5; it must be 1 .. 36500"),
         (_GOOD + "key_lifetime_days = nan", {}, "key_lifetime_days is nan"),
-        (_GOOD + "key_overlap_days = nan", {}, "key_overlap_days is nan"),
         (_GOOD + "key_overlap_days = 91", {}, "key_overlap_days is 91.0; it must be 0 .. key_life"),
-        (_GOOD + "key_keep_days = 0", {}, "key_keep_days must be greater than or equal to 1"),
         (_GOOD + "key_keep_days = inf", {}, "key_keep_days must be less than or equal to 36500"),
-        *(
-            (_GOOD, {"SHUFFLEDP_SHUFFLER_REFLECTION": word}, "reflection must be")
-            for word in ("", "maybe", "2")
-        ),
+        (_GOOD, {"SHUFFLEDP_SHUFFLER_REFLECTION": "maybe"}, "reflection must be"),
         (f"{_GOOD}minimum_batch = {'9' * 5000}", {}, "is not TOML"),
         (f"{_GOOD}key_keep_days = {10**400}", {}, "key_keep_days must be within 64 bits"),
         (f"{_GOOD}{'a.' * 20_000}a = 1", {}, "too many parts"),
@@ -103,7 +89,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 def test_settings_that_break_a_rule_stop_the_start(
     tmp_path: Path, text: str, environment: dict[str, str], message: str
 ) -> None:
-    """In one sentence that names the key and the rule; without a file it names --settings."""
+    """The message is one line with the key and the rule; without a file it names --settings."""
     with pytest.raises(SettingsError, match=message) as caught:
         _load(tmp_path, text, **environment)
     assert "\n" not in str(caught.value)
@@ -113,7 +99,7 @@ def test_settings_that_break_a_rule_stop_the_start(
 
 @pytest.mark.parametrize("kind", ["token_identity = 17", "token_identity = ['s3cret']"])
 def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) -> None:
-    """It may be a secret, from the file or from the environment."""
+    """It may be a secret."""
     with pytest.raises(SettingsError, match=r"^token_identity must be a valid string$") as caught:
         _load(tmp_path, f"{_GOOD}{kind}")
     assert caught.value.__cause__ is None
@@ -136,15 +122,6 @@ def _device(tmp_path: Path, line: str) -> UserAgentSettings:
     return load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")
 
 
-def test_a_device_may_have_no_caps_on_what_it_tells_locally(tmp_path: Path) -> None:
-    """Infinity has to be said; without a word the caps are 4 and 20."""
-    silent = _device(tmp_path, "")
-    open_ = _device(tmp_path, "local_epsilon_cap = inf\ntotal_local_epsilon_cap = inf")
-
-    assert (4.0, 20.0) == (silent.local_epsilon_cap, silent.total_local_epsilon_cap)
-    assert (math.inf, math.inf) == (open_.local_epsilon_cap, open_.total_local_epsilon_cap)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -152,16 +129,12 @@ def test_a_device_may_have_no_caps_on_what_it_tells_locally(tmp_path: Path) -> N
             (f"local_epsilon_cap = {cap}", "local_epsilon_cap is")
             for cap in ("0", "-1", "20.5", "nan", "-inf")
         ),
-        ("local_epsilon_cap = '4'", "local_epsilon_cap must be a valid number"),
         (f"local_epsilon_cap = {10**400}", "local_epsilon_cap must be within 64 bits"),
         ("total_local_epsilon_cap = 0", "total_local_epsilon_cap must be greater than 0"),
         ("total_local_epsilon_cap = nan", "total_local_epsilon_cap must be greater than 0"),
         ("total_central_epsilon_cap = inf", "total_central_epsilon_cap must be less than inf"),
-        ("total_central_epsilon_cap = nan", "total_central_epsilon_cap must be"),
-        ("total_delta_cap = 1", "total_delta_cap must be less than 1"),
         ("total_delta_cap = 0", "total_delta_cap must be greater than or equal to 0.000000000001"),
         ("inclusion_check_seconds = 0", "inclusion_check_seconds must be greater than 0"),
-        ("inclusion_check_seconds = inf", "inclusion_check_seconds must be less than inf"),
         *(
             (f'listen = "{listen}"\ntls_directory = "tls"', "loopback only")
             for listen in ("0.0.0.0:1", "[::]:1", "example.org:1")
@@ -169,24 +142,15 @@ def test_a_device_may_have_no_caps_on_what_it_tells_locally(tmp_path: Path) -> N
     ],
 )
 def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> None:
-    """Above 0; a local one at most 20, or infinite; central ones finite; a probability."""
+    """Only the local caps may be infinite, and only if the file sets them so."""
     with pytest.raises(SettingsError, match=message):
         _device(tmp_path, line)
+    unlimited = _device(tmp_path, "local_epsilon_cap = inf\ntotal_local_epsilon_cap = inf")
+    assert math.inf == unlimited.local_epsilon_cap == unlimited.total_local_epsilon_cap
 
 
-@pytest.mark.parametrize("share", ["1.01", "nan", "-0.1"])
-def test_the_most_refused_reports_are_a_share(tmp_path: Path, share: str) -> None:
-    """From 0 to 1; a state directory may be the working directory."""
-    file = tmp_path / "analyzer.toml"
-    file.write_text(_ANALYZER, encoding="utf-8")
-    assert Path() == load(AnalyzerSettings, file, {}, "SHUFFLEDP_ANALYZER").state_directory
-    file.write_text(f"{_ANALYZER}most_refused_share = {share}", encoding="utf-8")
-    with pytest.raises(SettingsError, match="most_refused_share must be"):
-        load(AnalyzerSettings, file, {}, "SHUFFLEDP_ANALYZER")
-
-
-def test_other_parties_settings_may_be_left_out(tmp_path: Path) -> None:
-    """For the health check, which reads what all services have."""
+def test_the_health_check_reads_only_common_settings(tmp_path: Path) -> None:
+    """Settings of one party are ignored."""
     file = tmp_path / "shuffler.toml"
     file.write_text(_GOOD, encoding="utf-8")
     environment = {"SHUFFLEDP_SHUFFLER_MINIMUM_BATCH": "many"}
@@ -197,20 +161,14 @@ def test_other_parties_settings_may_be_left_out(tmp_path: Path) -> None:
     assert "127.0.0.1:7002" == settings.listen
 
 
-def test_keys_live_for_a_quarter_unless_it_is_said_otherwise(tmp_path: Path) -> None:
-    """Days become seconds; no lifetime is for ever."""
+def test_the_key_schedule_follows_the_settings(tmp_path: Path) -> None:
+    """Keys live 90 days by default, and forever at 0."""
     day = 86_400.0
     usual = _load(tmp_path, _GOOD)
     other = _load(tmp_path, f"{_GOOD}key_lifetime_days = 0\nkey_overlap_days = 0.5\n")
 
     assert Schedule(lifetime=90 * day, overlap=2 * day, keep=30 * day) == usual.schedule()
     assert Schedule(lifetime=math.inf, overlap=day / 2, keep=30 * day) == other.schedule()
-
-
-@pytest.mark.parametrize(("word", "value"), [("False", False), ("no", False), ("TRUE", True)])
-def test_words_for_true_and_false_are_read(tmp_path: Path, word: str, *, value: bool) -> None:
-    """In the environment all values are text, and every text is true to Python."""
-    assert value is _load(tmp_path, _GOOD, SHUFFLEDP_SHUFFLER_REFLECTION=word).reflection
 
 
 _OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
@@ -245,10 +203,10 @@ _OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
         (AnalyzerSettings, {**_OF_KEY_HOLDERS, "most_refused_share": 0.05}),
     ],
 )
-def test_where_nothing_is_said_a_party_gives_little_away(
+def test_protective_defaults_are_unchanged(
     party: type[ServiceSettings], defaults: dict[str, Any]
 ) -> None:
-    """Each default that protects somebody stands here too: one that changes is to be noticed."""
+    """Each default that protects somebody is repeated here, so that a change shows."""
     needed: dict[str, Any] = {
         "shuffler": "127.0.0.1:2",
         "analyzer": "127.0.0.1:1",

@@ -16,7 +16,7 @@ def _task(name: str) -> Task:
 
 @pytest.mark.parametrize("name", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS, "lasting"])
 def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAssertion) -> None:
-    """A task of every protocol has the digest that earlier versions published it under."""
+    """A task of every protocol keeps the digest that earlier versions published."""
     task_bytes = _task(name).to_bytes()
 
     assert snapshot == hashlib.sha256(task_bytes).hexdigest()

@@ -1,10 +1,20 @@
 import math
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from common.errors import TaskError
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.task.dummy_spec import (
+    EXTRA_WEIGHT_SUM,
+    KEEP_SUM,
+    MAX_DUMMIES,
+    MAX_PER_ITEM,
+    RATIO_SUM,
+    DummySpec,
+    ShufflerSpec,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,49 +30,22 @@ from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
         (2.0**-40, "fixed", 0, 0, 0),
     ],
 )
-def test_a_mean_is_as_many_for_certain_and_a_chance_of_one_more(
+def test_a_mean_becomes_a_certain_number_and_a_chance_of_one_more(
     mean: float, law: str, certain: int, extra: int, maximum: int
 ) -> None:
-    """The fraction is rounded to 2^-32, up to the next whole number or down to this one."""
+    """The fraction is rounded to 2^-32; a mean that is negative or too large is refused."""
     spec = DummySpec.averaging(mean)
 
     assert (law, certain, extra) == (spec.law, spec.per_user, spec.extra_weight)
     assert maximum == spec.maximum
     assert abs(spec.expected_per_user - mean) <= 0.5 / EXTRA_WEIGHT_SUM
-
-
-def test_a_whole_number_may_be_an_int() -> None:
-    """Programs that count dummies need not know of fractions."""
-    assert DummySpec.averaging(2.0) == DummySpec.averaging(2)
-
-
-@pytest.mark.parametrize("mean", [-0.1, -1.0, math.nan, math.inf, MAX_DUMMIES + 0.5])
-def test_a_mean_has_a_range(mean: float) -> None:
-    """Neither negative nor endless."""
-    with pytest.raises(TaskError, match="dummies_per_user is"):
-        DummySpec.averaging(mean)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"extra_weight": 1}, "the law of the dummies is fixed and extra_weight is 1"),
-        ({"law": "fractional"}, "the law of the dummies is fractional and extra_weight is 0"),
-        ({"law": "fractional", "extra_weight": 2**32}, "extra_weight is 4294967296"),
-        ({"extra_weight": -1}, "extra_weight is -1"),
-        ({"law": "fractional", "extra_weight": True}, "extra_weight must be a whole number"),
-        ({"per_user": -1}, "dummies per user is -1"),
-        ({"law": "poisson"}, "the law of the dummies must be one of: fixed, fractional"),
-    ],
-)
-def test_a_law_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:
-    """Law and weight say the same thing, so that one law has one form."""
-    fields: dict[str, Any] = {"law": "fixed", "per_user": 1}
-    with pytest.raises(TaskError, match=message):
-        DummySpec(**fields | change)
+    for wrong in (-0.1, math.nan, math.inf, MAX_DUMMIES + 0.5):
+        with pytest.raises(TaskError, match="dummies_per_user is"):
+            DummySpec.averaging(wrong)
 
 
 _LAWS: dict[str, dict[str, Any]] = {
+    "fixed": {"per_user": 1, "extra_weight": 0},
     "fractional": {"trials": 1, "most": 1},
     "binomial": {"trials": 5, "most": 5},
     "negative-binomial": {"trials": 3, "most": 60},
@@ -70,20 +53,27 @@ _LAWS: dict[str, dict[str, Any]] = {
 }
 
 
-def _law(law: str, **changes: Any) -> DummySpec:
+def _law(of: str, **changes: Any) -> DummySpec:
     fields: dict[str, Any] = {
-        "law": law,
-        "per_user": 0 if law == "each-item" else 2,
+        "law": of,
+        "per_user": 0 if of == "each-item" else 2,
         "extra_weight": EXTRA_WEIGHT_SUM // 4,
     }
-    return DummySpec(**fields | _LAWS[law] | changes)
+    return DummySpec(**fields | _LAWS[of] | changes)
 
 
 @pytest.mark.parametrize(
     ("law", "change", "message"),
     [
+        ("fixed", {"extra_weight": 1}, "the law of the dummies is fixed and extra_weight is 1"),
+        ("fixed", {"extra_weight": -1}, "extra_weight is -1"),
+        ("fixed", {"per_user": -1}, "dummies per user is -1"),
+        ("fixed", {"law": "poisson"}, "the law of the dummies must be one of: fixed, fractional"),
+        ("fixed", {"trials": 1, "most": 1}, "is fixed and trials is 1"),
+        ("fractional", {"extra_weight": 0}, "fractional and extra_weight is 0"),
+        ("fractional", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
+        ("fractional", {"extra_weight": True}, "extra_weight must be a whole number"),
         ("fractional", {"trials": 2, "most": 2}, "is fractional and trials is 2"),
-        ("fractional", {"trials": 0, "most": 0}, "is fractional and trials is 0"),
         ("fractional", {"most": 2}, "most is 2 and trials is 1; they are the same for"),
         ("binomial", {"trials": 1, "most": 1}, "is binomial and trials is 1"),
         ("binomial", {"most": 4}, "most is 4 and trials is 5"),
@@ -92,24 +82,16 @@ def _law(law: str, **changes: Any) -> DummySpec:
         ("negative-binomial", {"most": 0}, "most is 0; it must be at least 1"),
         ("negative-binomial", {"most": MAX_DUMMIES - 1}, f"most dummies is {MAX_DUMMIES - 1}"),
         ("each-item", {"trials": 0}, "is each-item and trials is 0"),
-        ("each-item", {"most": 0}, "most is 0; it must be at least 1"),
         ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"dummies is {16 * MAX_DUMMIES + 1}"),
-        ("each-item", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
     ],
 )
 def test_each_law_has_the_numbers_that_it_needs(
     law: str, change: dict[str, Any], message: str
 ) -> None:
-    """As many trials as it says, and a largest number that is the trials or is stated."""
+    """No other combination of law, weight, trials and maximum exists."""
     _law(law)
     with pytest.raises(TaskError, match=message):
         _law(law, **change)
-
-
-def test_a_fixed_number_has_no_trials() -> None:
-    """Nothing is drawn."""
-    with pytest.raises(TaskError, match="is fixed and trials is 1"):
-        DummySpec(law="fixed", per_user=1, trials=1, most=1)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +109,7 @@ def test_a_laws_mean_is_the_direct_sum(
     maximum: int,
     uniform: bool,  # noqa: FBT001
 ) -> None:
-    """Chance a quarter; of what is not cut, which is next to nothing where the sum says so."""
+    """With probability a quarter; the negative binomial's truncated part is negligible here."""
     spec = _law(law)
     chance, trials = 0.25, spec.trials
     if law == "negative-binomial":
@@ -144,3 +126,93 @@ def test_a_laws_mean_is_the_direct_sum(
     assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
     assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
     assert (law in {"fractional", "binomial"}) == spec.bounded
+
+
+_COINS: Final[dict[str, Any]] = {"law": "binomial", "trials": 9, "most": 9}
+_FLANKS: Final[dict[str, Any]] = {
+    "law": "geometric",
+    "peak": 3,
+    "left_weight": RATIO_SUM // 2,
+    "right_weight": RATIO_SUM * 2 // 3,
+    "most": 12,
+}
+_NOTHING: Final[dict[str, Any]] = {"law": "none"}
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "message"),
+    [
+        (_NOTHING, {"law": "poisson"}, "the law of the shuffler's dummies must be one of: none"),
+        (_NOTHING, {"keep_weight": 0}, "keep_weight is 0"),
+        (_NOTHING, {"keep_weight": KEEP_SUM + 1}, f"keep_weight is {KEEP_SUM + 1}"),
+        (_NOTHING, {"keep_weight": True}, "keep_weight must be a whole number"),
+        (_NOTHING, {"trials": 4}, "is none, trials is 4 and most is 0"),
+        (_NOTHING, {"peak": 2}, "is none; peak and weights are for geometric alone"),
+        (_NOTHING, {"most": 5}, "most is 5; without a law it must be 0"),
+        (_COINS, {"trials": 0, "most": 0}, "is binomial, trials is 0 and most is 0"),
+        (_COINS, {"most": 8}, "is binomial, trials is 9 and most is 8"),
+        (_COINS, {"trials": MAX_PER_ITEM + 1}, f"dummies is {MAX_PER_ITEM + 1}"),
+        (_COINS, {"right_weight": 7}, "is binomial; peak and weights are for geometric alone"),
+        (_FLANKS, {"trials": 2}, "is geometric, trials is 2 and most is 12"),
+        (_FLANKS, {"left_weight": 0}, "dummies are 0 and"),
+        (_FLANKS, {"right_weight": 0}, "and 0, peak is 3"),
+        (_FLANKS, {"right_weight": RATIO_SUM}, f"right_weight is {RATIO_SUM}"),
+        (_FLANKS, {"left_weight": -1}, "left_weight is -1"),
+        (_FLANKS, {"peak": -1}, "the peak of the shuffler's dummies is -1"),
+        (_FLANKS, {"peak": 13}, "peak is 13 and most is 12"),
+        (_FLANKS, {"most": MAX_PER_ITEM + 1}, f"most dummies of one item is {MAX_PER_ITEM + 1}"),
+    ],
+)
+def test_a_law_that_breaks_a_rule_cannot_exist(
+    base: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    """The message has the rule and the number that breaks it."""
+    ShufflerSpec(**base)
+    with pytest.raises(TaskError, match=message):
+        ShufflerSpec(**base | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"peak": 0},
+        {"peak": 12},
+        {"left_weight": 1},
+        {"left_weight": RATIO_SUM - 2**21, "right_weight": RATIO_SUM - 2**21},
+    ],
+    ids=str,
+)
+def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> None:
+    """Steps are ratios of weights, probabilities sum to 1, moments are the direct sums."""
+    spec = ShufflerSpec(**_FLANKS | change)
+    law, z = spec.probabilities(), np.arange(spec.most + 1)
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    steps = np.where(z[1:] <= spec.peak, 1 / left, right)
+    mean = sum(float(p) * k for p, k in zip(law, z, strict=True))
+    spread = sum(float(p) * (k - mean) ** 2 for p, k in zip(law, z, strict=True))
+
+    assert 1 == pytest.approx(law.sum(), abs=1e-12)
+    np.testing.assert_allclose(law[1:] / law[:-1], steps, rtol=1e-9)
+    assert (mean, spread) == pytest.approx(spec.moments())
+
+
+def test_coins_have_a_binomials_moments() -> None:
+    """The direct sums; other laws than the geometric one have no probabilities."""
+    spec = ShufflerSpec(**_COINS)
+    law = stats.binom.pmf(np.arange(10), 9, 0.5)
+    mean = float(law @ np.arange(10))
+
+    assert (mean, float(law @ (np.arange(10) - mean) ** 2)) == pytest.approx(spec.moments())
+    for other in (spec, ShufflerSpec()):
+        with pytest.raises(ValueError, match=f"the law is {other.law}"):
+            other.probabilities()
+
+
+def test_a_shuffler_that_only_permutes_is_idle() -> None:
+    """Not if it drops reports or adds dummies."""
+    assert ShufflerSpec().idle
+    assert not ShufflerSpec(keep_weight=KEEP_SUM - 1).idle
+    assert not ShufflerSpec(**_COINS).idle
+    assert (0.0, 0.0) == ShufflerSpec().moments()
+    assert 0.25 == ShufflerSpec(keep_weight=KEEP_SUM // 4).kept

@@ -13,7 +13,9 @@ _MANIFEST = BatchManifest(
 
 @pytest.mark.parametrize("state", BatchState)
 def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> None:
-    """To a device, and to the shuffler's operator."""
+    """For devices and for the shuffler's operator; an unknown state is refused."""
+    with pytest.raises(WireError, match="batch state 0 is not one that this program knows"):
+        batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
     status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
     progress = BatchProgress(
         state=state,
@@ -29,14 +31,8 @@ def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> Non
     assert progress == batches.progress_from_wire(batches.progress_to_wire(progress))
 
 
-def test_a_state_that_is_not_known_is_refused() -> None:
-    """As one of a later version would be."""
-    with pytest.raises(WireError, match="batch state 0 is not one that this program knows"):
-        batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
-
-
-def test_a_delivery_begins_with_its_manifest_and_goes_on_with_reports() -> None:
-    """The two kinds of message do not change places."""
+def test_a_delivery_is_a_manifest_followed_by_reports() -> None:
+    """The two kinds of message cannot be swapped."""
     manifest, chunk = batches.manifest_to_wire(_MANIFEST), batches.chunk_to_wire(b"chunk")
 
     assert _MANIFEST == batches.manifest_from_wire(manifest)
@@ -57,23 +53,17 @@ def test_a_delivery_begins_with_its_manifest_and_goes_on_with_reports() -> None:
     ("change", "message"),
     [
         ({"target_size": 0}, "target_size is 0; it must lie between 1 and 1000000000"),
-        ({"target_size": 10**9 + 1}, "target_size is 1000000001"),
         ({"n_min": 0}, "n_min is 0"),
-        ({"n_min": 10**9 + 1}, "n_min is 1000000001"),
         ({"n_users": 10**9 + 1}, "n_users is 1000000001"),
-        ({"deadline": 0}, "deadline is 0"),
         ({"deadline": 2**40 + 1}, "deadline is 1099511627777"),
     ],
 )
 def test_progress_out_of_range_is_refused(change: dict[str, int], message: str) -> None:
-    """Whoever shows it divides by these."""
-    fields = {"n_users": 5, "n_min": 2, "target_size": 9, "deadline": 2**31} | change
+    """Displays divide by these figures."""
+    figures = {"n_users": 5, "n_min": 2, "target_size": 9, "deadline": 2**31} | change
     answer = shuffler_pb2.GetBatchProgressResponse(
         state=shuffler_pb2.BATCH_STATE_COLLECTING,
-        n_users=fields["n_users"],
-        n_min=fields["n_min"],
-        target_size=fields["target_size"],
-        deadline=fields["deadline"],
+        **figures,  # type: ignore[arg-type]  # each is a whole number
     )
 
     with pytest.raises(WireError, match=message):

@@ -38,8 +38,8 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         assert (_DIGEST, planned, acknowledged) == wire_evidence.sentinels_from_wire(registered)
 
 
-def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> None:
-    """Buckets differ in size, and a number of 0 takes no byte in a protocol buffer."""
+def test_lengths_of_questions_and_answers_are_independent_of_the_bucket() -> None:
+    """Although buckets differ in size, and protobuf encodes a 0 in no byte."""
     sizes = {len(_TREE.bucket(prefix)) for prefix in range(8)}
     questions = {
         len(wire_evidence.prefix_to_wire(_DIGEST, prefix).SerializeToString())
@@ -59,7 +59,7 @@ def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> No
 
 
 def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
-    """Of 21,000 reports a twentieth, ground into the first of 64 buckets, or copied from one."""
+    """A twentieth of 21,000 reports is ground into one of 64 buckets, or copied from one."""
     honest = some_leaves(20_000)
     ground = [one for one in some_leaves(64_000, start=10**6) if prefix_of(one, 6) == 0]
     copied = ground[:1] * len(ground)
@@ -74,8 +74,8 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
         assert answer([*honest, *crafted]) < 1.1 * answer(honest)
 
 
-def test_a_commitment_without_a_salt_is_none_any_more() -> None:
-    """A version before this one signed it: kept or answered it counts as nothing, shown as bad."""
+def test_a_commitment_without_a_salt_is_not_accepted() -> None:
+    """As earlier versions signed it: it counts as none, and as a proof it is refused."""
     message = wire_evidence.commitment_to_wire(_COMMITMENT)
     message.ClearField("salt")
     delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)
@@ -87,7 +87,15 @@ def test_a_commitment_without_a_salt_is_none_any_more() -> None:
 
 
 def test_malformed_evidence_is_refused() -> None:
-    """A bucket of too few bytes, a prefix of another length, or a damaged file."""
+    """Wrong lengths of buckets, prefixes and sentinels, too many sentinels, a damaged file."""
+    for sentinels, rule in (
+        ([leaf(b"")] * 10_001, "the number of sentinels is 10001; it may be at most 10000"),
+        ([b""], "a sentinel has 0 bytes of leaves"),
+        ([bytes(33)], "a sentinel has 33 bytes of leaves; each leaf has 32"),
+    ):
+        request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
+        with pytest.raises(WireError, match=rule):
+            wire_evidence.sentinels_from_wire(request)
     proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
     message = wire_evidence.proof_to_wire(proof, _TREE.largest_bucket)
     message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
@@ -101,22 +109,9 @@ def test_malformed_evidence_is_refused() -> None:
         wire_evidence.commitment_from_bytes(b"\xff")
 
 
-def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
-    """Ten thousand; each of whole leaves, and at least one."""
-    too_many = [leaf(b"")] * 10_001
-    for sentinels, rule in (
-        (too_many, "the number of sentinels is 10001; it may be at most 10000"),
-        ([b""], "a sentinel has 0 bytes of leaves"),
-        ([bytes(33)], "a sentinel has 33 bytes of leaves; each leaf has 32"),
-    ):
-        request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
-        with pytest.raises(WireError, match=rule):
-            wire_evidence.sentinels_from_wire(request)
-
-
 @pytest.mark.parametrize(("count", "reports"), [(10_000, 14), (20_001, 1), (3, 20_000), (0, 1)])
-def test_sentinels_are_split_into_what_a_call_takes(count: int, reports: int) -> None:
-    """All of them, in their order, in messages that a server reads."""
+def test_sentinels_are_split_into_calls_within_the_limits(count: int, reports: int) -> None:
+    """Complete, in order, in messages that a server accepts."""
     planned = [number.to_bytes(32) * reports for number in range(count)]
     parts = list(wire_evidence.sentinel_parts(planned))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.errors import WireError
-from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
+from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners
 from common.task_digest import TaskDigest
 from common.wire import results
 from deploy.results.export import estimate_as_json
@@ -55,7 +55,7 @@ def _message(estimate: Estimate) -> analyzer_pb2.GetResultResponse:
 
 @pytest.mark.parametrize("name", _ESTIMATES)
 def test_an_estimate_of_every_kind_is_read_back_as_it_was_written(name: str) -> None:
-    """Every field of it, and of its own kind."""
+    """Every field, with its kind."""
     written = _ESTIMATES[name]
     found = results.estimate_from_wire(_message(written))
 
@@ -64,7 +64,7 @@ def test_an_estimate_of_every_kind_is_read_back_as_it_was_written(name: str) -> 
 
 
 def test_a_result_holds_one_estimate() -> None:
-    """Neither none nor two of different kinds."""
+    """Neither none nor two."""
     both = _message(_ESTIMATES["means"])
     both.bit_table.CopyFrom(_message(_ESTIMATES["bits"]).bit_table)
     with pytest.raises(WireError, match="holds 2 estimates"):
@@ -78,9 +78,7 @@ def test_a_result_holds_one_estimate() -> None:
     [
         ("means", "means.means", [float("nan")] * 3, "means holds nan"),
         ("means", "means.standard_errors", [-1.0] * 3, "standard_errors holds -1.0"),
-        ("means", "means.shrunk", [0.0], "different lengths"),
         ("pairs", "key_values.means_with_fakes", [float("inf")] * 3, "fakes holds inf"),
-        ("pairs", "key_values.errors_with_fakes", [1.0], "different lengths"),
         ("pairs", "key_values.reports", [1], "different lengths"),
         ("pairs", "key_values.reports", [2**40] * 3, "a count is"),
         ("pairs", "key_values.owners.means", [float("inf")] * 3, "means holds inf"),
@@ -91,10 +89,10 @@ def test_a_result_holds_one_estimate() -> None:
         ("bits", "bit_table.cohort_sizes", [2**40, 0], "a count is"),
     ],
 )
-def test_an_estimate_that_cannot_be_is_refused(
+def test_an_impossible_estimate_is_refused(
     name: str, field: str, value: list[Any], rule: str
 ) -> None:
-    """What an analyzer says is read as carefully as what anybody says."""
+    """Answers of an analyzer are checked as strictly as requests."""
     message = _message(_ESTIMATES[name])
     *kinds, part = field.split(".")
     sub: Any = functools.reduce(getattr, kinds, message)
@@ -105,7 +103,9 @@ def test_an_estimate_that_cannot_be_is_refused(
 
 
 def test_a_result_survives_the_wire_and_the_file() -> None:
-    """Infinite epsilon included."""
+    """With an infinite epsilon; a damaged file is a WireError."""
+    with pytest.raises(WireError, match="what is kept of this task is no result"):
+        results.result_from_bytes(b"\xff\xff\xff")
     result = released(_DIGEST)
     again = results.result_from_bytes(results.result_to_bytes(result))
 
@@ -114,12 +114,6 @@ def test_a_result_survives_the_wire_and_the_file() -> None:
     assert result.refused == again.refused
     np.testing.assert_array_equal(result.histogram.frequencies, again.histogram.frequencies)
     np.testing.assert_array_equal(result.histogram.refined, again.histogram.refined)
-
-
-def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
-    """Protobuf's own refusal does not come through."""
-    with pytest.raises(WireError, match="what is kept of this task is no result"):
-        results.result_from_bytes(b"\xff\xff\xff")
 
 
 def _set(message: Any, field: str, wrong: object) -> None:
@@ -138,16 +132,13 @@ def _set(message: Any, field: str, wrong: object) -> None:
         *(
             (field, figure, re.escape(f"{field} holds {figure}; each must lie"))
             for field, figures in {
-                "frequencies": (math.nan, math.inf, -math.inf, 1.1e30, -1.1e30),
-                "standard_errors": (math.nan, math.inf, -0.1, 1.1e30),
-                "refined": (math.nan, math.inf, -0.1, 1.1),
+                "frequencies": (math.nan, -math.inf, 1.1e30),
+                "standard_errors": (math.nan, -0.1, 1.1e30),
+                "refined": (math.nan, -0.1, 1.1),
             }.items()
             for figure in figures
         ),
         ("mse_theory", math.nan, "mse_theory is nan; it must lie between 0 and"),
-        ("mse_theory", -1e-9, "mse_theory is -1e-09"),
-        ("mse_theory", math.inf, "mse_theory is inf"),
-        ("local_epsilon", math.nan, "local_epsilon is nan"),
         ("local_epsilon", -1.0, "local_epsilon is -1.0; it must lie between 0 and inf"),
         ("open_seconds", -1.0, "open_seconds is -1.0"),
         ("estimate_seconds", math.inf, "estimate_seconds is inf"),
@@ -157,14 +148,12 @@ def _set(message: Any, field: str, wrong: object) -> None:
         ("guarantees.epsilon", math.nan, "epsilon is nan; it must lie between 0 and inf"),
         ("guarantees.epsilon", -0.1, "epsilon is -0.1"),
         ("guarantees.delta", math.nan, "delta is nan; it must lie between 0 and 1"),
-        ("guarantees.delta", -1e-9, "delta is -1e-09"),
         ("guarantees.delta", 1.5, "delta is 1.5"),
         ("guarantees.coalition", "nobody", "none of the 1 guarantees of a result is against"),
-        ("guarantees.coalition", "network", "none of the 1 guarantees"),
     ],
 )
 def test_a_field_of_a_result_has_a_range(field: str, wrong: object, said: str) -> None:
-    """An analyzer may be anybody's; no JSON could be written of others, and no page drawn."""
+    """The analyzer is not trusted to send valid figures."""
     message = results.result_to_wire(released(_DIGEST))
     _set(message, field, wrong)
     with pytest.raises(WireError, match=said):
@@ -176,41 +165,21 @@ def test_a_field_of_a_result_has_a_range(field: str, wrong: object, said: str) -
         results.result_from_wire(message)
 
 
-def test_entries_are_read_back_as_they_were_written() -> None:
-    """Every field, so that their hashes still fit."""
-    written = results.ledger_to_wire([_ENTRY]).SerializeToString()
-    [again] = results.ledger_from_wire(analyzer_pb2.GetLedgerResponse.FromString(written))
-
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [("epsilon", -math.inf), ("delta", -1.0), ("delta", 1.5), ("composed_epsilon", math.nan)],
+)
+def test_ledger_entries_are_read_back_and_limited(name: str, figure: float) -> None:
+    """Their hashes still fit; figures out of range and more than 10,000 entries are refused."""
+    message = results.ledger_to_wire([_ENTRY])
+    [again] = results.ledger_from_wire(message)
     assert _ENTRY == again
     assert again.expected_hash() == again.entry_hash
 
-
-def test_an_answer_has_a_limit() -> None:
-    """10,001 entries are one too many; so is a number that no entry can have."""
+    setattr(message.entries[0], name, figure)
+    with pytest.raises(WireError, match=rf"entry 1: {name} is "):
+        results.ledger_from_wire(message)
     with pytest.raises(WireError, match="10001 ledger entries"):
         results.ledger_from_wire(results.ledger_to_wire([_ENTRY] * 10_001))
     with pytest.raises(WireError, match="after is"):
         results.after_from_wire(analyzer_pb2.GetLedgerRequest(after=2**63))
-
-
-@pytest.mark.parametrize(
-    ("name", "figure"),
-    [
-        ("epsilon", -math.inf),
-        ("epsilon", -5.0),
-        ("delta", -1.0),
-        ("delta", 1.5),
-        ("delta", math.inf),
-        ("composed_epsilon", -7.0),
-        ("composed_epsilon", math.nan),
-    ],
-)
-def test_an_entry_that_costs_less_than_nothing_at_all_is_malformed(
-    name: str, figure: float
-) -> None:
-    """Refused before the chain is walked, as is a delta above 1."""
-    message = results.ledger_to_wire([_ENTRY])
-    setattr(message.entries[0], name, figure)
-
-    with pytest.raises(WireError, match=rf"entry 1: {name} is "):
-        results.ledger_from_wire(message)

@@ -1,9 +1,8 @@
 import pytest
 
 from common.errors import ShuffleDpError, ValueRangeError, WireError
-from common.messages.submission import Outcome
-from common.messages.value import Value, kind_of
-from common.task.text import MOST_CHARACTERS
+from common.messages.submission import Outcome, Value, kind_of
+from common.task.specs import MOST_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.submissions import (
     AnswerRecord,
@@ -21,7 +20,7 @@ _DIGEST = TaskDigest(b"d" * 32)
 
 
 def test_outcomes_and_records_are_written_field_by_field() -> None:
-    """Every outcome; a number that no outcome has is refused."""
+    """With every outcome; an unknown one is refused."""
     record = AnswerRecord(
         state="arrived",
         inclusion="counted",
@@ -39,16 +38,11 @@ def test_outcomes_and_records_are_written_field_by_field() -> None:
         outcomes_from_wire(shuffler_pb2.SubmitBulkResponse.FromString(b"\x0a\x01\x06"))
 
 
-def test_a_bulk_call_has_a_limit() -> None:
-    """2,001 envelopes are one too many."""
+def test_tokens_come_with_each_envelope_or_with_none() -> None:
+    """80 bytes each, or empty for a user without one; at most 2,000 envelopes."""
     request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
-
     with pytest.raises(WireError, match="2001 envelopes"):
         envelopes_from_wire(request)
-
-
-def test_tokens_come_with_each_envelope_or_with_none() -> None:
-    """80 bytes each; an empty one stands for a user who has none."""
     envelopes, token = [b"one", b"two"], bytes(80)
     for tokens, read in (([], []), ([token, b""], [token, b""])):
         message = shuffler_pb2.SubmitBulkRequest(
@@ -81,17 +75,13 @@ def test_tokens_come_with_each_envelope_or_with_none() -> None:
     ],
 )
 def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind: str) -> None:
-    """Item 0, an empty text and no pairs are values too, each of its own kind."""
+    """Item 0, an empty text and no pairs are values too; a missing value is refused."""
+    with pytest.raises(WireError, match="holds 0 values"):
+        contribution_from_wire(user_agent_pb2.ContributeRequest(task_digest=_DIGEST))
     digest, found, person = contribution_from_wire(contribution_to_wire(_DIGEST, value, "Ada"))
 
     assert (_DIGEST, value, "Ada") == (digest, found, person)
     assert kind == kind_of(found)
-
-
-def test_a_call_without_a_value_is_refused() -> None:
-    """What was forgotten is not item 0."""
-    with pytest.raises(WireError, match="holds 0 values"):
-        contribution_from_wire(user_agent_pb2.ContributeRequest(task_digest=_DIGEST))
 
 
 @pytest.mark.parametrize(
@@ -102,8 +92,8 @@ def test_a_call_without_a_value_is_refused() -> None:
         (dict.fromkeys(range(65_537), 918273.5), "at most 65536 pairs"),
     ],
 )
-def test_a_value_that_no_task_has_room_for_is_refused_unseen(value: Value, rule: str) -> None:
-    """How long it is, is not repeated either."""
+def test_an_oversized_value_is_refused_without_being_repeated(value: Value, rule: str) -> None:
+    """Nor is its length."""
     with pytest.raises(ShuffleDpError, match=rule) as caught:
         contribution_from_wire(contribution_to_wire(_DIGEST, value, ""))
     assert "918273" not in str(caught.value)
@@ -111,7 +101,7 @@ def test_a_value_that_no_task_has_room_for_is_refused_unseen(value: Value, rule:
 
 
 @pytest.mark.parametrize("value", [-1, 2**64, {-1: 1.0}, {2**32: 1.0}, "\ud800"])
-def test_what_no_field_holds_is_refused_before_it_is_sent(value: Value) -> None:
-    """By a sentence of its own: that of the library repeats the value."""
+def test_a_value_that_no_field_holds_is_refused_before_it_is_sent(value: Value) -> None:
+    """The library's own message would repeat the value."""
     with pytest.raises(ValueRangeError, match=r"must be at least 0 and below 2|valid Unicode"):
         contribution_to_wire(_DIGEST, value, "")

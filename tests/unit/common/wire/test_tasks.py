@@ -4,10 +4,9 @@ import pytest
 
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.task_summary import TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
@@ -15,13 +14,6 @@ from tests.support.tasks import draft
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
-
-
-@pytest.mark.parametrize("length", [0, 31, 33])
-def test_a_digest_has_32_bytes(length: int) -> None:
-    """The message names the field, its length and the rule."""
-    with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
-        fields.digest_from_wire(bytes(length))
 
 
 @pytest.mark.parametrize(
@@ -44,12 +36,15 @@ def test_a_digest_has_32_bytes(length: int) -> None:
     ids=lambda asked: asked.protocol,
 )
 def test_a_draft_is_read_back_as_it_was_written(asked: TaskDraft) -> None:
-    """Absent tables and budgets stay absent; lists are tuples."""
+    """Absent tables and budgets stay absent."""
     assert asked == tasks.draft_from_wire(tasks.draft_to_wire(asked))
 
 
 def test_a_published_task_and_its_state_are_read_back() -> None:
-    """The bytes as they came; every state."""
+    """With unchanged bytes and in every state; a digest must have 32 bytes."""
+    for length in (0, 31, 33):
+        with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
+            fields.digest_from_wire(bytes(length))
     summaries = [
         TaskSummary(
             task_digest=TaskDigest(bytes([number]) * 32),
@@ -78,8 +73,8 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
 
 
 @pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])
-def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
-    """A double may be anything; the field is named."""
+def test_the_number_of_dummies_of_a_draft_has_a_range(dummies: float) -> None:
+    """The message names the field."""
     message = tasks.draft_to_wire(draft(dummies_per_user=dummies))
 
     with pytest.raises(WireError, match="dummies_per_user is"):
@@ -87,7 +82,7 @@ def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
 
 
 def test_a_draft_without_a_suite_has_the_default_one() -> None:
-    """As operators of earlier versions send it; a suite that there is not is refused by name."""
+    """As earlier versions send it; an unknown suite and a key of another length are refused."""
     message = tasks.draft_to_wire(draft())
     message.suite = ""
     assert draft() == tasks.draft_from_wire(message)

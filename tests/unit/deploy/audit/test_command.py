@@ -94,11 +94,11 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
         (["--quick", "--full"], SettingsError, "not both"),
         (["--self-test", "--full"], SettingsError, "drop --full"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
-        (["--scenario", "draw"], SettingsError, "did you mean draws?"),
         (["--users", "19999"], SettingsError, "is never released"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),
         (["--draft", "missing.toml"], TaskError, "cannot be read"),
+        (["--task-file", __file__], TaskError, "a draft is given with --draft"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -109,15 +109,3 @@ def test_options_that_do_not_fit_are_refused(
 
     assert isinstance(outcome.exception, kind)
     assert said in str(outcome.exception)
-
-
-def test_a_file_that_holds_no_task_is_refused(tmp_path: Path) -> None:
-    """Whatever is in it."""
-    path = tmp_path / "task.json"
-    path.write_bytes(b"{}")
-
-    error = _run(tmp_path, "--task-file", str(path)).exception
-
-    assert isinstance(error, TaskError)
-    assert str(path) in str(error)
-    assert "--draft" in str(error)

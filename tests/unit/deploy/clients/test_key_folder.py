@@ -67,7 +67,7 @@ def test_certificates_that_end_soon_are_pointed_out(tmp_path: Path) -> None:
     assert authority.days_left == last.days_left == 50
 
 
-def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
     """A second call adds a party under the same authority."""
     keys = KeyFolder(tmp_path)
     keys.make(["shuffler"], [], _NOW)
@@ -80,21 +80,17 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     assert first == (tmp_path / "analyzer" / "authority.pem").read_bytes()
 
 
-@pytest.mark.parametrize("host", ["shuffler", "operator"])
-def test_no_host_is_called_like_a_party(tmp_path: Path, host: str) -> None:
-    """Its certificate could pass for the party's."""
-    with pytest.raises(SettingsError, match="these are parties"):
-        KeyFolder(tmp_path).make(["analyzer"], [host], _NOW)
-
-
-def test_a_folder_without_certificates_says_so(tmp_path: Path) -> None:
-    """Whatever is asked of it."""
+def test_requests_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
+    """No certificate, no authority, no such party, or a host with a party's name."""
     with pytest.raises(SettingsError, match="no certificate in"):
         KeyFolder(tmp_path).show(_NOW)
     with pytest.raises(SettingsError, match=r"authority.pem cannot be read"):
         KeyFolder(tmp_path).renew(None, _NOW)
     with pytest.raises(SettingsError, match="nobody is no party"):
         KeyFolder(tmp_path).make(["nobody"], [], _NOW)
+    for host in ("shuffler", "operator"):
+        with pytest.raises(SettingsError, match="these are parties"):
+            KeyFolder(tmp_path).make(["analyzer"], [host], _NOW)
 
 
 def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:

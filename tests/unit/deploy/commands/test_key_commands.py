@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
-from common.crypto.signing import SigningIdentity
-from common.crypto.tokens import TokenIdentity
+from common.crypto.signing import SigningIdentity, TokenIdentity
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory
 from deploy.cli import app

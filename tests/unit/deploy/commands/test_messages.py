@@ -21,8 +21,6 @@ from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
 from deploy.commands.person import contributed_in_words
-from deploy.commands.sentinels import _begins, _interrupted
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.tasks.value_parser import parse_value
 from protos.shuffledp.v1 import user_agent_pb2
 
@@ -85,18 +83,6 @@ def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> Non
     """Otherwise the answer is slow, or that a name cannot be resolved."""
     with pytest.raises(SettingsError, match="it must be host:port, or unix:PATH"):
         open_channel(address, "analyzer", b"")
-
-
-def test_interrupted_planting_prints_its_progress() -> None:
-    """And says from the start that the same command goes on."""
-    states = (SentinelState.ACKNOWLEDGED, SentinelState.STORED, SentinelState.PLANNED)
-    planted = [PlantedSentinel(envelope=b"", leaves=b"", state=state) for state in states]
-
-    assert "Sending 300 sentinels over 60 seconds" in _begins(300, 60.0)
-    assert "run the same command again" in _begins(1, 0.0)
-    assert "1 of 3 sentinels are acknowledged. Run the same command again" in _interrupted(
-        planted, 3
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 from typer.core import TyperOption
 
 from analyzer.settings import AnalyzerSettings
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.crypto.signing import SigningIdentity
-from common.crypto.suites import DEFAULT_SUITE
 from common.errors import BudgetError
 from common.runtime import settings
 from common.runtime.clock import SystemClock

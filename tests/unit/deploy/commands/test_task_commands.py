@@ -7,11 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.suites import DEFAULT_SUITE
-from common.crypto.tokens import OperatorToken
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.messages.batch import BatchState, BatchStatus
+from common.runtime.access import OperatorToken
 from deploy.cli import app
 from deploy.tasks.drafts import read
 from deploy.tasks.task_view import batch_as_json

@@ -60,16 +60,6 @@ def test_a_shipped_histogram_is_whole(
 # --- drawing ------------------------------------------------------------------------------------
 
 
-def test_people_are_drawn_without_replacement() -> None:
-    """Drawing everybody gives the histogram back."""
-    cities = load(IPUMS_1940_CITY)
-    everybody = cities.draw(602_156, np.random.default_rng(1))
-
-    np.testing.assert_array_equal(np.bincount(everybody, minlength=915), cities.counts)
-    with pytest.raises(TaskError, match="users is 602157"):
-        cities.draw(602_157, np.random.default_rng(1))
-
-
 @pytest.mark.parametrize("n_users", [-1, 0, 6])
 def test_no_more_people_are_drawn_than_there_are(n_users: int) -> None:
     """And at least one."""
@@ -89,6 +79,7 @@ def test_sampled_counts_have_the_law_of_people_drawn() -> None:
 
     assert (draws.sum(axis=1) == 2).all()
     assert (draws <= _FIVE.counts).all()
+    assert sorted(_FIVE.draw(5, rng).tolist()) == [0, 0, 0, 2, 3]
     for of_item_0, chance in ((0, 0.1), (1, 0.6), (2, 0.3)):
         assert chance == pytest.approx((draws[:, 0] == of_item_0).mean(), abs=0.02)
     assert pytest.approx((draws[:, 2] == 1).mean(), abs=0.02) == 0.4
@@ -224,20 +215,6 @@ def test_a_text_that_names_nothing_is_refused(text: str, message: str) -> None:
     """It says what there is."""
     with pytest.raises(TaskError, match=message):
         dataset(text)
-
-
-def test_more_people_than_a_data_set_has_are_refused_at_once() -> None:
-    """Before anything is drawn."""
-    assert 36_682 == dataset(KOSARAK_PREFIX, 36_682).n_users
-    with pytest.raises(TaskError, match=r"users is 36683; kosarak_prefix has 1 \.\. 36682"):
-        dataset(KOSARAK_PREFIX, 36_683)
-
-
-@pytest.mark.skipif(_PYARROW, reason="pyarrow is there")
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path) -> None:
-    """It is an extra: few need it, and it is large."""
-    with pytest.raises(TaskError, match=r"pip install 'shuffledp\[research\]'"):
-        dataset(_write(tmp_path, "", "mine.parquet"))
 
 
 @pytest.mark.skipif(not _PYARROW, reason="the extra research is not installed")

@@ -43,10 +43,10 @@ def test_the_newest_program_for_compose_files_is_taken(
     [
         (
             {},
-            r"docker is not installed.* apt-get install .*docker\.io docker-compose",
+            r"docker is not installed.*apt-get install .*docker\.io docker-compose",
         ),
-        ({"docker": "compose) exit 0;;\n*) exit 1;;"}, "does not answer: start it"),
-        ({"docker": _NO_PLUGIN}, "docker-compose is missing.*apt-get install docker-compose"),
+        ({"docker": "compose) exit 0;;\n*) exit 1;;"}, "docker does not answer"),
+        ({"docker": _NO_PLUGIN}, "docker-compose is missing.*apt-get install"),
     ],
 )
 def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.crypto.hpke import envelope_context
-from common.crypto.tokens import TokenIssuer
+from common.crypto.signing import TokenIssuer
 from common.errors import (
     PeerRefusalError,
     ProofError,

@@ -19,12 +19,12 @@ from deploy.load.report import Bars, Finished, as_json, show
 from deploy.load.run import run
 from deploy.load.sender import Destination
 from deploy.load.target import Target
-from deploy.load.usage import GENERATOR, PartyUsage, remote_source
+from deploy.load.usage import GENERATOR, PartyUsage
 from deploy.load.users import seal
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
-"""Nobody listens at this port: calls fail at once."""
+"""No service listens here: calls fail at once."""
 
 
 async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> Finished:
@@ -45,54 +45,49 @@ def token(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])
-async def test_a_ramp_does_not_hold_where_every_user_gave_up(options: dict[str, Any]) -> None:
+async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, Any]) -> None:
     """Their waits are recorded all the same."""
-    ramp = Ramp(first=40, last=80, steps=2, seconds=0.5)
+    ramp = Ramp(first=40, last=80, steps=2, step_seconds=0.5)
     finished = await _run(LoadPlan(ramp=ramp, patience=0.0, **options), 61)
 
     [step] = finished.steps
     assert (20, 0.0) == (step.users_given_up, step.achieved_users)
     assert step.p99_ms > 0
-    assert "20 users gave up" == ramp.broken_by(step)
-
-
-async def test_a_run_whose_counts_do_not_come_reports_the_rest(token: Path) -> None:
-    """What the users saw, what was awaited, and for how long."""
-    async with ShufflerClient.connect(_NOWHERE, None, token) as shuffler:
-        finished = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
-
-    fields = as_json(finished)
-    assert (2, 2) == (fields["users"], fields["users_given_up"])
-    assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
+    assert "users gave up: 20" == ramp.broken_by(step)
 
 
 @pytest.mark.parametrize("json", [False, True])
-async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
+async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     token: Path, capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
-    """As a table or as JSON; the command ends with what was awaited, and for how long."""
-    async with OperatorClient.connect(_NOWHERE, None, token) as operator:
+    """As a table or as JSON; the error names what did not come, and the seconds."""
+    async with (
+        ShufflerClient.connect(_NOWHERE, None, token) as shuffler,
+        OperatorClient.connect(_NOWHERE, None, token) as operator,
+    ):
+        uncounted = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
     with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
         tell(finished, json=json)
 
     assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
+    fields = as_json(uncounted)
+    assert (2, 2) == (fields["users"], fields["users_given_up"])
+    assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
 
 
 async def test_a_page_of_metrics_that_never_comes_is_reported() -> None:
     """Of two services one has none; the other's page comes, and is not mentioned."""
     server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
-    pages = [f"shuffler=http://{server.address}/metrics", f"analyzer=http://{_NOWHERE}/metrics"]
-    finished = await _run(
-        LoadPlan(patience=0.0),
-        sources=(*map(remote_source, pages),),
-        metered=("shuffler", "analyzer"),
-    )
+    pages = {
+        "shuffler": f"http://{server.address}/metrics",
+        "analyzer": f"http://{_NOWHERE}/metrics",
+    }
+    finished = await _run(LoadPlan(patience=0.0), pages=pages)
     await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
-    [note] = finished.notes
-    assert note.startswith("The usage of analyzer is unknown")
+    assert ["The usage is unknown of analyzer"] == [note[:32] for note in finished.notes]
 
 
 async def test_no_text_of_services_steers_the_terminal() -> None:

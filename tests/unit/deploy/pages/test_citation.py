@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.estimate import BitTable
-from common.messages.result import Result
+from common.messages.result import BitTable, Result
 from common.task.draft import TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.estimate import Histogram, KeyValues, Means, interval_reach
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
-from common.messages.result import Result
+from common.messages.result import Histogram, KeyValues, Means, Result, interval_reach
 from common.protocols import PROTOCOLS, Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task

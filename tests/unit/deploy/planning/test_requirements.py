@@ -17,30 +17,17 @@ def _least_error(**changes: Any) -> float:
 
 @pytest.mark.slow
 def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
-    """Each change alone does it, and a tenth less of it does not."""
+    """So many users reach it, and a tenth fewer do not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
     wanted = 0.5 * _least_error(**fields)
     with pytest.raises(PlanError, match="cannot be reached") as refused:
         plan(small_requirements(**fields, max_mse=wanted))
     message = str(refused.value)
 
-    cap = float(message.split("a local cap of ")[1].split(maxsplit=1)[0].rstrip(","))
-    users = int(message.rsplit(", or ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
+    users = int(message.rsplit("; ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
     assert "what holds it back: local cap" in message
-    for enough, less in (
-        ({"local_cap": cap}, {"local_cap": 0.9 * cap}),
-        ({"n_users": users}, {"n_users": users * 9 // 10}),
-    ):
-        assert _least_error(**fields | enough) <= wanted < _least_error(**fields | less)
-
-
-@pytest.mark.slow
-def test_an_error_within_reach_is_no_refusal() -> None:
-    """The very error of the best plan can be had."""
-    found = plan(small_requirements(local_cap=4.0))
-
-    error = found.best.mse(found.wanted)
-    assert plan(small_requirements(local_cap=4.0, max_mse=error)).best == found.best
+    assert _least_error(**fields, n_users=users) <= wanted
+    assert _least_error(**fields, n_users=users * 9 // 10) > wanted
 
 
 @pytest.mark.parametrize(

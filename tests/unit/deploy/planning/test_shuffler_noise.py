@@ -6,7 +6,7 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published_noise import sbin_trials
 from common.errors import AccountingError
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import ShufflerSpec
 from deploy.planning.shuffler_noise import (
     binomial_trials,
     geometric_spec,

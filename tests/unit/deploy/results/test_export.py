@@ -11,7 +11,7 @@ from pyarrow import parquet
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.estimate import Means
+from common.messages.result import Means
 from common.protocols import Kind
 from common.task_digest import TaskDigest
 from deploy.pages.result_page import histogram_data

@@ -15,8 +15,7 @@ from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.cli import app
 from deploy.results.export import as_json
 from deploy.results.privkvm import Iterated, budgets, iteration, next_draft, read_iterated

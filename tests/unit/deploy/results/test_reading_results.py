@@ -14,8 +14,8 @@ from pyarrow import parquet
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import WireError
+from common.messages.batch import TaskState
 from common.messages.result import Result
-from common.messages.task_summary import TaskState
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.results import result_to_bytes

@@ -11,7 +11,7 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.estimate import Histogram, Means, Owners
+from common.messages.result import Histogram, Means, Owners
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task

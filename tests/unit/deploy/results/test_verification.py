@@ -16,8 +16,7 @@ from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.estimate import KeyValues, Means
-from common.messages.result import Result
+from common.messages.result import KeyValues, Means, Result
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task

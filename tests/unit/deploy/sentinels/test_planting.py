@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from common.errors import (
     SettingsError,
 )
 from common.task_digest import TaskDigest
+from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import SentinelState
 from deploy.sentinels.planting import SentinelRun
 from tests.support.shufflers import MemoryShuffler
@@ -56,7 +57,7 @@ class Operation:
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
-        """Play the analyzer: known ones may only become acknowledged."""
+        """Act as the analyzer: known ones may only become acknowledged."""
         assert digest == _DIGEST
         self._call()
         if acknowledged and self.unreachable:
@@ -69,19 +70,19 @@ class Operation:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator["Operation"]:
-        """Give the shuffler; a connection each."""
+        """Return the shuffler."""
         yield self
 
     async def fetch_task(self, digest: TaskDigest) -> Any:
-        """Play the shuffler."""
+        """Act as the shuffler."""
         return await self.shuffler.fetch_task(digest)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> Any:
-        """Play the shuffler; nobody asks."""
+        """Never called."""
         return await self.shuffler.inclusion(digest, prefix)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Play the shuffler, once the analyzer knows of all that may come."""
+        """Act as the shuffler, after all are registered."""
         self._call()
         assert len(self.registered) == 4, "all are registered before any is sent"
         self.submitted.append((envelope, token))
@@ -97,7 +98,7 @@ class Operation:
 
         planting = SentinelRun(
             digest=_DIGEST,
-            analyzer=self,
+            analyzer=cast("OperatorClient", self),
             connect=self.connect,
             journal=self.kept,
             rng=np.random.default_rng(seed),
@@ -114,7 +115,7 @@ def operation(tmp_path: Path) -> Operation:
     return Operation(tmp_path / "sentinels.jsonl")
 
 
-async def test_a_planting_that_stopped_anywhere_is_gone_on_with(tmp_path: Path) -> None:
+async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
     """
     Cut off before or after any call, it registers and sends the same four: none is sent that the
     analyzer does not know, none that was confirmed is sent again, and in the end all are confirmed.
@@ -158,7 +159,7 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
 
 
 @pytest.mark.parametrize("held", [0, 3])
-async def test_fewer_tokens_than_sentinels_are_too_few(operation: Operation, held: int) -> None:
+async def test_fewer_tokens_than_sentinels_are_refused(operation: Operation, held: int) -> None:
     """Said with both numbers, before anything is written, fetched or sent."""
     with pytest.raises(
         SettingsError, match=f"^4 sentinels need a token each; .* holds {held} different ones$"
@@ -169,7 +170,7 @@ async def test_fewer_tokens_than_sentinels_are_too_few(operation: Operation, hel
     assert 0 == operation.shuffler.fetched
 
 
-async def test_what_was_refused_for_want_of_a_token_is_sent_with_one(operation: Operation) -> None:
+async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Operation) -> None:
     """The same bytes; the shuffler's reason is kept until then."""
     operation.shuffler.token = b"good"
     refused = await operation.plant()
@@ -210,9 +211,7 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
 
 
 @pytest.mark.parametrize("why", ["unreachable", "staged"])
-async def test_what_the_analyzer_cannot_be_told_leaves_a_receipt(
-    operation: Operation, why: str
-) -> None:
+async def test_unconfirmed_sentinels_keep_their_receipt(operation: Operation, why: str) -> None:
     """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
     setattr(operation, why, True)
     planting = await operation.plant()
@@ -226,7 +225,7 @@ async def test_what_the_analyzer_cannot_be_told_leaves_a_receipt(
     assert 4 == len(operation.submitted)
 
 
-async def test_more_than_there_is_room_for_are_not_begun(operation: Operation) -> None:
+async def test_more_sentinels_than_there_is_room_for_are_refused(operation: Operation) -> None:
     """A part of them that is registered would keep the room from others."""
     with pytest.raises(BatchStateError, match=r"11 sentinels were asked for; .* room for 10"):
         await operation.plant(count=11)

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from analyzer.finalize import mixture_of
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
-from deploy.simulate.collection import ONE_BY_ONE, count, made_one_by_one, release
+from deploy.simulate.collection import ONE_BY_ONE, count, made_one_by_one
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
@@ -167,18 +166,6 @@ def test_every_simulated_task_is_estimated_without_bias(name: str, *, one_by_one
     error = np.sqrt(np.mean(spreads, axis=0) / 500)
 
     assert (np.abs(np.mean(estimates, axis=0) - truth) < _LIMIT * error).all()
-
-
-def test_a_release_refines_as_its_task_says() -> None:
-    """Shares that are refined are those of a histogram; the others need not be."""
-    task = _task("noise of both")
-    mechanism, rng = mechanism_of(task), np.random.default_rng(6)
-    counted = count(task, mechanism, _USERS, rng, one_by_one=True)
-    histogram, mixture = release(task, mechanism, counted, 11)
-
-    assert 1 == pytest.approx(histogram.refined.sum())
-    assert (histogram.refined >= 0).all()
-    assert 11 == mixture.n_real
 
 
 def test_messages_are_made_while_they_are_few() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from common.mechanisms.base import Vector
-from common.messages.estimate import Histogram
+from common.messages.result import Histogram
 from deploy.simulate.errors import Summary, histogram_errors
 
 

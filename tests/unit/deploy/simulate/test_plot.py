@@ -16,18 +16,19 @@ def test_a_comparison_has_a_panel_for_each_accounting_and_estimate() -> None:
         row("od-hp", 0.1, (3e-6,), reference=_CENTRAL),
         refused_row("murs"),
     ]
-    panels = comparison(rows)
-    names = [series.name for series in panels[0].series]
+    points = comparison(rows)
+    panels = list(dict.fromkeys(point.axes for point in points))
+    names = [point.series for point in points if point.axes == panels[0]]
 
     assert 5 == len(panels)
     assert ["od-hp", "central Laplace", "central Gaussian"] == names
-    assert {0.0: "od-hp"} == panels[-1].ticks
+    assert {"od-hp"} == {point.x for point in points if point.axes == panels[-1]}
 
 
 def test_a_picture_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
     """By what the files begin with; nothing to draw and no folder are refused."""
     panels = comparison([row("od-hp", 0.1, (3e-6,), reference=_CENTRAL)])
-    png, svg = draw(panels, tmp_path / "picture.png", title="title", remarks=["a remark"])
+    png, svg = draw(panels, tmp_path / "picture.png", title="title")
 
     assert (tmp_path / "picture.png", tmp_path / "picture.svg") == (png, svg)
     assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]

@@ -117,7 +117,7 @@ def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
     show([kept, refused], Console(file=written, width=200))
 
     assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
-    assert "priv-kv by tight accounting, ε = 0.0001: left out" in written.getvalue()
+    assert "priv-kv (tight) is left out: " in written.getvalue()
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
@@ -137,12 +137,3 @@ def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
     for row, line in zip(rows, csv.DictReader(io.StringIO(as_csv(rows))), strict=True):
         json.dumps(row.as_json(), allow_nan=False)
         assert {name: str(value) for name, value in row.as_json().items()} == line
-
-
-def test_progress_is_reported_step_by_step() -> None:
-    """From nothing to all, of finding and of collecting."""
-    steps: list[tuple[str, int, int]] = []
-    _run("mean", steps, repeats=1)
-
-    assert ("Finding parameters", 0, 2) == steps[0]
-    assert ("Collecting", 2, 2) == steps[-1]

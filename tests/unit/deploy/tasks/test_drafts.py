@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.hpke import DEFAULT_SUITE
 from common.errors import TaskError
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
-from common.task.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """
@@ -46,9 +45,6 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
     ("line", "value"),
     [
         ("budget_epsilon = 3", 3.0),
-        ("budget_delta = 1e-5", 1e-5),
-        ('population = "staff"', "staff"),
-        ("dummies_per_user = 0.25", 0.25),
         ("local_epsilon = inf", math.inf),
         ('suite = "x25519-hkdf-sha256-aes128gcm"', "x25519-hkdf-sha256-aes128gcm"),
     ],
@@ -69,10 +65,8 @@ def test_a_key_is_read_as_it_is_written(tmp_path: Path, line: str, value: object
         (("n_min = 100", "n_min = 1.5"), "n_min must be a valid integer"),
         (("20Z", "20"), "deadline needs a time zone"),
         (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be a valid number"),
-        (("delta = 1e-6", "delta = "), "is not TOML"),
         (("delta = 1e-6", f"delta = {10**400}"), "delta must be within 64 bits"),
         (("n_min = 100", "n_min = -1"), "n_min is -1"),
-        (("n_min = 100", f"n_min = {10**18}"), "n_min is 1000000000000000000"),
         (("n_min = 100", "n_min = 100\ntexts = { bits = -1 }"), "texts.bits is -1"),
         (
             ("deadline = 2033-05-18T03:33:20Z", "deadline = true"),
@@ -82,7 +76,7 @@ def test_a_key_is_read_as_it_is_written(tmp_path: Path, line: str, value: object
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
     ],
 )
-def test_a_draft_with_a_mistake_is_refused_by_name(
+def test_a_mistake_in_a_draft_is_named(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     """The key, and the rule."""
@@ -120,7 +114,6 @@ def test_laws_of_dummies_are_tables(tmp_path: Path) -> None:
         (_SHUFFLER + "speed = 3\n", "unknown key in the draft: shuffler.speed"),
         (_SHUFFLER.replace("peak = 3", "peak = 3.5"), "shuffler.peak must be a valid integer"),
         ('[dummies]\nlaw = "fixed"\n', "missing key in the draft: dummies.per_user"),
-        ('[dummies]\nlaw = "fixed"\nper_user = -1\n', "dummies per user is -1"),
         ('shuffler = "geometric"\n', "shuffler must be a table"),
     ],
 )

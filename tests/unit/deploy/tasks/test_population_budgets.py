@@ -1,4 +1,4 @@
-"""What an operator is told of a population's budgets: what the analyzer itself works out."""
+"""Budgets of populations as an operator sees them."""
 
 import dataclasses
 import io
@@ -13,8 +13,8 @@ from rich.console import Console
 
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
+from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
-from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
@@ -81,20 +81,21 @@ async def _measured(core: AnalyzerCore) -> float:
     return series_of(core.process_metrics.metrics)["shuffledp_budget_spent_ratio", ()]
 
 
-async def test_the_population_that_the_alert_is_about_comes_first(core: AnalyzerCore) -> None:
+async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
     """With the share that the metric has; tasks that stand alone are in no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
-    await _released(core, population="")
+    alone = await _released(core, population="")
     staff, guests = await of_populations(await _ledger(core), _Operator(core))
 
     assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
     assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
+    assert await of_task(alone, _Operator(core)) is None
     assert await _measured(core) == staff.budgets[0].share > guests.budgets[0].share
 
 
-async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -> None:
+async def test_the_spending_is_what_the_analyzer_composes(core: AnalyzerCore) -> None:
     """At the budget's own delta."""
     await _released(core)
     second = await _released(core)
@@ -106,7 +107,7 @@ async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -
     assert entries[-1].composed_epsilon == budget.spent_epsilon
 
 
-async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
+async def test_a_task_without_releases_has_its_whole_budget(
     core: AnalyzerCore,
 ) -> None:
     """And those of earlier tasks, which bind it too."""
@@ -126,10 +127,10 @@ async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
 
 
 @pytest.mark.parametrize("said", ["", "elsewhere"])
-async def test_a_release_counts_for_whom_its_task_was_signed_for(
+async def test_a_ledger_entry_of_another_population_is_refused(
     core: AnalyzerCore, said: str
 ) -> None:
-    """Not for whom the ledger says: what is spent would be told too low."""
+    """Otherwise the printed spending would be too low."""
     task = await _released(core)
     [entry] = await _ledger(core)
     lying = [dataclasses.replace(entry, population=said)]
@@ -141,7 +142,7 @@ async def test_a_release_counts_for_whom_its_task_was_signed_for(
         await of_task(task, operator)
 
 
-async def test_what_is_spent_is_not_known_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
+async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
     """That row says why and comes first; the others are there."""
     await _released(core, population="guests")
     staff = await _released(core)
@@ -159,11 +160,6 @@ async def test_what_is_spent_is_not_known_where_a_task_cannot_be_read(core: Anal
     assert "cannot read" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
-async def test_a_task_that_stands_alone_shares_no_budget(core: AnalyzerCore) -> None:
-    """Its own release is bound by its own claim."""
-    assert await of_task(await _released(core, population=""), _Operator(core)) is None
-
-
 @pytest.mark.parametrize(
     ("spent", "shown"),
     [
@@ -172,9 +168,7 @@ async def test_a_task_that_stands_alone_shares_no_budget(core: AnalyzerCore) -> 
         (math.inf, ("inf", "0", "inf")),
     ],
 )
-def test_what_is_spent_is_rounded_up_and_what_is_left_down(
-    spent: float, shown: tuple[str, ...]
-) -> None:
+def test_spending_is_rounded_up_and_the_rest_down(spent: float, shown: tuple[str, ...]) -> None:
     """Nothing left is 0, never less."""
     console = Console(file=io.StringIO(), width=160)
     show([population_budgets("\x1b[staff]", spent=spent)], console)

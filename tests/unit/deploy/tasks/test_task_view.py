@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.batch import BatchState, BatchStatus
-from common.messages.task_summary import TaskState
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.messages.batch import BatchState, BatchStatus, TaskState
+from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from common.task.task import Task
 from deploy.tasks import task_view
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -78,11 +77,6 @@ def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -
     tasks = published().task, _local(), published(population="staff").task
 
     assert snapshot == [task_view.describe_claim(task) for task in tasks]
-
-
-def test_a_state_says_no_more_than_the_analyzer_knows(snapshot: SnapshotAssertion) -> None:
-    """A batch that was refused for its budget was never read; one that is late may still come."""
-    assert snapshot == task_view.TASK_STATES
 
 
 def test_users_are_told_with_sentinels_included() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from common.errors import SettingsError, ValueRangeError
-from common.messages.value import Value, kind_of
+from common.messages.submission import Value, kind_of
 from common.protocols import Kind
 from common.task.task import Task
 from deploy.tasks.value_parser import parse_kind, parse_value, sample_value

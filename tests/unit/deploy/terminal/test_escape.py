@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from common.messages.batch import TaskState
 from common.messages.ledger_entry import verify
 from common.messages.result import Result
-from common.messages.task_summary import TaskState
 from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.commands.person import show_receipt

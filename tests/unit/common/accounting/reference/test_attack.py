@@ -1,6 +1,5 @@
 """Attacks: lower bounds that are never above brute force, and close to formula 1."""
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -11,12 +10,14 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.composition import composed_epsilon
 from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.count_distributions import Binomial, Groups, Poisson
 from common.accounting.reference.attack import epsilon_lower
-from common.errors import AccountingError
+from common.accounting.releases import AmplifiedRelease
+from common.accounting.rounds_attack import epsilon_of_rounds
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.exhaustive_delta import Law, grr_law, true_delta, uniform_law
+from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower
 
 _VECTORS = json.loads(
@@ -26,58 +27,7 @@ _ATTACKED = [vector for vector in _VECTORS if isinstance(vector.get("eps_lower")
 
 
 def _reduction(answers: int, local_epsilon: float, *, hashed: bool) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(
-        answers=answers, local_epsilon=local_epsilon, hashed=hashed
-    )
-
-
-@pytest.mark.parametrize("local_epsilon", [0.5, 2.0, 5.0])
-@pytest.mark.parametrize("central_epsilon", [0.0, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize(
-    ("items", "users", "dummies"),
-    [(2, 1, 0), (2, 4, 0), (2, 3, 2), (3, 2, 0), (3, 3, 1), (3, 4, 0), (4, 3, 1)],
-)
-def test_no_attack_on_grr_beats_brute_force(
-    local_epsilon: float, central_epsilon: float, items: int, users: int, dummies: int
-) -> None:
-    """Over all data sets of tiny instances."""
-    laws = [grr_law(value, items, local_epsilon) for value in range(items)]
-    dummy = uniform_law([(item,) for item in range(items)])
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-
-    proven = delta_lower(
-        _reduction(items, local_epsilon, hashed=False),
-        AnonymitySet(users=users, dummies=dummies),
-        central_epsilon,
-    )
-
-    assert proven <= truth + 1e-15
-
-
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-@pytest.mark.parametrize("central_epsilon", [0.2, 0.8])
-def test_no_attack_on_hashing_beats_brute_force(
-    local_epsilon: float, central_epsilon: float
-) -> None:
-    """Three digits over F_2 and the three unit vectors, whose hashes are independent; all seeds."""
-    seeds = list(itertools.product(range(2), repeat=3))
-    total = (math.exp(local_epsilon) + 1) * len(seeds)
-    laws: list[Law] = [
-        {
-            (*seed, bucket): (math.exp(local_epsilon) if bucket == seed[value] else 1) / total
-            for seed in seeds
-            for bucket in range(2)
-        }
-        for value in range(3)
-    ]
-    dummy = uniform_law(sorted(laws[0]))
-    truth = true_delta(laws, users=2, dummies=1, dummy=dummy, epsilon=central_epsilon)
-
-    proven = delta_lower(
-        _reduction(2, local_epsilon, hashed=True), AnonymitySet(users=2, dummies=1), central_epsilon
-    )
-
-    assert 0 < proven <= truth + 1e-15
+    return reduction_for(answers, local_epsilon, hashing=hashed)
 
 
 @pytest.mark.parametrize("vector", _ATTACKED[::6], ids=lambda vector: str(vector["inputs"]))
@@ -148,21 +98,6 @@ def test_attacks_stay_below_formula_1(crowd: AnonymitySet) -> None:
         assert lower > 0.6 * upper
 
 
-def test_both_bounds_are_exact_for_one_user() -> None:
-    """They meet in the local δ."""
-    reduction = _reduction(4, 2.0, hashed=False)
-    exact = (math.exp(2) - math.exp(1)) / (math.exp(2) + 3)
-
-    assert delta_lower(reduction, AnonymitySet(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
-    assert delta_upper(reduction, AnonymitySet(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
-
-
-def test_an_invalid_delta_is_refused() -> None:
-    """As by the accountant."""
-    with pytest.raises(AccountingError, match="delta is"):
-        epsilon_lower(_reduction(4, 2.0, hashed=False), AnonymitySet(users=10), 1.0)
-
-
 def test_attacks_on_large_batches_stay_below_the_bound() -> None:
     """With Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):
@@ -195,3 +130,34 @@ def test_more_collisions_than_chance_allow_no_attack() -> None:
     )
 
     assert 0.0 == delta_lower(reduction, AnonymitySet(users=300), 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answers", "hashed"), [(7, True), (7, False), (3, False), (4, False)])
+def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -> None:
+    """One round as the attack on it, ten as the composed claim; with few values too."""
+    reduction = _reduction(answers, 2.0, hashed=hashed)
+    for crowd in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
+        one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
+        claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+
+        assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
+        assert one <= epsilon_upper(reduction, crowd, 1e-6)
+        assert 0.8 * claim < epsilon_of_rounds(reduction, crowd, 10, 1e-6) <= claim
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 10, 100])
+def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
+    """An unbounded ratio of two chances is not raised to a power."""
+    reduction = _reduction(20, math.inf, hashed=False)
+    crowd = AnonymitySet(users=150, dummies=450)
+    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
+
+    assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
+
+
+def test_rounds_need_a_third_value() -> None:
+    """Of two values none can be dropped."""
+    with pytest.raises(ValueError, match="a third value"):
+        epsilon_of_rounds(_reduction(2, 2.0, hashed=False), AnonymitySet(users=1000), 2, 1e-6)

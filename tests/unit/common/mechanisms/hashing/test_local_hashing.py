@@ -1,4 +1,7 @@
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,8 +9,13 @@ import pytest
 from common.errors import TaskError
 from common.mechanisms.hashing.finite_field import HashFamily
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for, optimal_buckets
+from common.mechanisms.hashing.placement import Placement
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
+
+_VECTORS = json.loads(
+    (Path(__file__).parents[4] / "vectors" / "placement.json").read_text(encoding="utf-8")
+)
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
@@ -25,33 +33,18 @@ def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, d
     assert HashFamily.holding(domain_size, buckets, digits) == family_for(domain_size, buckets)
 
 
-@pytest.mark.parametrize(
-    ("domain_size", "buckets", "message"),
-    [
+def test_buckets_that_do_not_fit_are_refused() -> None:
+    """As many buckets as items, no prime, too large a field, and no prime below 2."""
+    for domain_size, buckets, message in (
         (53, 53, "fewer buckets than items"),
         (915, 54, "prime"),
         (915, 1, "prime"),
         (2**24, 1009, "can be decoded"),
-    ],
-)
-def test_buckets_that_do_not_fit_are_refused(domain_size: int, buckets: int, message: str) -> None:
-    """As many buckets as items, or not a prime."""
-    with pytest.raises(TaskError, match=message):
-        family_for(domain_size, buckets)
-
-
-def test_support_counts_match_hashing_each_report() -> None:
-    """For users' reports and dummies."""
-    mechanism, rng = _hashing(), np.random.default_rng(1)
-    reports = np.concatenate(
-        [mechanism.randomize(rng.integers(0, 100, 400), rng), mechanism.dummies(400, rng)]
-    )
-    counts = mechanism.support_counts(mechanism.tally(reports))
-    seeds = reports["seed"].astype(np.int64)
-    for item in range(100):
-        point = mechanism._place(np.array([item]))
-        expected = (mechanism.family.hash(seeds, point) == reports["bucket"]).sum()
-        assert expected == counts[item]
+    ):
+        with pytest.raises(TaskError, match=message):
+            family_for(domain_size, buckets)
+    with pytest.raises(TaskError, match="more than 2 items"):
+        optimal_buckets(1.0, 2)
 
 
 def test_without_noise_every_report_supports_its_value() -> None:
@@ -96,19 +89,6 @@ def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -
     assert (3 / total, 1 / q) == (mechanism.p, mechanism.q)
 
 
-@pytest.mark.parametrize("domain_size", [3, 100, 41_270])
-def test_binary_hashing_has_enough_seeds_and_decodes(domain_size: int) -> None:
-    """At least 63 canonical seeds."""
-    mechanism, rng = _hashing(domain_size, 2), np.random.default_rng(6)
-    reports = mechanism.randomize(rng.integers(0, domain_size, 300), rng)
-    counts = mechanism.support_counts(mechanism.tally(reports))
-    points = mechanism._place(np.arange(min(domain_size, 50)))
-    hashed = mechanism.family.hash(reports["seed"].astype(np.int64)[:, None], points[None, :])
-
-    assert mechanism.family.rows >= 1 + 63
-    assert (hashed == reports["bucket"][:, None]).sum(axis=0).tolist() == counts[:50].tolist()
-
-
 @pytest.mark.parametrize(
     ("local_epsilon", "domain_size", "buckets"),
     [
@@ -134,21 +114,17 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     assert buckets == family_for(domain_size, buckets).q
 
 
-@pytest.mark.parametrize("local_epsilon", [0.1, 1.0, 2.0, 3.0, 5.0, 8.0])
-def test_no_prime_predicts_less_variance(local_epsilon: float) -> None:
-    """And within a tenth of the best real number: 4 e^ε / (e^ε - 1)²."""
-    power = math.exp(local_epsilon)
+@pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")
+def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
+    """On every version and platform."""
+    place = Placement(case["size"], bytes.fromhex(case["nonce"]))
 
-    def predicted(buckets: int) -> float:
-        return (power - 1 + buckets) ** 2 / ((power - 1) ** 2 * (buckets - 1))
-
-    best = predicted(optimal_buckets(local_epsilon, 41_270))
-    for buckets in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 139, 149, 151, 157, 2969, 2971, 2999):
-        assert best <= predicted(buckets)
-    assert best == pytest.approx(4 * power / (power - 1) ** 2, rel=0.1)
+    assert case["points"] == place(np.array(case["items"])).tolist()
 
 
-def test_two_items_are_too_few_to_hash() -> None:
-    """No prime is below 2."""
-    with pytest.raises(TaskError, match="more than 2 items"):
-        optimal_buckets(1.0, 2)
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1000, 2809])
+def test_placement_is_a_permutation(size: int) -> None:
+    """For powers of two and other sizes."""
+    points = Placement(size, b"n" * 32)(np.arange(size))
+
+    assert list(range(size)) == sorted(points.tolist())

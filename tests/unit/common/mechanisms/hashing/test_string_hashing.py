@@ -8,7 +8,6 @@ from scipy import stats
 from common.errors import TaskError
 from common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
 from common.mechanisms.weights import ResponseWeights
-from tests.support.tasks import published
 
 _NAMES: Final = ("Genève", "Genf", "Ginevra", "", "x" * 200)
 _FALSE_ALARM: Final = 1e-9
@@ -47,24 +46,6 @@ def test_hashes_match_the_vectors(string: bytes, seed: int, buckets: int, bucket
     assert [bucket] == bucket_of(np.array([seed], dtype=np.uint64), digests, buckets).tolist()
 
 
-@pytest.mark.parametrize("buckets", [2, 3, 7, 16, 101])
-def test_buckets_are_uniform(buckets: int) -> None:
-    """
-    For one string, over 200,000 seeds counted up from 0 and over as many random ones.
-
-    Fixed seeds; over nonces each of ten tests would fail by chance with probability 1e-9.
-    """
-    rng = np.random.default_rng(1)
-    for seeds in (
-        np.arange(200_000, dtype=np.uint64),
-        rng.integers(0, 2**64 - 1, 200_000, dtype=np.uint64, endpoint=True),
-    ):
-        digests = _hashing()._digests([b"Geneva"])
-        counts = np.bincount(bucket_of(seeds, digests, buckets).astype(int), minlength=buckets)
-        assert buckets == len(counts)
-        assert stats.chisquare(counts).pvalue > _FALSE_ALARM
-
-
 @pytest.mark.parametrize(
     ("one", "other"), [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")]
 )
@@ -101,17 +82,6 @@ def test_support_counts_match_hashing_each_report() -> None:
     assert [400 * count for count in expected] == mechanism.tally(many).tolist()
 
 
-def test_another_nonce_gives_other_hashes() -> None:
-    """Few of 1,000 seeds agree."""
-    seeds = np.arange(1000, dtype=np.uint64)
-    one, other = (
-        bucket_of(seeds, _hashing(nonce=nonce)._digests([b"a"]), 100)
-        for nonce in (b"a" * 32, b"b" * 32)
-    )
-
-    assert (one == other).mean() < 0.05
-
-
 def test_every_bit_of_a_seed_is_drawn() -> None:
     """In 200 reports and 200 dummies each of 64 bits varies; by chance not with 1e-57."""
     mechanism, rng = _hashing(), np.random.default_rng(8)
@@ -135,14 +105,3 @@ def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], messa
     """No candidates, or one that UTF-8 cannot encode."""
     with pytest.raises(TaskError, match=message):
         dataclasses.replace(_hashing(), candidates=labels)
-
-
-def test_a_task_determines_its_mechanism() -> None:
-    """Candidates are the labels, and the nonce is the task's."""
-    task = published(
-        protocol="ldp-olh-strings", domain_size=5, labels=_NAMES, buckets=4, dummies_per_user=0
-    ).task
-    mechanism = StringHashing.of(task)
-
-    assert (_NAMES, 4, task.nonce) == (mechanism.candidates, mechanism.buckets, mechanism.nonce)
-    assert 5 == mechanism.domain_size

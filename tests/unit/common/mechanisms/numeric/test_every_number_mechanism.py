@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
+from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
@@ -19,7 +20,6 @@ from tests.support.mechanisms import NONCE
 from tests.support.numbers import (
     EVERY,
     ONE_NUMBER,
-    SEVERAL,
     built,
     class_of,
     dimensions_of,
@@ -99,83 +99,51 @@ def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> N
     """By the name."""
     other: NumberMechanismName = "duchi" if name != "duchi" else "harmony"
     spec = dataclasses.replace(spec_for(name), name=other)
+    more = (NONCE,) if name == "multi-rphm" else ()
     with pytest.raises(TaskError, match=f"name is {other}"):
-        class_of(name).of_spec(spec, dimensions_of(name), *_more(name))
-
-
-def _more(name: NumberMechanismName) -> tuple[bytes, ...]:
-    return (NONCE,) if name == "multi-rphm" else ()
+        class_of(name).of_spec(spec, dimensions_of(name), *more)
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
-@pytest.mark.parametrize("weights", [(0, 0), (1, 0), (5, 5)])
-def test_odds_without_noise_or_information_are_refused(
-    name: NumberMechanismName, weights: tuple[int, int]
-) -> None:
-    """No odds, infinite odds, and even odds."""
+@pytest.mark.parametrize("weights", [(0, 0), (1, 0), (5, 5), (2**63 - 1, 2**62)])
+def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int, int]) -> None:
+    """No odds, infinite odds, even odds, and odds too large to draw."""
     true, other = weights
     spec = dataclasses.replace(spec_for(name), true_weight=true, other_weight=other)
-    with pytest.raises(TaskError, match=r"needs local noise|1 <= other < true"):
-        built(spec)
-
-
-@pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
-def test_odds_too_large_to_draw_are_refused(name: NumberMechanismName) -> None:
-    """The sum of the weights stays below 2^63."""
-    spec = dataclasses.replace(spec_for(name), true_weight=2**63 - 1, other_weight=2**62)
-    with pytest.raises(TaskError, match="below 2\\^63"):
+    with pytest.raises(TaskError, match=r"needs local noise|1 <= other < true|below 2\^63"):
         built(spec)
 
 
 @_EVERY
-@pytest.mark.parametrize("local_epsilon", [math.inf, 0.0, -1.0, 20.1, math.nan])
-def test_a_local_epsilon_out_of_range_is_refused(
-    name: NumberMechanismName, local_epsilon: float
-) -> None:
-    """Infinity included."""
-    with pytest.raises(TaskError, match="local_epsilon"):
-        spec_for(name, local_epsilon)
-
-
-@pytest.mark.parametrize("name", ONE_NUMBER)
-def test_a_mechanism_for_one_number_refuses_two(name: NumberMechanismName) -> None:
-    """When specified and when built."""
-    with pytest.raises(TaskError, match="for one number; a person has 2"):
-        spec_for(name, dimensions=2)
-    with pytest.raises(TaskError, match="for one number; a person has 2"):
-        built(spec_for(name), 2)
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("dimensions", [0, MAX_DIMENSIONS + 1])
-def test_dimensions_out_of_range_are_refused(name: NumberMechanismName, dimensions: int) -> None:
-    """None, and one too many."""
-    with pytest.raises(TaskError, match=f"dimensions is {dimensions}"):
-        spec_for(name, dimensions=dimensions)
+def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
+    """Local ε and numbers of dimensions out of range."""
+    for local_epsilon in (math.inf, 0.0, -1.0, 20.1, math.nan):
+        with pytest.raises(TaskError, match="local_epsilon"):
+            spec_for(name, local_epsilon)
+    if name in ONE_NUMBER:
+        with pytest.raises(TaskError, match="for one number; a person has 2"):
+            spec_for(name, dimensions=2)
+        with pytest.raises(TaskError, match="for one number; a person has 2"):
+            built(spec_for(name), 2)
+        return
+    for dimensions in (0, MAX_DIMENSIONS + 1):
+        with pytest.raises(TaskError, match=f"dimensions is {dimensions}"):
+            spec_for(name, dimensions=dimensions)
 
 
 @_EVERY
-@pytest.mark.parametrize("wrong", [1.0000001, -3.25, math.nan, math.inf, -math.inf])
-def test_a_number_out_of_range_is_refused(name: NumberMechanismName, wrong: float) -> None:
-    """The message does not contain it."""
-    mechanism = number_example(name)
-    values = np.zeros((3, mechanism.dimensions))
-    values[1, -1] = wrong
-    with pytest.raises(ValueRangeError) as refusal:
-        mechanism.randomize(values, np.random.default_rng(1))
-
-    assert "a number must lie in the task's range" == str(refusal.value)
-
-
-@_EVERY
-@pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 6), (1, 3, 5)])
-def test_another_number_of_numbers_is_refused(
-    name: NumberMechanismName, shape: tuple[int, ...]
-) -> None:
-    """By the shape."""
-    mechanism = number_example(name)
-    with pytest.raises(ValueRangeError, match=f"must hold {mechanism.dimensions} numbers"):
-        mechanism.randomize(np.zeros(shape), np.random.default_rng(1))
+def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
+    """Out of range, without repeating them, or of another shape."""
+    mechanism, rng = number_example(name), np.random.default_rng(1)
+    for wrong in (1.0000001, -3.25, math.nan, math.inf, -math.inf):
+        values = np.zeros((3, mechanism.dimensions))
+        values[1, -1] = wrong
+        with pytest.raises(ValueRangeError) as refusal:
+            mechanism.randomize(values, rng)
+        assert "a number must lie in the task's range" == str(refusal.value)
+    for shape in ((3,), (3, 2), (3, 6), (1, 3, 5)):
+        with pytest.raises(ValueRangeError, match=f"must hold {mechanism.dimensions} numbers"):
+            mechanism.randomize(np.zeros(shape), rng)
 
 
 @_EVERY
@@ -260,22 +228,20 @@ def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismNa
 
 
 @_EVERY
-def test_a_task_about_items_is_refused(name: NumberMechanismName) -> None:
-    """The message names its mechanism."""
-    with pytest.raises(TaskError, match="local-hashing is not one for numbers"):
-        class_of(name).of(published().task)
-
-
-@_EVERY
 def test_a_mechanism_is_built_from_a_task(name: NumberMechanismName) -> None:
-    """Its domain_size is the number of dimensions."""
+    """Its domain_size is the number of dimensions; tasks about items are refused."""
     spec = spec_for(name, dimensions=dimensions_of(name))
     task = published(domain_size=5, buckets=0).task
+    with pytest.raises(TaskError, match="grr is not one for numbers"):
+        class_of(name).of(task)
     _about_numbers(task, mechanism=spec, domain_size=dimensions_of(name))
     mechanism = class_of(name).of(task)
 
     assert dimensions_of(name) == mechanism.dimensions
     assert spec.report_bytes == mechanism.report_dtype.itemsize
+    if name == "multi-rphm":
+        assert task.nonce == mechanism.nonce
+        assert projection(task.nonce, 5, 2).tolist() == mechanism.matrix.tolist()
 
 
 def _about_numbers(task: Any, **fields: Any) -> None:

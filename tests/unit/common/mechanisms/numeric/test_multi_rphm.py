@@ -11,21 +11,6 @@ from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, projection
 from tests.support.mechanisms import NONCE
 from tests.support.numbers import built, spec_for
-from tests.support.tasks import published
-
-
-@pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (7, 2), (50, 15), (5, 5)])
-def test_a_projection_is_orthonormal_and_depends_on_its_nonce(
-    dimensions: int, projected: int
-) -> None:
-    """RᵀR = I."""
-    matrix = projection(NONCE, dimensions, projected)
-
-    np.testing.assert_allclose(matrix.T @ matrix, np.eye(projected), atol=1e-13)
-    assert matrix.tolist() == projection(NONCE, dimensions, projected).tolist()
-    assert matrix.tolist() != projection(b"m" * 32, dimensions, projected).tolist() or (
-        dimensions == 1
-    )
 
 
 def test_a_projection_matches_its_vector() -> None:
@@ -113,16 +98,6 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     assert (np.abs(values @ mechanism.matrix) > 1).any()
 
 
-def test_estimates_are_marked_as_biased() -> None:
-    """So no confidence interval is shown."""
-    mechanism = MultiRphm.for_epsilon(9, 1.0, NONCE)
-    moments = mechanism.estimate(mechanism.tally(np.zeros(0, dtype=mechanism.report_dtype)))
-
-    assert not moments.unbiased
-    assert not moments.means.any()
-    assert np.isinf(moments.variances).all()
-
-
 def test_it_is_as_private_as_multi_hm() -> None:
     """The projection is independent of all values."""
     mechanism = MultiRphm.for_epsilon(9, 6.0, NONCE)
@@ -140,14 +115,3 @@ def test_a_projection_to_more_dimensions_is_refused() -> None:
     spec = spec_for("multi-rphm", dimensions=20)
     with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
         built(spec, 5)
-
-
-def test_the_projection_uses_the_nonce_of_the_task() -> None:
-    """Two tasks with the same integers have different projections."""
-    spec = spec_for("multi-rphm", dimensions=5)
-    task = published(domain_size=5, buckets=0).task
-    object.__setattr__(task, "mechanism", spec)  # tasks about numbers are another floor's
-    mechanism = MultiRphm.of(task)
-
-    assert task.nonce == mechanism.nonce
-    assert projection(task.nonce, 5, 2).tolist() == mechanism.matrix.tolist()

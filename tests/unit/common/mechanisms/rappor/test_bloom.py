@@ -28,14 +28,6 @@ def test_candidates_hash_as_in_the_public_tools() -> None:
     ] == cells.reshape(3, 8).tolist()
 
 
-@pytest.mark.parametrize(
-    ("bits", "width"), [(2, 1), (3, 1), (255, 1), (256, 1), (257, 2), (264, 2), (2048, 2)]
-)
-def test_a_hash_takes_as_many_bytes_as_it_needs(bits: int, width: int) -> None:
-    """One up to 256 bits, two beyond."""
-    assert width == hash_bytes(bits)
-
-
 def test_two_bytes_of_a_digest_are_read_from_the_lower_end() -> None:
     """2,048 bits: pairs of bytes, the first of a pair least significant."""
     digest = hashlib.md5(b"\x00\x00\x01\x02abc", usedforsecurity=False).digest()

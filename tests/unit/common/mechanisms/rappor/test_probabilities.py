@@ -10,8 +10,6 @@ from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor
 from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
-from common.mechanisms.unary import SymmetricUnary
-from common.mechanisms.weights import ResponseWeights
 from tests.support.exhaustive_delta import Law
 
 _PRECISE: Final = Context(prec=80)
@@ -35,21 +33,6 @@ def test_epsilons_match_published_ones(  # noqa: PLR0917
 
     assert one == pytest.approx(chances.report_epsilon(hashes), abs=6e-5)
     assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), abs=6e-5)
-
-
-@pytest.mark.parametrize(
-    ("f", "p", "q", "one", "lifetime"),
-    [("0.45", "0.39", "0.61", 0.9728, 4.9471), ("0", "0.225", "0.775", 4.9471, math.inf)],
-)
-def test_rounded_chances_cost_a_little_less(
-    f: str, p: str, q: str, one: float, lifetime: float
-) -> None:
-    """The public regression tests eps_1_1, whose f becomes 58/128, and eps_1_5."""
-    chances = RapporProbabilities.rounded(Decimal(f), Decimal(p), Decimal(q))
-
-    assert one - 0.011 < chances.report_epsilon(2) < one
-    assert chances.permanent_epsilon(2) <= lifetime
-    assert chances.permanent_epsilon(2) == pytest.approx(lifetime, rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -161,19 +144,3 @@ def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float)
     assert expected.signal == pytest.approx(found.signal, rel=1e-12)
     assert ("independent", True) == (found.third_value, found.pairwise_independent)
     assert pair.blanket == pytest.approx(found.blanket, rel=1e-12)
-
-
-@pytest.mark.parametrize("a", [1, 32, 64, 127])
-def test_basic_one_time_is_symmetric_unary(a: int) -> None:
-    """Its f is twice the chance that a bit is flipped."""
-    chances = RapporProbabilities(permanent=a, unset=0, set=65536)
-    unary = SymmetricUnary(5, ResponseWeights(true=256 - a, other=a))
-    found, expected = chances.one_hash_reduction(third=True), unary.reduction
-
-    assert (unary.p, unary.q) == (chances.set_chance, chances.unset_chance)
-    assert unary.local_epsilon == pytest.approx(chances.report_epsilon(1), rel=1e-15)
-    assert chances.report_epsilon(1) == chances.permanent_epsilon(1)
-    assert expected.answers == pytest.approx(found.answers, rel=1e-15)
-    assert expected.blanket == pytest.approx(found.blanket, rel=1e-15)
-    assert expected.signal == pytest.approx(found.signal, rel=1e-15)
-    assert expected.third_value == found.third_value

@@ -46,19 +46,6 @@ def _bits(mechanism: Rappor, reports: Reports) -> list[tuple[int, ...]]:
     return [tuple(row) for row in bits[:, : mechanism.spec.bits].tolist()]
 
 
-def test_chances_become_integers() -> None:
-    """F in 128ths, p and q in 65536ths; a report has two bytes of cohort and a spare bit."""
-    assert (64, 2**15, 3 * 2**14) == (
-        _FULL.permanent_weight,
-        _FULL.unset_weight,
-        _FULL.set_weight,
-    )
-    assert (2 + 3, 2 + 6) == (_FULL.report_bytes, _ONE_TIME.report_bytes)
-    assert (2 + 1, 2 + 2) == (_BASIC.report_bytes, _BASIC_ONE_TIME.report_bytes)
-    assert _ONE_TIME.one_time
-    assert not _FULL.one_time
-
-
 @_ALL
 def test_each_variant_is_a_randomizer(name: str) -> None:
     """Its types match the interface, and its epsilons are ordered."""
@@ -96,19 +83,6 @@ def test_permanent_responses_match_the_public_client(name: str) -> None:
         ]
         assert cohort == response["cohort"]
         assert [tuple(expected)] == _bits(mechanism, response[None])
-
-
-@_ALL
-def test_permanent_responses_repeat(name: str) -> None:
-    """The same text and secret give the same response, alone or among others."""
-    mechanism = _example(name)
-    texts, secrets = [f"v{number % 5}" for number in range(30)], _secrets(30)
-    whole = mechanism.permanent(texts, secrets)
-    alone = [mechanism.permanent([t], [s]) for t, s in zip(texts, secrets, strict=True)]
-
-    assert whole.tobytes() == b"".join(each.tobytes() for each in alone)
-    assert whole.tobytes() == mechanism.permanent([t.encode() for t in texts], secrets).tobytes()
-    assert whole.tobytes() != mechanism.permanent(texts, _secrets(31)[1:]).tobytes()
 
 
 def test_reports_have_their_exact_distribution() -> None:
@@ -219,29 +193,23 @@ def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
 
 
 @_ALL
-def test_a_report_with_every_bit_set_is_not_the_null_report(name: str) -> None:
-    """There is always a spare bit, and padding is not valid."""
+def test_only_bits_and_cohorts_of_the_task_are_valid(name: str) -> None:
+    """All bits set is a report, due to a spare bit; padding and other bits and cohorts are not."""
     mechanism = _example(name)
+    size, cohorts = mechanism.spec.bits, mechanism.spec.cohorts
+    places = 8 * (mechanism.report_dtype.itemsize - 2)
     every = np.zeros(1, dtype=mechanism.report_dtype)
-    packed = np.packbits(np.ones(mechanism.spec.bits, dtype=np.uint8), bitorder="little")
-    every["bits"][0, : len(packed)] = packed
-    every["cohort"] = mechanism.spec.cohorts - 1
+    every["bits"][0] = np.packbits(np.arange(places) < size, bitorder="little")
+    every["cohort"] = cohorts - 1
 
     assert mechanism.valid(every).all()
     assert not is_null(every).any()
-    padding = null_reports(3, mechanism.report_dtype)
-    assert not mechanism.valid(padding).any()
-
-
-@_ALL
-def test_bits_and_cohorts_beyond_the_last_are_invalid(name: str) -> None:
-    """Every bit and several cohorts."""
-    mechanism = _example(name)
-    for bit in range(8 * (mechanism.report_dtype.itemsize - 2)):
+    assert not mechanism.valid(null_reports(3, mechanism.report_dtype)).any()
+    for bit in range(places):
         report = np.zeros(1, dtype=mechanism.report_dtype)
         report["bits"][0, bit // 8] = 1 << bit % 8
-        assert (bit < mechanism.spec.bits) == mechanism.valid(report)[0]
-    for cohort in (mechanism.spec.cohorts, 255, 256, 65535):
+        assert (bit < size) == mechanism.valid(report)[0]
+    for cohort in (cohorts, 255, 256, 65535):
         report = np.zeros(1, dtype=mechanism.report_dtype)
         report["cohort"] = cohort
         assert not mechanism.valid(report)[0]
@@ -288,13 +256,6 @@ def test_invalid_specifications_are_refused(
     """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
         Rappor.of(spec, labels)
-
-
-def test_candidates_are_not_part_of_a_filter() -> None:
-    """A task may list candidates without changing the mechanism."""
-    assert Rappor.of(_FULL, []) == Rappor.of(_FULL, ["a", "b"])
-    with pytest.raises(TaskError, match="have no labels"):
-        Rappor(_FULL, ("a",))
 
 
 def test_only_one_hash_is_a_match_count() -> None:

@@ -9,11 +9,12 @@ import pytest
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
-from common.mechanisms.square_wave import Band, SquareWave
-from deploy.audit.attacks.leverage import blunt, crafted, leverage, supported, uniform
+from deploy.audit.attacks.leverage import crafted, leverage, supported
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _TARGETS = np.arange(20, 30)
+_ATTACKED = sorted(set(ITEM_PROTOCOLS) - {"ldp-sw"})
+"""Reports of a square wave name a place, and support no items."""
 _SPREAD = np.array([3, 8, 17, 22, 29])
 _SHARE, _HELD = 0.05, 0.02
 _E = math.exp(2.0)
@@ -38,18 +39,7 @@ def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
     assert printed == pytest.approx(found, rel=1e-6)
 
 
-def test_hashing_gains_as_the_paper_says_with_every_target_in_one_bucket() -> None:
-    """β[r(1 - q) / (p - q) - f_T] for the report that supports all, q = 1/g [CJG21]."""
-    task = protocol_task("murs")
-    mechanism = mechanism_of(task)
-    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
-    p, q = _E / (_E + 6), 1 / 7
-
-    found = lever.gain(_SHARE, lever.high, further=0, each=lever.dummy_floor, held=_HELD)
-    assert _SHARE * (10 * (1 - q) / (p - q) - _HELD) == pytest.approx(found, rel=1e-6)
-
-
-@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
+@pytest.mark.parametrize("protocol", _ATTACKED)
 def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
     """λ·(1 - f_T), whatever the mechanism."""
     task = protocol_task(protocol)
@@ -58,33 +48,6 @@ def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
 
     found = lever.gain(_SHARE, lever.honest, further=3, each=lever.dummy_floor, held=_HELD)
     assert _SHARE * (1 - _HELD) == pytest.approx(found)
-
-
-def test_a_square_waves_places_weigh_what_least_squares_gives_them() -> None:
-    """By the pseudo-inverse of the whole map, place by place."""
-    task = protocol_task("ldp-sw")
-    mechanism = mechanism_of(task)
-    assert isinstance(mechanism, SquareWave)
-    band = Band(mechanism.domain_size, mechanism.width)
-    matrix = np.stack([band.forward(row) for row in np.eye(mechanism.domain_size)], axis=1)
-    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
-
-    assert lever.places is not None
-    assert np.linalg.pinv(matrix)[_TARGETS].sum(axis=0) == pytest.approx(lever.places)
-
-
-def test_a_flood_gains_in_proportion() -> None:
-    """So many (k) further crafted reports add λ·k·(h - r·q_dummy) / (p - q)."""
-    task = protocol_task("mixdump")
-    mechanism = mechanism_of(task)
-    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
-    one, many = (
-        lever.gain(_SHARE, lever.weight, further=further, each=lever.weight, held=_HELD)
-        for further in (0, 20)
-    )
-    p, q = _E / (_E + 29), 1 / (_E + 29)
-
-    assert _SHARE * 20 * (1 - 10 / 30) / (p - q) == pytest.approx(many - one, rel=1e-6)
 
 
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
@@ -105,16 +68,6 @@ def test_no_report_of_the_family_lifts_the_targets_more(protocol: str) -> None:
     assert lifts.max() == pytest.approx(lift[0], abs=1e-9)
 
 
-def test_one_report_of_the_family_supports_every_item() -> None:
-    """Seed 0 sends all of them to bucket 0, and is a valid seed."""
-    mechanism = mechanism_of(protocol_task("murs"))
-    report = blunt(mechanism)
-
-    assert report is not None
-    assert mechanism.valid(report).all()
-    assert 30 == supported(mechanism, report, np.arange(30))[0]
-
-
 @pytest.mark.parametrize(
     ("protocol", "held"),
     [("ldp-grr", 1), ("ldp-sue", 5), ("ldp-oue", 5), ("ldp-warner", 1), ("ldp-olh-strings", 3)],
@@ -128,11 +81,3 @@ def test_as_many_targets_are_supported_as_a_report_can_hold(protocol: str, held:
 
     assert mechanism.valid(report).all()
     assert held <= supported(mechanism, report, targets)[0]
-
-
-@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
-def test_random_reports_are_valid(protocol: str) -> None:
-    """The analyzer takes them."""
-    mechanism = mechanism_of(protocol_task(protocol))
-
-    assert mechanism.valid(uniform(mechanism, 1000, np.random.default_rng(1))).all()

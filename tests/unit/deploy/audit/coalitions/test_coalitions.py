@@ -8,7 +8,7 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.coalitions.linkage import run_linking, run_partition
+from deploy.audit.coalitions.linkage import run_linking
 from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
 from deploy.audit.coalitions.single_user import TESTED_DELTA, run_n_minus_one, run_pooled
 from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
@@ -93,15 +93,6 @@ def test_colluders_take_away_what_the_curve_says() -> None:
     assert alone.empirical_epsilon_lower > 0.8 * alone.exact_epsilon
 
 
-def test_the_order_in_which_scores_are_summed_reveals_nothing() -> None:
-    """Sums of equal weights in another order differ in their last digit alone."""
-    task = sample_task(protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0)
-    _, row = run_pooled(audited(task, games=1_500_000), _rng()).findings
-
-    _never_above((row,))
-    assert row.verdict == "reached"
-
-
 def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
     """Measured among few users."""
     [reused] = run_printed(audited(batches=4_000_000), _rng()).findings
@@ -110,17 +101,6 @@ def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None
     assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
     assert reused.claim_epsilon is not None
     assert (reused.empirical_epsilon_lower or 0.0) > reused.claim_epsilon
-
-
-@pytest.mark.parametrize("n_min", [1, 2])
-def test_a_task_of_one_user_has_a_name_of_its_own(n_min: int) -> None:
-    """There is no lesser n_min to tell it from."""
-    task = sample_task(
-        protocol="sh", domain_size=2, local_epsilon=0.01, n_min=n_min, target_size=n_min
-    )
-    _, names = run_partition(audited(task, n_users=n_min), _rng()).findings
-
-    assert names.verdict == "holds", names.sentence
 
 
 def test_rounds_of_one_person_add_up() -> None:
@@ -156,23 +136,6 @@ def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
     assert [row.verdict for row in rows] == ["reached", "reached"]
     assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
     assert all(row.subject for row in rows)
-
-
-def test_skipped_dummies_are_missed() -> None:
-    """The more users skip theirs, the more is learned."""
-    among_many, among_few = run_skippers(audited(), _rng()).findings
-
-    _never_above((among_many, among_few))
-    assert (among_many.claim_epsilon or 0.0) < (among_few.claim_epsilon or 0.0)
-
-
-def test_the_smallest_group_is_the_one_that_the_task_claims_for() -> None:
-    """And every field of a task is in its name."""
-    group, names = run_partition(audited(), _rng()).findings
-
-    _never_above((group,))
-    assert group.verdict == "reached"
-    assert names.verdict == "holds"
 
 
 def test_seeds_link_nothing_where_there_are_any() -> None:

@@ -1,7 +1,5 @@
 """Tasks reduced to a few users."""
 
-from dataclasses import replace
-
 import pytest
 
 from analyzer.task_builder import complete
@@ -33,12 +31,3 @@ def test_every_protocol_keeps_its_mechanism_laws_and_weights(protocol: str) -> N
     assert task.mechanism.name == found.mechanism.name
     assert task.item_mechanism.true_weight == found.item_mechanism.true_weight
     assert found.n_min <= 256
-
-
-def test_thousands_of_dummies_become_few() -> None:
-    """Sealing them all would say nothing about who notices what."""
-    task = protocol_task("puredump")
-    found = _reduced(replace(task, dummies=replace(task.dummies, per_user=3000)))
-
-    assert found is not None
-    assert found.reports_per_user < 20

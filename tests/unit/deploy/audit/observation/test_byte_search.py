@@ -25,11 +25,6 @@ def test_a_pattern_is_found_at_every_offset(offset: int, length: int) -> None:
     assert set() == kinds_found(patterns, rest[:offset] + pattern[:-1] + rest)
 
 
-def test_nothing_is_found_in_nothing() -> None:
-    """Neither an empty pattern nor in an empty file."""
-    assert set() == kinds_found({"empty": [b""], "long": [b"12345678"]}, b"")
-
-
 def test_encodings_are_found_in_what_holds_them() -> None:
     """Raw, hexadecimal, base64; of the beginning, whatever follows."""
     secret = bytes(range(60))

@@ -9,7 +9,7 @@ from common.mechanisms.base import Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
-from common.messages.value import Value
+from common.messages.submission import Value
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from deploy.audit.distributions.support import support_distribution
@@ -17,7 +17,7 @@ from deploy.audit.distributions.value_reports import draw_for_others, draw_repor
 from deploy.audit.finding import Checks, Finding
 from deploy.audit.harness.tasks import sample_task
 from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
-from deploy.audit.sampling.orders import CUT, check_order, in_buckets, in_memory, run_orders
+from deploy.audit.sampling.orders import check_order, in_buckets, in_memory
 from deploy.audit.sampling.randomizer import run_randomizer
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -110,12 +110,6 @@ def test_an_order_holds_every_place_once(
 ) -> None:
     """Through the code that shufflers run."""
     assert sorted(ordering(n, _rng()).tolist()) == list(range(n))
-
-
-def test_orders_pass_and_a_cut_does_not() -> None:
-    """Of few reports and of many."""
-    assert _all_hold(run_orders(audited(), _rng()).findings)
-    assert not _all_hold(run_orders(audited(), _rng(), orderings=CUT).findings)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""The published bounds and the general blanket, against known figures, sums and each other."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.clones import CloneReduction
+from common.accounting.reference.general_blanket import (
+    BlanketPair,
+    blanket_delta,
+    blanket_epsilon,
+    laplace_pair,
+    rappor_pair,
+)
+from common.accounting.reference.other_bounds import COMPARED, compare
+from common.accounting.reference.randomizers import (
+    duchi,
+    optimized_unary,
+    piecewise,
+    rappor,
+    symmetric_unary,
+    unary,
+)
+from common.accounting.reference.variation_ratio import VariationRatio, variation_ratio
+from common.mechanisms.reduction import MatchCountReduction
+from tests.support.exhaustive_delta import grr_law, true_delta
+from tests.support.reductions import reduction_for
+from tests.support.reference_bounds import match_count_pair
+
+
+def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
+    return reduction_for(items, local_epsilon, hashing=False)
+
+
+# --- randomizers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [(duchi, 0.0450), (piecewise, 0.0425), (symmetric_unary, 0.0397), (optimized_unary, 0.0310)],
+)
+def test_randomizers_match_known_figures(
+    make: Callable[[float], MatchCountReduction], expected: float
+) -> None:
+    """At n = 602,325, ε0 = 4, δ = 1e-6, to .5 %; γ + signal = 1 and 1 + l·signal/γ = e^ε0."""
+    assert epsilon_upper(make(4.0), AnonymitySet(users=602_325), 1e-6) == pytest.approx(
+        expected, rel=5e-3
+    )
+    for local_epsilon in (1e-9, 0.3, 4.0, 20.0):
+        reduction = make(local_epsilon)
+        assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
+        ratio = math.log1p(reduction.answers * reduction.signal / reduction.blanket)
+        assert ratio == pytest.approx(local_epsilon, rel=1e-9)
+        assert local_epsilon <= reduction.local_epsilon
+
+
+@pytest.mark.parametrize("local_epsilon", [0.5, 4.0])
+def test_the_named_encodings_are_unary(local_epsilon: float) -> None:
+    """SUE and OUE agree with p and q."""
+    odds = math.exp(local_epsilon / 2)
+    for named, general in (
+        (symmetric_unary(local_epsilon), unary(odds / (odds + 1), 1 / (odds + 1))),
+        (optimized_unary(local_epsilon), unary(0.5, 1 / (odds**2 + 1))),
+    ):
+        for field in ("answers", "blanket", "signal", "local_epsilon"):
+            assert getattr(named, field) == pytest.approx(getattr(general, field), rel=1e-12)
+        assert named.pairwise_independent
+        assert general.pairwise_independent
+
+
+def test_the_piecewise_mechanism_matches_its_density() -> None:
+    """γ is 2C times the lower density and 1/l the share of an interval [WXY+19]."""
+    odds = math.exp(1.7 / 2)
+    half_width = (odds + 1) / (odds - 1)
+    low_density = (1 / (odds + 1)) / (half_width + 1)
+    reduction = piecewise(1.7)
+
+    assert reduction.blanket == pytest.approx(2 * half_width * low_density, rel=1e-12)
+    assert reduction.answers == pytest.approx(2 * half_width / (half_width - 1), rel=1e-12)
+
+
+# --- the table of bounds ------------------------------------------------------------------------
+
+
+def test_every_bound_gives_a_figure_or_its_reason() -> None:
+    """For local hashing and for a randomizer with a real l, without dummies."""
+    answers = compare(reduction_for(56, 4.0, hashing=True), AnonymitySet(users=602_325), 1e-6)
+
+    assert [name for name, _ in COMPARED] == [name for name, _ in answers]
+    figures = [answer for _, answer in answers if isinstance(answer, float)]
+    expected = [0.1922, 0.1978, 0.0674, 0.0450, 0.0648, 0.0309, 0.0622]
+    assert figures == pytest.approx(expected, rel=2e-3)
+    reasons = [answer for _, answer in answers if isinstance(answer, str)]
+    assert len(reasons) == 4
+    assert "reports without noise" in reasons.pop()
+    assert all("a report supports several values" in reason for reason in reasons)
+
+    answers = compare(piecewise(2.0), AnonymitySet(users=100_000), 1e-6)
+    assert all("no number of answers" in str(answer) for _, answer in answers[:6])
+    assert all(isinstance(answer, float) for _, answer in answers[6:])
+
+
+# --- variation ratio ----------------------------------------------------------------------------
+
+
+def test_the_published_reduction_is_below_the_true_delta() -> None:
+    """GRR over 4 items, 8 users, ε0 = 1, ε = .8: a third of it; the certified figure is above."""
+    pair, crowd = VariationRatio.of(_grr(4, 1.0)), AnonymitySet(users=8)
+    laws = [grr_law(value, 4, 1.0) for value in range(4)]
+    truth = true_delta(laws, users=8, dummies=0, dummy=laws[0], epsilon=0.8)
+
+    assert truth == pytest.approx(7.231e-4, rel=1e-3)
+    assert pair.reduction_delta(crowd, 0.8) == pytest.approx(2.319e-4, rel=1e-3)
+    assert truth <= pair.certified_delta(crowd, 0.8)
+
+
+@pytest.mark.parametrize("items", [2, 16, 915])
+def test_the_published_figure_matches_formula_1_for_many_users(items: int) -> None:
+    """To .1 %."""
+    crowd = AnonymitySet(users=100_000)
+    epsilon = epsilon_upper(_grr(items, 4.0), crowd, 1e-6)
+
+    assert variation_ratio(_grr(items, 4.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_nodes_approximate_the_full_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 numbers of clones, to 1e-3 of δ."""
+    pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=1_000_000)
+    nodes = pair.reduction_delta(crowd, 0.005)
+    monkeypatch.setattr("common.accounting.reference.variation_ratio._FEW", 10**6)
+
+    assert nodes == pytest.approx(pair.reduction_delta(crowd, 0.005), rel=1e-3)
+
+
+def test_the_certified_epsilon_is_at_most_that_of_clones() -> None:
+    """And the certified δ confirms it."""
+    pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=10_000)
+    epsilon = pair.certified_epsilon(crowd, 1e-6)
+
+    assert pair.certified_delta(crowd, epsilon) <= 1e-6
+    assert epsilon <= CloneReduction.of_2021(2.0).epsilon(crowd, 1e-6, 2.0)
+
+
+# --- the general blanket ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("local_epsilon", [0.1, 2.0, 20.0])
+def test_laplace_atoms_are_above_in_convex_order(local_epsilon: float) -> None:
+    """E(R_x/U - t)_+ under U: never below its integral, within 1e-3; the mean is 1."""
+    pair = laplace_pair(local_epsilon)
+    rate = local_epsilon / 2
+    points = np.linspace(0, 1, 2_000_001)
+    middle = (points[1:] + points[:-1]) / 2
+    weights = rate / 2 * np.exp(-rate * middle) * np.diff(points)
+    ratios = np.exp(rate * (2 * middle - 1))
+
+    for level in (0.5, 1.0, 2.0, math.exp(rate) * 0.9):
+        exact = float(weights @ np.maximum(ratios - level, 0))
+        exact += math.exp(-rate) / 2 * max(0.0, math.exp(rate) - level)
+        exact += max(0.0, math.exp(-rate) - level) / 2
+        split = float(pair.chances @ np.maximum(pair.first - level, 0))
+        assert exact * (1 - 1e-9) <= split <= exact * 1.001 + 1e-15
+    assert float(pair.chances @ pair.first) == pytest.approx(1, abs=1e-13)
+
+
+def test_the_largest_ratio_is_the_local_epsilon() -> None:
+    """For every kind of pair."""
+    for pair in (
+        laplace_pair(1.3),
+        laplace_pair(1.3, first=0.4, second=-0.1),
+        rappor_pair(0.5, 0.3, 0.7, hashes=3),
+        rappor_pair(0.5, 0.3, 0.7, hashes=3, shared=2),
+        match_count_pair(piecewise(1.3)),
+    ):
+        ratio = float(np.max((pair.first / pair.second)[pair.chances > 0]))
+        assert math.log(ratio) == pytest.approx(pair.local_epsilon, rel=1e-12)
+        assert (pair.first >= pair.blanket * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("pair", "reduction"),
+    [
+        (match_count_pair(reduction), reduction)
+        for reduction in (_grr(16, 3.0), _grr(2, 0.5), optimized_unary(2.0), piecewise(1.0))
+    ]
+    + [(rappor_pair(0.5, 0.25, 0.75, hashes=1), rappor(0.5, 0.25, 0.75))],
+    ids=["grr", "binary", "oue", "piecewise", "basic rappor"],
+)
+def test_the_general_blanket_matches_formula_1(
+    pair: BlanketPair, reduction: MatchCountReduction
+) -> None:
+    """Two independent programs: ε to 1e-3."""
+    for crowd in (AnonymitySet(users=200, colluders=50), AnonymitySet(users=10, dummies=40)):
+        epsilon = epsilon_upper(reduction, crowd, 1e-6)
+        assert blanket_epsilon(pair, crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+
+
+def _exact(pair: BlanketPair, others: int, dummies: int, epsilon: float) -> float:
+    """Sum over every multiset of atoms, message by message."""
+    terms, share = pair.first - math.exp(epsilon) * pair.second, pair.blanket
+    delta = 0.0
+    for blanket in range(others + 1):
+        size = 1 + blanket + dummies
+        sums, chances = np.zeros(1), np.ones(1)
+        for _ in range(size):
+            sums = np.add.outer(sums, terms).ravel()
+            chances = np.multiply.outer(chances, pair.chances).ravel()
+        weight = math.comb(others, blanket) * share**blanket * (1 - share) ** (others - blanket)
+        delta += weight * float(chances @ np.maximum(sums, 0)) / size
+    return delta
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+@pytest.mark.parametrize(("others", "dummies"), [(0, 0), (2, 0), (0, 2), (2, 1)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.9])
+def test_the_bound_matches_the_expectation(
+    shared: int, others: int, dummies: int, epsilon: float
+) -> None:
+    """RAPPOR with two hashes, over all outcomes: never below, .1 % above."""
+    pair = rappor_pair(0.3, 0.35, 0.7, hashes=2, shared=shared)
+    exact = _exact(pair, others, dummies, epsilon)
+    bound = blanket_delta(pair, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
+
+    assert exact * (1 - 1e-12) <= bound <= exact * 1.001 + 1e-15
+
+
+def test_shared_bloom_bits_never_raise_delta() -> None:
+    """The least private pair shares none."""
+    crowd = AnonymitySet(users=10_000)
+    deltas = [
+        blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), crowd, 0.02)
+        for shared in range(4)
+    ]
+
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[0] > deltas[3]
+
+
+@pytest.mark.parametrize("local_epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("users", [5, 10_000])
+def test_the_ends_are_the_least_private_laplace_inputs(local_epsilon: float, users: int) -> None:
+    """Against a grid of pairs, at large and small ε."""
+    crowd = AnonymitySet(users=users)
+    for epsilon in (0.02 * local_epsilon, 0.3 * local_epsilon):
+        worst = blanket_delta(laplace_pair(local_epsilon), crowd, epsilon)
+        for first, second in [(1.0, 0.0), (1.0, -0.9), (0.5, -0.5), (0.9, -0.9), (0.2, -1.0)]:
+            pair = laplace_pair(local_epsilon, first=first, second=second)
+            assert blanket_delta(pair, crowd, epsilon) <= worst * (1 + 1e-6)
+
+
+def test_the_laplace_mechanism_has_its_known_epsilon() -> None:
+    """At n = 602,325, δ = 1e-6, below that of a bit of the same ε0."""
+    for local_epsilon, reference in ((1.0, 0.00406), (2.0, 0.01035), (4.0, 0.03629)):
+        crowd = AnonymitySet(users=602_325)
+        epsilon = blanket_epsilon(laplace_pair(local_epsilon), crowd, 1e-6)
+        assert epsilon == pytest.approx(reference, rel=2e-3)
+        assert epsilon < epsilon_upper(duchi(local_epsilon), crowd, 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 10**5), (2, 1), (10**5, 0)])
+@pytest.mark.parametrize("local_epsilon", [1e-6, 1.0, 20.0])
+def test_extreme_inputs_give_valid_figures(users: int, dummies: int, local_epsilon: float) -> None:
+    """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
+    crowd = AnonymitySet(users=users, dummies=dummies)
+    for pair in (laplace_pair(local_epsilon), match_count_pair(piecewise(local_epsilon))):
+        assert 0 < blanket_epsilon(pair, crowd, 1e-9) <= pair.local_epsilon
+        assert 0 <= blanket_delta(pair, crowd, 0.0) <= 1
+        assert blanket_delta(pair, crowd, pair.local_epsilon) == 0.0
+
+
+def test_without_noise_only_dummies_help() -> None:
+    """pureDUMP: γ = 0, ε0 = ∞."""
+    reduction, crowd = _grr(26, math.inf), AnonymitySet(users=1000, dummies=20_000)
+    pair = match_count_pair(reduction)
+
+    assert blanket_delta(pair, AnonymitySet(users=1000), 1.0) == pytest.approx(1.0, rel=1e-3)
+    assert blanket_delta(pair, crowd, 0.3) == pytest.approx(
+        delta_upper(reduction, crowd, 0.3), rel=1e-2
+    )
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.9999])
+def test_the_grid_is_fine_enough_near_the_local_epsilon(share: float) -> None:
+    """There a message can weigh e^ε times more against than any weighs for."""
+    reduction, crowd = _grr(4, 12.0), AnonymitySet(users=10_000, dummies=5)
+    exact = delta_upper(reduction, crowd, share * 12.0)
+
+    assert blanket_delta(match_count_pair(reduction), crowd, share * 12.0) == pytest.approx(
+        exact, rel=1e-3
+    )

@@ -1,0 +1,177 @@
+"""Inputs that every function of the accountant refuses."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.clones import clones_2021, clones_2023
+from common.accounting.composition import composed_claims, composed_epsilon
+from common.accounting.count_distributions import (
+    Binomial,
+    Conditioned,
+    Groups,
+    NegativeBinomial,
+    Poisson,
+)
+from common.accounting.hybrid_noise import HybridRelease
+from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.published import balle_closed_form
+from common.accounting.published_noise import aue, sageo, sbin, sbin_trials
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.reference.general_blanket import (
+    BlanketPair,
+    blanket_delta,
+    laplace_pair,
+    rappor_pair,
+)
+from common.accounting.reference.other_bounds import compare
+from common.accounting.reference.randomizers import (
+    duchi,
+    optimized_unary,
+    piecewise,
+    rappor,
+    symmetric_unary,
+    unary,
+)
+from common.accounting.reference.variation_ratio import VariationRatio
+from common.accounting.releases import LocalRelease
+from common.errors import AccountingError
+from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from tests.support.reductions import reduction_for
+
+_GRR: Final = reduction_for(4, 2.0, hashing=False)
+_BARE: Final = reduction_for(4, math.inf, hashing=False)
+_USERS: Final = AnonymitySet(users=10)
+_COINS: Final = Binomial(5, 0.5)
+_HALF: Final = np.full(2, 0.5)
+_ONES: Final = np.ones(2)
+_GEOMETRIC: Final[dict[str, Any]] = {
+    "law": "geometric",
+    "peak": 1,
+    "left_weight": 2**29,
+    "right_weight": 2**29,
+    "most": 3,
+}
+_OF_DELTA: Final[list[Callable[[float], object]]] = [
+    lambda delta: epsilon_upper(_GRR, _USERS, delta),
+    lambda delta: epsilon_lower(_GRR, _USERS, delta),
+    lambda delta: clones_2021(_GRR, _USERS, delta),
+    lambda delta: composed_epsilon([LocalRelease(local_epsilon=1.0)] * 2, delta),
+    lambda delta: composed_claims([(0.1, 0.0)] * 2, delta),
+    lambda delta: compare(_GRR, _USERS, delta),
+    lambda delta: balle_closed_form(_GRR, _USERS, delta),
+    lambda delta: aue(_USERS, delta),
+    lambda delta: sbin(ShufflerSpec(law="binomial", trials=100, most=100), delta),
+    lambda delta: sageo(ShufflerSpec(**_GEOMETRIC), delta),
+    lambda delta: sbin_trials(0.1, delta, 1.0),
+]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
+@pytest.mark.parametrize("call", _OF_DELTA)
+def test_delta_lies_strictly_between_0_and_1(call: Callable[[float], object], delta: float) -> None:
+    """And is at least 1e-15, or 1e-12 for several releases."""
+    with pytest.raises(AccountingError, match="delta is"):
+        call(delta)
+    if _OF_DELTA.index(call) in range(5):
+        with pytest.raises(AccountingError, match="delta is"):
+            call(1e-16)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.nan])
+def test_epsilon_is_at_least_0(epsilon: float) -> None:
+    """In every function of ε."""
+    calls: list[Callable[[], object]] = [
+        lambda: delta_upper(_GRR, _USERS, epsilon),
+        lambda: blanket_delta(laplace_pair(1.0), _USERS, epsilon),
+        lambda: ItemNoiseRelease(noise=_COINS).delta(epsilon),
+    ]
+    for call in calls:
+        with pytest.raises(AccountingError, match="epsilon is"):
+            call()
+
+
+@pytest.mark.parametrize("make", [duchi, piecewise, symmetric_unary, optimized_unary])
+@pytest.mark.parametrize("local_epsilon", [0.0, -1.0, math.inf, math.nan, 60.0])
+def test_described_randomizers_have_a_finite_local_epsilon(
+    make: Callable[[float], object], local_epsilon: float
+) -> None:
+    """So that l stays below 10^9."""
+    with pytest.raises(AccountingError, match="local epsilon is"):
+        make(local_epsilon)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AnonymitySet(users=0), "users is 0"),
+        (lambda: AnonymitySet(users=5, dummies=-1), "dummies is -1"),
+        (lambda: AnonymitySet(users=5, colluders=5), "5 colluders among 5 users"),
+        (lambda: AnonymitySet(users=10**9 + 1), "users is 1000000001"),
+        (lambda: Binomial(-1, 0.5), "-1 trials"),
+        (lambda: Binomial(5, 1.5), "a chance is 1.5"),
+        (lambda: Poisson(-0.1), "a mean is -0.1"),
+        (lambda: NegativeBinomial(0.0, 3.0), "r is 0.0"),
+        (lambda: Groups(Poisson(1.0), 0), "a group has 0"),
+        (lambda: Conditioned(_COINS, -0.1), "missing is"),
+        (lambda: Conditioned(_COINS, 1.0), "missing is"),
+        (lambda: Conditioned(_COINS, math.nan), "missing is"),
+        (lambda: ItemNoiseRelease(noise=_COINS, kept=0.0), "kept is"),
+        (lambda: ItemNoiseRelease(noise=_COINS, kept=1.1), "kept is"),
+        (lambda: ItemNoiseRelease(noise=_COINS, missing=-0.1), "missing is"),
+        (lambda: ItemNoiseRelease(noise=_COINS, missing=1.1), "missing is"),
+        (lambda: composed_epsilon([], 1e-6), "no release"),
+        (lambda: composed_claims([], 1e-6), "no claim"),
+        (lambda: composed_claims([(-0.1, 0.0), (0.1, 0.0)], 1e-6), "cannot be"),
+        (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "cannot be"),
+        (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "cannot be"),
+        (lambda: clones_2021(_BARE, _USERS, 1e-6), "finite local ε"),
+        (lambda: clones_2023(_BARE, _USERS, 1e-6), "finite local ε"),
+        (lambda: VariationRatio.of(_BARE), "finite local ε"),
+        (lambda: VariationRatio(odds=1.0, variation=0.1, ratio=2.0), "odds p are 1.0"),
+        (lambda: VariationRatio(odds=math.inf, variation=0.1, ratio=2.0), "odds p are inf"),
+        (lambda: VariationRatio(odds=3.0, variation=0.6, ratio=3.0), "total variation is 0.6"),
+        (lambda: VariationRatio(odds=3.0, variation=0.0, ratio=3.0), "total variation is 0.0"),
+        (lambda: VariationRatio(odds=3.0, variation=0.4, ratio=0.9), "ratio q is 0.9"),
+        (lambda: VariationRatio(odds=3.0, variation=0.5, ratio=1.0), "have probability 1.5"),
+        (lambda: unary(0.4, 0.4), "a bit is set with"),
+        (lambda: unary(0.4, 1.1), "a bit is set with"),
+        (lambda: unary(1.1, 0.4), "a bit is set with"),
+        (lambda: unary(math.nan, 0.4), "a bit is set with"),
+        (lambda: unary(0.5, 1e-10), "at most 1000000000"),
+        (lambda: rappor(1.0, 0.2, 0.7), "f, p, q are"),
+        (lambda: rappor_pair(0.5, 0.25, 0.75, hashes=0), "hashes is 0"),
+        (lambda: rappor_pair(0.5, 0.25, 0.75, hashes=17), "hashes is 17"),
+        (lambda: rappor_pair(0.5, 0.25, 0.75, hashes=2, shared=2), "shared 2"),
+        (lambda: rappor_pair(0.0, 0.0, 1.0, hashes=2), "without noise"),
+        (lambda: laplace_pair(0.0), "local epsilon is 0.0"),
+        (lambda: laplace_pair(21.0), "local epsilon is 21.0"),
+        (lambda: laplace_pair(1.0, first=1.1), "the inputs are 1.1"),
+        (lambda: laplace_pair(1.0, first=0.0, second=0.0), "the inputs are 0.0"),
+        (lambda: _pair(_HALF * 0.8, _ONES * 1.25, _ONES * 1.25), "the chances of U"),
+        (lambda: _pair(_HALF, _ONES * 1.1, _ONES), "the chances of R_x "),
+        (lambda: _pair(_HALF, _ONES, _ONES * 0.9), "the chances of R_x'"),
+        (lambda: _hybrid(ShufflerSpec(**_GEOMETRIC), hashing=True), "hybrid"),
+        (lambda: _hybrid(ShufflerSpec(**_GEOMETRIC, keep_weight=KEEP_SUM // 2)), "hybrid"),
+        (lambda: _hybrid(ShufflerSpec()), "hybrid"),
+    ],
+)
+def test_invalid_inputs_are_refused(call: Callable[[], object], message: str) -> None:
+    """The message names the number."""
+    with pytest.raises(AccountingError, match=message):
+        call()
+
+
+def _pair(chances: Any, first: Any, second: Any) -> BlanketPair:
+    return BlanketPair(blanket=0.5, local_epsilon=1.0, chances=chances, first=first, second=second)
+
+
+def _hybrid(spec: ShufflerSpec, *, hashing: bool = False) -> HybridRelease:
+    return HybridRelease(
+        reduction=reduction_for(5, 2.0, hashing=hashing), crowd=_USERS, shuffler=spec
+    )

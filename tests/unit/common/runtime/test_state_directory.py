@@ -1,0 +1,252 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.errors import SettingsError, StorageError
+from common.runtime.state_directory import StateDirectory, StateKey, _write_new, atomic_write
+from tests.support.disks import disk_of, flushes
+
+_HOLD: Final = """
+import sys
+from pathlib import Path
+from common.runtime.state_directory import StateDirectory
+with StateDirectory.open(Path(sys.argv[1])).held():
+    pass
+"""
+_SECRET: Final = bytes(range(32))
+
+
+def _try_to_hold(path: Path) -> str:
+    command = [sys.executable, "-c", _HOLD, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    """Return a directory whose key lies beside it."""
+    return StateDirectory.open(tmp_path / "state")
+
+
+def test_a_secret_is_made_once_encrypted_and_private(state: StateDirectory, tmp_path: Path) -> None:
+    """A copy of the directory without its key file opens nothing."""
+    assert _SECRET == state.secret("identity.key", lambda: _SECRET)
+    assert _SECRET == StateDirectory.open(state.path).secret("identity.key", bytes)
+
+    [file] = state.path.iterdir()
+    assert _SECRET not in file.read_bytes()
+    assert [0o600, 0o700, 0o600] == [
+        _mode(path) for path in (file, state.path, tmp_path / "state.key")
+    ]
+    assert 32 == len((tmp_path / "state.key").read_bytes())
+    file.chmod(0o644)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        state.secret("identity.key", bytes)
+
+
+def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    """A second process is refused until the first one ends."""
+    with StateDirectory.open(tmp_path).held():
+        assert "in use by another process" in _try_to_hold(tmp_path)
+
+    assert _try_to_hold(tmp_path) == ""
+
+
+def test_only_a_lock_that_fails_is_blamed_on_the_disk(tmp_path: Path) -> None:
+    """A service's own failure passes unchanged; without a lock the block never runs."""
+    state = StateDirectory.open(tmp_path)
+    with pytest.raises(ConnectionError), state.held():
+        raise ConnectionError
+    (tmp_path / "lock").unlink()
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(StorageError, match="disk of the state directory"), state.held():
+        pytest.fail("held")
+
+
+def test_a_destroyed_secret_is_overwritten(tmp_path: Path) -> None:
+    """Another name and an open file show zeros; destroying it again does nothing."""
+    state, path, other = (StateDirectory.open(tmp_path), tmp_path / "key", tmp_path / "other name")
+    state.secret("key", lambda: b"x" * 32)
+    other.hardlink_to(path)
+    sealed = path.read_bytes()
+    with path.open("rb") as opened:
+        state.destroy("key")
+        assert bytes(len(sealed)) == opened.read()
+    assert bytes(len(sealed)) == other.read_bytes()
+    state.destroy("key")
+
+    assert [other] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda state: state.secret("key", lambda: b"own"),
+        lambda state: state.plain_secret("key", lambda: b"own"),
+        lambda state: state.destroy("key"),
+    ],
+)
+def test_a_secret_that_is_a_link_is_refused(
+    state: StateDirectory, tmp_path: Path, use: Callable[[StateDirectory], object]
+) -> None:
+    """No other file is read or overwritten through the directory."""
+    others = tmp_path / "others"
+    atomic_write(others, b"another's secret, of 32 bytes....", 0o600)
+    (state.path / "key").symlink_to(others)
+
+    with pytest.raises(SettingsError, match=r"^key in the state directory is a link;"):
+        use(state)
+    assert b"another's secret, of 32 bytes...." == others.read_bytes()
+
+
+def test_the_state_key_may_be_a_link_elsewhere(tmp_path: Path) -> None:
+    """Some systems hand out secrets as links."""
+    where = tmp_path / "elsewhere"
+    StateDirectory.open(tmp_path / "state", where).secret("key", lambda: b"first")
+    where.rename(tmp_path / "kept")
+    where.symlink_to(tmp_path / "kept")
+
+    assert b"first" == StateDirectory.open(tmp_path / "state", where).secret("key", bytes)
+    assert not (tmp_path / "state.key").exists()
+
+
+def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the name of the temporary file were known."""
+    monkeypatch.setattr("common.runtime.state_directory.secrets.randbits", lambda _bits: 7)
+    (tmp_path / "others").write_bytes(b"another's")
+    (tmp_path / ".file.7").symlink_to(tmp_path / "others")
+
+    with pytest.raises(FileExistsError):
+        atomic_write(tmp_path / "file", b"content", 0o600)
+    assert b"another's" == (tmp_path / "others").read_bytes()
+
+
+def test_a_secret_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    """No half key; with room again a new one is made."""
+    state = StateDirectory.open(tmp_path)
+    with disk_of(2), pytest.raises(StorageError, match="full"):
+        state.secret("key", lambda: b"first")
+    assert [] == list(tmp_path.iterdir())
+
+    assert b"second" == state.secret("key", lambda: b"second")
+
+
+def test_a_secret_is_flushed_before_it_is_renamed(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash it is there whole, or not at all."""
+    with flushes(monkeypatch) as seen:
+        state.secret("own.key", lambda: bytes(32))
+    kept = (state.path / "own.key").stat()
+
+    written = [one for one in seen if one[1] == kept.st_ino]
+    assert [(act, kept.st_ino, kept.st_size) for act in ("flush", "rename")] == written[:2]
+    assert "flush" == seen[-1][0]
+
+
+def test_a_lost_or_wrong_key_file_stops_the_start(state: StateDirectory, tmp_path: Path) -> None:
+    """The message names the secret and the file; no second key is made."""
+    state.secret("identity.key", lambda: _SECRET)
+    for length in (0, 31, 33):
+        (tmp_path / "state.key").write_bytes(bytes(length))
+        with pytest.raises(SettingsError, match=f"state_key names, .*, has {length} bytes; it mu"):
+            StateDirectory.open(state.path).secret("identity.key", bytes)
+    (tmp_path / "state.key").write_bytes(StateKey.generate())
+    with pytest.raises(SettingsError, match=r"identity\.key .* state_key names, .*state\.key"):
+        StateDirectory.open(state.path).secret("identity.key", bytes)
+    (tmp_path / "state.key").unlink()
+    with pytest.raises(SettingsError, match=r"is missing, and identity.key .* put it back"):
+        StateDirectory.open(state.path).secret("other.key", lambda: _SECRET)
+
+    assert not (tmp_path / "state.key").exists()
+    assert not (state.path / "other.key").exists()
+
+
+def test_a_key_file_that_cannot_be_made_or_read_is_reported(tmp_path: Path) -> None:
+    """Without a folder, or with a folder in its place."""
+    for where in (tmp_path / "nowhere" / "key", tmp_path):
+        state = StateDirectory.open(tmp_path / "state", where)
+        with pytest.raises(SettingsError, match=r"state_key names|mode"):
+            state.secret("identity.key", lambda: _SECRET)
+
+
+def test_a_secret_is_bound_to_the_name_of_its_file(state: StateDirectory) -> None:
+    """One secret of the directory cannot be swapped for another."""
+    state.secret("a.key", lambda: b"a" * 32)
+    state.secret("b.key", lambda: b"b" * 32)
+    (state.path / "a.key").write_bytes((state.path / "b.key").read_bytes())
+
+    with pytest.raises(SettingsError, match="for another file"):
+        state.secret("a.key", bytes)
+
+
+def test_no_changed_bit_of_a_secret_is_accepted() -> None:
+    """Nonce, content and tag are authenticated; two seals of one secret differ."""
+    key = StateKey(bytes(32), Path("state.key"))
+    sealed = key.seal("a.key", b"x" * 32)
+    mark = len(sealed) - 12 - 32 - 16
+    assert b"x" * 32 == key.open("a.key", sealed)
+    assert sealed != key.seal("a.key", b"x" * 32)
+
+    for bit in range(8 * mark, 8 * len(sealed)):
+        changed = bytearray(sealed)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        with pytest.raises(SettingsError):
+            key.open("a.key", bytes(changed))
+    for length in range(mark, len(sealed)):
+        with pytest.raises(SettingsError):
+            key.open("a.key", sealed[:length])
+
+
+def test_files_for_operators_are_private_and_need_no_key(
+    state: StateDirectory, tmp_path: Path
+) -> None:
+    """The token and the address stay readable."""
+    state.plain_secret("operator.token", lambda: b"token")
+    state.publish("address", "127.0.0.1:1")
+
+    assert b"token" == (state.path / "operator.token").read_bytes()
+    assert 0o600 == _mode(state.path / "operator.token")
+    assert not (tmp_path / "state.key").exists()
+
+
+def test_a_state_key_neither_prints_nor_pickles(state: StateDirectory, tmp_path: Path) -> None:
+    """Nor does the directory that holds it print it."""
+    state.secret("a.key", lambda: b"x")
+    raw = (tmp_path / "state.key").read_bytes()
+
+    for shown in (repr(state), repr(StateKey(raw, tmp_path))):
+        assert repr(raw) not in shown
+        assert raw.hex() not in shown
+    with pytest.raises(TypeError):
+        StateKey(raw, tmp_path).__reduce__()
+
+
+def test_two_parties_that_make_one_key_file_at_once_agree(tmp_path: Path) -> None:
+    """The second one takes the first one's key, and leaves no other file."""
+    where = tmp_path / "shared"
+    _write_new(where, b"f" * 32)
+    _write_new(where, b"s" * 32)
+
+    assert b"f" * 32 == where.read_bytes()
+    assert [where] == list(tmp_path.iterdir())
+    assert 0o600 == _mode(where)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 32, b"x" * 87])
+def test_an_unencrypted_secret_is_refused_and_kept(state: StateDirectory, content: bytes) -> None:
+    """Damaged, or of a version that did not encrypt."""
+    path = state.path / "identity.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+    with pytest.raises(SettingsError, match=r"identity\.key is damaged, or of a .*: put it back"):
+        state.secret("identity.key", bytes)
+    assert content == path.read_bytes()
