@@ -38,7 +38,6 @@ _AUDITED: Final = (
     "observation.byte_search._word",
     "observation.byte_search._words_found",
     "observation.party_views._plain",
-    "observation.party_views.contents",
     "observation.recorder._Recorder._scrape",
     "observation.recorder._Recorder._collect_and_release",
     "observation.run_record.RunRecord.envelopes",
