@@ -78,7 +78,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "batch's key, counted by BatchFiles.take",
     "common.runtime.health_check.check": "a file that its own service wrote",
     "deploy.audit.sampling.devices.run_devices": "reports that it has just made",
-    "deploy.audit.distributions.value_reports._set_bits": "a hash that it has just made",
+    "deploy.audit.distributions.value_reports.set_bits": "a hash that it has just made",
     "deploy.commands.profile._found_in": "an address that a service wrote",
     "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",

@@ -79,10 +79,11 @@ def run_pooled(
 
 def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
     """Run the game on one report, for the values that are most easily told apart."""
-    task, mechanism, results = subject.task, subject.mechanism, list[GameResult]()
+    task, results = subject.task, list[GameResult]()
     noisy, exact, must_reach = math.isfinite(task.local_epsilon), None, False
     if task.kind == "categorical":
-        items, (needed, most) = (0, task.domain_size - 1), _trials(subject)
+        items, mechanism = (0, task.domain_size - 1), subject.mechanism
+        needed, most = _trials(subject)
         worlds = [
             scores(mechanism, own_reports(mechanism, item, min(needed, most), rng), items)
             for item in items
