@@ -39,6 +39,8 @@ _SCALE: Final = 20.0
 depends on it strongly."""
 LEVEL: Final = 0.05
 """Of a detection, over all candidates."""
+_MAX_NAMES: Final = 60
+"""Candidates up to which a figure names them."""
 
 
 class RapporSetting(NamedTuple):
@@ -228,10 +230,11 @@ def _points(found: Decoded, names: Sequence[str]) -> list[Point]:
     truth = (found.people / found.people.sum()).tolist()
     errors = (2 * decoding.share_errors).tolist()
     estimate = "estimate ± 2 standard errors"
+    places: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
     return [
-        *(Point(axes, "truth", name, share) for name, share in zip(names, truth, strict=True)),
+        *(Point(axes, "truth", place, share) for place, share in zip(places, truth, strict=True)),
         *(
-            Point(axes, estimate, name, share, error)
-            for name, share, error in zip(names, decoding.shares.tolist(), errors, strict=True)
+            Point(axes, estimate, place, share, error)
+            for place, share, error in zip(places, decoding.shares.tolist(), errors, strict=True)
         ),
     ]
