@@ -85,7 +85,6 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
     "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
-    "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
     "deploy.load.users.seal_values": "envelopes that its own workers made",
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads "
