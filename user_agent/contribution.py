@@ -67,10 +67,8 @@ class Contributor:
         """
         return self.answer(value, rng).envelope
 
-    def answer(
-        self, value: Value, rng: np.random.Generator, submission_id: bytes | None = None
-    ) -> PreparedSubmission:
-        """Prepare a submission, under a new id or, in load tests, a given one; see `prepare`."""
+    def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
+        """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
         reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
@@ -80,8 +78,7 @@ class Contributor:
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
-            submission_id=submission_id or rng.bytes(SUBMISSION_ID_BYTES),
-            sealed_reports=b"".join(sealed),
+            submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
         )
         return PreparedSubmission(
             envelope=self._seal_envelope(pack(submission)),

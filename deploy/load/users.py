@@ -18,11 +18,11 @@ from common.errors import SettingsError, TaskError
 from common.messages.submission import Value
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.choice import dataset
-from deploy.load.behaviour import COUNTED, ENVELOPES, FLOOD, Behaviour, assign, is_counted
+from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
+from deploy.load.people import GroupContributor
 from deploy.load.plan import Crowd
 from deploy.tasks.value_parser import sample_value
 from deploy.terminal.output_file import whole
-from user_agent.contribution import Contributor
 
 _GROUP: Final = 500
 """Users whose envelopes are sealed together by one worker process."""
@@ -218,25 +218,28 @@ def seal_values(
 
 
 @lru_cache(maxsize=1)
-def _worker(signed: SignedTask) -> tuple[Contributor, Task, np.random.Generator]:
+def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
     """Lay a task out once a worker process, with a generator of the worker's own."""
     task = Task.from_bytes(signed.task_bytes)
-    return Contributor(task, signed.digest()), task, secure_generator()
+    return GroupContributor(task, signed.digest()), task, secure_generator()
 
 
 def _seal_group(
     signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value] | None
 ) -> bytes:
-    """Seal some users' envelopes as devices do; those that must not open are random bytes."""
+    """Seal some users' envelopes, in a worker process; those that must not open are random."""
     contributor, task, rng = _worker(signed)
-    envelopes: list[bytes] = []
-    for user, kind in enumerate(kinds.tolist()):
-        value = sample_value(task, rng) if values is None else values[user]
-        submission_id = rng.bytes(SUBMISSION_ID_BYTES)
-        envelopes += [
-            contributor.answer(value, rng, submission_id).envelope
-            if kind in COUNTED
-            else rng.bytes(task.envelope_bytes)
-            for _ in range(ENVELOPES[kind])
-        ]
-    return b"".join(envelopes)
+    genuine = is_counted(kinds)
+    people = [
+        sample_value(task, rng) if values is None else values[user]
+        for user in np.flatnonzero(genuine).tolist()
+    ]
+    ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in people]
+    repeated = np.repeat(np.arange(len(people)), ENVELOPES[kinds[genuine]]).tolist()
+    sealed = iter(
+        contributor.prepare([people[u] for u in repeated], [ids[u] for u in repeated], rng)
+    )
+    return b"".join(
+        next(sealed) if counted else rng.bytes(task.envelope_bytes)
+        for counted in np.repeat(genuine, ENVELOPES[kinds])
+    )

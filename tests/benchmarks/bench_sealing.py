@@ -1,5 +1,6 @@
 """Sealing and opening: every suite, and the analyzer's intake."""
 
+import time
 from functools import partial
 from typing import Final
 
@@ -9,17 +10,28 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from analyzer.intake import open_and_count
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey, report_context
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    SUITES,
+    HpkePrivateKey,
+    HpkePublicKey,
+    envelope_context,
+    report_context,
+)
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.mechanisms.registry import mechanism_of
+from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
+from deploy.load.people import GroupContributor
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.tasks import published
+from user_agent.contribution import Contributor
 
 _REPORT_BYTES: Final = 12
 _SEALS: Final = 5_000
 _OPENED: Final = 40_000
 _CHUNK: Final = 1000
+_PEOPLE: Final = 1000
 
 
 def _seconds_of_suite(suite: str) -> tuple[float, float]:
@@ -82,3 +94,38 @@ def test_opening(processes: int, best: Best, line: Line) -> None:
         rate_over_bare_loop=bare / counted,
         rate_over_raw_x25519=4 * exchange / counted,
     )
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Line) -> None:
+    """At most 1.1 times, in processor time: two reports a person and an envelope are sealed."""
+    case = published(domain_size=915, buckets=53, dummies_per_user=1)
+    task, digest, rng = case.task, case.signed.digest(), np.random.default_rng(1)
+    values = rng.integers(0, task.domain_size, _PEOPLE).tolist()
+    group, device = GroupContributor(task, digest), Contributor(task, digest)
+    report = HpkePublicKey(task.suite, task.analyzer_key).sealer(report_context(digest))
+    envelope = HpkePublicKey(task.suite, task.shuffler_key).sealer(envelope_context(digest))
+    plain = bytes(task.mechanism.report_bytes)
+    inside = bytes(SUBMISSION_ID_BYTES + task.reports_per_user * task.sealed_report_bytes)
+
+    def seals() -> None:
+        for _ in range(_PEOPLE):
+            for _ in range(task.reports_per_user):
+                report(plain)
+            envelope(inside)
+
+    clock = time.process_time
+    alone = best_of(3, lambda: [device.prepare(value, rng) for value in values], clock)
+    least = best_of(7, seals, clock)
+    ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in values]
+    together = best(7, lambda: group.prepare(values, ids, rng))
+    least = min(least, best_of(7, seals, clock))  # of the same moment
+    line(
+        "preparing people",
+        one_by_one_us=1e6 * alone / _PEOPLE,
+        together_us=1e6 * together / _PEOPLE,
+        seals_us=1e6 * least / _PEOPLE,
+        one_by_one_over_seals=alone / least,
+        together_over_seals=together / least,
+    )
+    assert together <= 1.1 * least

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.support.plain_refinements import is_right
 
 from analyzer.estimation.histogram import (
     REFINEMENTS,
@@ -34,6 +33,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS, Refinement, protocols_of
 from deploy.audit.harness.tasks import sample_task
 from deploy.simulate.collection import count
+from tests.support.plain_refinements import is_right
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 _WITHOUT_CELLS: tuple[Refinement, ...] = (

@@ -1,0 +1,104 @@
+"""Simulated people, drawn as devices draw."""
+
+import zlib
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.crypto.hpke import envelope_context, report_context
+from common.errors import ValueRangeError
+from common.mechanisms.base import is_null
+from common.mechanisms.registry import mechanism_of, randomizer_of
+from common.messages.submission import unpack
+from common.protocols import protocols_of
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from deploy.load.people import GroupContributor
+from tests.support.kind_tasks import VALUES, kind_task
+from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
+from user_agent.contribution import Contributor
+
+_PEOPLE = 300
+_ITEM = 1
+_DIGEST = TaskDigest(bytes(32))
+_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue")
+_OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key-value")))
+
+
+def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
+    """All reports, by user and place: shape (users, reports of each)."""
+    size, found = task.sealed_report_bytes, []
+    for envelope in envelopes:
+        inner = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task).sealed_reports
+        found += [
+            ANALYZER_KEY.open(inner[start : start + size], report_context(_DIGEST))
+            for start in range(0, len(inner), size)
+        ]
+    reports = np.frombuffer(b"".join(found), dtype=randomizer_of(task).report_dtype)
+    return reports.reshape(len(envelopes), -1)
+
+
+def _classes(task: Task, reports: NDArray[np.void]) -> NDArray[np.int64]:
+    """Sort reports into classes: null, else support of the one value, or a hash of the bytes."""
+    flat = reports.ravel()
+    if task.kind == "categorical":
+        found = 1 + mechanism_of(task).supports(flat, _ITEM).astype(np.int64)
+    else:
+        found = np.array([1 + zlib.crc32(report.tobytes()) % 8 for report in flat])
+    found[is_null(flat)] = 0
+    return found.reshape(reports.shape)
+
+
+def _p_value(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+    """Compare two samples of classes; those seen fewer than 20 times are taken together."""
+    top = 1 + int(max(one.max(), other.max()))
+    table = np.array([np.bincount(sample, minlength=top) for sample in (one, other)])
+    rare = table.sum(axis=0) < 20
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    table = table[:, table.sum(axis=0) > 0]
+    return float(stats.chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0
+
+
+@pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, *_OTHERS])
+def test_groups_are_drawn_as_devices_draw(name: str) -> None:
+    """
+    Opened with both keys, at each place, and over each person's reports together.
+
+    Every distribution of dummies and every kind of value: some 50 comparisons at 1e-8 each.
+    Seed 3; fails by chance with probability below 1e-6 over seeds.
+    """
+    task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
+    value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
+    rng = np.random.default_rng(3)
+    device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
+    alone = _classes(task, _opened(task, [device.prepare(value, rng) for _ in range(_PEOPLE)]))
+    together = _classes(
+        task,
+        _opened(
+            task, group.prepare([value] * _PEOPLE, [rng.bytes(16) for _ in range(_PEOPLE)], rng)
+        ),
+    )
+
+    for place in range(task.reports_per_user):
+        assert _p_value(alone[:, place], together[:, place]) > 1e-8
+    assert _p_value((alone == 0).sum(axis=1), (together == 0).sum(axis=1)) > 1e-8
+    assert _p_value(alone.sum(axis=1), together.sum(axis=1)) > 1e-8
+
+
+def test_a_group_keeps_each_persons_value_and_id() -> None:
+    """Reports without noise, in the order of people; of nobody there is nothing."""
+    task = protocol_task("puredump")
+    group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
+    values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]
+    envelopes = group.prepare(values, ids, rng)
+    supported = mechanism_of(task).supports
+
+    for value, reports in zip(values, _opened(task, envelopes), strict=True):
+        assert supported(reports[~is_null(reports)], value).any()
+    plaintexts = [SHUFFLER_KEY.open(one, envelope_context(_DIGEST)) for one in envelopes]
+    assert ids == [unpack(one, task).submission_id for one in plaintexts]
+    assert [] == group.prepare([], [], rng)
+    with pytest.raises(ValueRangeError):
+        group.prepare([1, 30], ids[:2], rng)
