@@ -176,7 +176,7 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
         {"n_min": 500, "local_epsilon": 4.0},
         {"n_min": 20_000, "local_epsilon": 4.0},
         {"n_min": 1000, "delta": 1e-15, "dummies_per_user": 0},
-        {"n_min": 30, "domain_size": 2, "local_epsilon": 0.1, "delta": 0.1},
+        {"n_min": 30, "domain_size": 2, "local_epsilon": 0.1, "delta": 1e-3},
         {
             "n_min": 3000,
             "local_epsilon": 8.0,
