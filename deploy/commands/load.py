@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,27 +9,14 @@ import typer
 
 from common.errors import PlanError
 from deploy.commands.example import example
-from deploy.commands.options import (
-    AsJson,
-    Authority,
-    Certificate,
-    CertificateKey,
-    task_digest,
-)
+from deploy.commands.options import AsJson, Authority, Certificate, CertificateKey, task_digest
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
+from deploy.load import target as targets
 from deploy.load.behaviour import MISBEHAVING, shares_from
-from deploy.load.plan import (
-    Crowd,
-    LoadPlan,
-    Mode,
-    Pattern,
-    TargetKind,
-    check_options,
-    ramp_from,
-)
+from deploy.load.plan import LoadPlan, Mode, Pattern, TargetKind, check_options, ramp_from
 from deploy.load.run import execute
-from deploy.load.target import connect
+from deploy.load.users import SealedUsers
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -190,8 +176,11 @@ def load(
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
     if users is None:
-        users = _DEFAULT_USERS if climb is None else sum(climb.users) + 1
+        users = _DEFAULT_USERS if climb is None else sum(count for _, count in climb.phases) + 1
     plan = LoadPlan(
+        n_users=users,
+        shares=shares_from(misbehaving),
+        dataset=dataset,
         mode=mode,
         rate=rate,
         concurrency=concurrency,
@@ -203,32 +192,30 @@ def load(
         fetch_task=fetch_task,
         seed=seed,
     )
-    connected = partial(
-        connect,
-        kind,
-        shuffler or "",
-        authority=authority,
-        analyzer=analyzer,
-        token_file=token_file,
-        certificate=certificate,
-        key=key,
-        shuffler_token_file=shuffler_token_file,
-        metrics=metrics or [],
-    )
-    started = partial(
-        execute,
-        kind,
-        plan,
-        Crowd(n_users=users, shares=shares_from(misbehaving), dataset=dataset),
-        draft=draft,
-        services=connected,
-        digest=None if task is None else task_digest(task),
-        prepare=prepare,
-        replay=replay,
-        close=close,
-    )
+    replayed = None if replay is None else SealedUsers.load(replay)
+    if local:
+        connecting = targets.local(plan, draft)
+    elif sink:
+        connecting = targets.sink(
+            targets.unpublished(plan, draft) if replayed is None else replayed.signed
+        )
+    else:
+        connecting = targets.connect(
+            kind,
+            shuffler or "",
+            replayed.signed.digest() if replayed and task is None else task_digest(task or ""),
+            authority=authority,
+            analyzer=analyzer,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            shuffler_token_file=shuffler_token_file,
+            metrics=metrics or [],
+        )
     with report.Bars(terminal(stderr=True)) as bars:
-        finished = asyncio.run(started(bars=bars))
+        finished = asyncio.run(
+            execute(connecting, plan, bars=bars, replayed=replayed, prepare=prepare, close=close)
+        )
         bars.finish()
     if finished is None:
         where = escaped(str(prepare))

@@ -64,17 +64,6 @@ def shares_from(text: str) -> dict[Behaviour, float]:
         raise PlanError(
             f"shares of misbehaving users are 0.1, or malformed=0.02,duplicate=0.1, of: {names}"
         ) from error
-    check_shares(shares)
-    return shares
-
-
-def check_shares(shares: Mapping[Behaviour, float]) -> None:
-    """
-    Check shares of misbehaving users.
-
-    Raises:
-        PlanError: One is negative or no number, or no user would be honest.
-    """
     total = sum(shares.values())
     fits = all(share >= 0 for share in shares.values()) and total < 1 - _ROUNDING
     if Behaviour.HONEST in shares or not fits:
@@ -82,16 +71,14 @@ def check_shares(shares: Mapping[Behaviour, float]) -> None:
             f"the shares of misbehaving users sum to {total:g}; each must be at least 0, and their "
             "sum below 1"
         )
+    return shares
 
 
 def assign(
     n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """
-    Draw a behaviour for each user: numbers to the nearest, in random order, the last one honest.
-
-    Returns:
-        Behaviours, shape (n_users,).
+    Draw n_users behaviours: numbers to the nearest, in random order, the last user honest.
 
     Raises:
         PlanError: No user would be honest.

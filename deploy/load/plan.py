@@ -1,7 +1,7 @@
 """The checked options of a load run: rates, ramps and users. Pure."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError
 from common.runtime.access import CallKind
-from deploy.load.behaviour import Behaviour, check_shares
+from deploy.datasets.catalogue import IPUMS_1940_CITY
+from deploy.load.behaviour import Behaviour
+from deploy.load.tally import Tally
 
 Mode = Literal["users", "bulk"]
 Pattern = Literal["steady", "burst"]
@@ -21,21 +23,6 @@ _MIN_ACHIEVED: Final = 0.95
 _USERS_IN_FLIGHT: Final = 64
 _MAX_RATE: Final = 1e9
 _MAX_STEPS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The outcome of one rate of a ramp."""
-
-    offered_users: float
-    """Users a second."""
-    achieved_users: float
-    """Users answered a second, from the first arrival to the last answer."""
-    p99_ms: float
-    """99 of 100 users waited at most this long."""
-    failed_attempts: int
-    users_given_up: int
-    """Users whose patience ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,33 +45,21 @@ class Ramp:
             )
 
     @property
-    def rates(self) -> list[float]:
-        """Users a second, step by step."""
-        return [float(rate) for rate in np.linspace(self.first, self.last, self.steps)]
+    def phases(self) -> list[tuple[float, int]]:
+        """The rate and the users of each step."""
+        rates = np.linspace(self.first, self.last, self.steps).tolist()
+        return [(rate, max(1, round(rate * self.step_seconds))) for rate in rates]
 
-    @property
-    def users(self) -> list[int]:
-        """Users of each step."""
-        return [max(1, round(rate * self.step_seconds)) for rate in self.rates]
-
-    def broken_by(self, step: Step) -> str | None:
-        """Return why a step did not hold; None if it did."""
-        if step.users_given_up:
-            return f"users gave up: {step.users_given_up}"
-        if step.achieved_users < _MIN_ACHIEVED * step.offered_users:
-            return f"{step.achieved_users:.0f} a second where {step.offered_users:.0f} were offered"
-        if step.p99_ms > self.p99_limit:
-            return f"the 99th percentile is {step.p99_ms:.0f} ms, above {self.p99_limit:g}"
+    def broken_by(self, rate: float, seen: Tally) -> str | None:
+        """Return why a step at a rate did not hold; None if it did."""
+        p99 = seen.milliseconds().get("p99", 0.0)
+        if seen.given_up:
+            return f"users gave up: {seen.given_up}"
+        if seen.achieved < _MIN_ACHIEVED * rate:
+            return f"{seen.achieved:.0f} a second where {rate:.0f} were offered"
+        if p99 > self.p99_limit:
+            return f"the 99th percentile is {p99:.0f} ms, above {self.p99_limit:g}"
         return None
-
-    def verdict(self, steps: Sequence[Step]) -> tuple[float | None, str | None]:
-        """Return the last rate that held, and why the next did not; None where there is none."""
-        held: float | None = None
-        for step in steps:
-            if (reason := self.broken_by(step)) is not None:
-                return held, reason
-            held = step.offered_users
-        return held, None
 
 
 def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.inf) -> Ramp:
@@ -99,15 +74,19 @@ def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """How users arrive and send."""
+    """The simulated users, and how they arrive and send."""
 
+    n_users: int = 1000
+    shares: Mapping[Behaviour, float] = field(default_factory=dict)
+    """Shares of misbehaving users."""
+    dataset: str = IPUMS_1940_CITY
+    """Source of items, as `deploy.datasets.choice` names it; other kinds of values are random."""
     mode: Mode = "users"
     """`users`: a connection each. `bulk`: many users in a call."""
     rate: float | None = None
     """Users a second, in an open loop; None for a closed one."""
     concurrency: int | None = None
-    """Users (or calls, in bulk) in flight in a closed loop, over all processes; None for 64 users,
-    or 4 calls a process."""
+    """Users (calls, in bulk) in flight in a closed loop; None for 64, or 4 calls a process."""
     pattern: Pattern = "steady"
     """Of an open loop. `steady`: a Poisson process. `burst`: many users at the same moment."""
     burst: int = 100
@@ -143,40 +122,18 @@ class LoadPlan:
         return self.rate is not None or self.ramp is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
-    """The simulated users: their number, behaviours and values."""
-
-    n_users: int
-    shares: Mapping[Behaviour, float] = field(default_factory=dict)
-    """Shares of misbehaving users."""
-    dataset: str = "ipums1940_city"
-    """Source of items, as `deploy.datasets.choice` names it; other kinds of values are random."""
-
-    def __post_init__(self) -> None:
-        check_shares(self.shares)
-
-
 def arrivals(
     count: int, rate: float, rng: np.random.Generator, *, burst: int | None = None
 ) -> NDArray[np.float64]:
     """
-    Draw the arrival times of an open loop.
+    Draw the arrival times of an open loop: ascending seconds from the start, below count / rate.
 
     In an open loop no user waits for another's answer, and latency is measured from the scheduled
     time. A generator that waited for a slow service before it sent the next request, and measured
     from there, would leave out the users who waited longest (coordinated omission).
 
-    Args:
-        count: Arrivals.
-        rate: Arrivals a second on average, above 0.
-        rng: Source of the times of single arrivals.
-        burst: Users who arrive at the same moment, evenly spaced. None for a Poisson process given
-            its number of arrivals: uniform times over count / rate seconds, so that the rate is
-            exact.
-
-    Returns:
-        Seconds from the start, ascending, shape (count,), each below count / rate.
+    Arrivals are a Poisson process given its number: uniform times, so that the rate is exact. With
+    `burst`, so many users arrive at the same moment, evenly spaced.
     """
     if burst is not None:
         return np.asarray(np.arange(count) // burst * (burst / rate), dtype=np.float64)
@@ -188,6 +145,7 @@ _ACCESS: Final = "shuffler_token_file metrics i_run_these_services"
 _SENDING: Final = (
     "mode rate concurrency pattern burst p99_limit processes patience fetch_task close json"
 )
+_CLOSING: Final = "--close needs --shuffler-token-file"
 _CONSENT: Final = (
     "simulated users spoil a real collection, and only the services' operator may send them: "
     "give --shuffler-token-file or --i-run-these-services"
@@ -196,12 +154,7 @@ _CONSENT: Final = (
 
 def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = False) -> None:
     """
-    Refuse options that would have no effect, or that need another one.
-
-    Args:
-        kind: Target of the load.
-        given: Names of the options that were given, as the command's parameters have them.
-        bursts: Users arrive in bursts.
+    Refuse `given` options that would have no effect, or that need another one.
 
     Raises:
         PlanError: Names the options and the reason.
@@ -222,22 +175,16 @@ def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = Fa
         (bool({"rate", "ramp"} & present), "concurrency", "users arrive on a schedule"),
     )
     for applies, names, why in ignored:
-        if applies and (useless := [_shown(name) for name in names.split() if name in present]):
-            raise PlanError(f"leave {', '.join(useless)} out: {why}")
+        useless = [name for name in names.split() if applies and name in present]
+        if useless:
+            options = {name: f"--{name.replace('_', '-')}" for name in useless} | {"task": "TASK"}
+            raise PlanError(f"leave {', '.join(options[name] for name in useless)} out: {why}")
     needed = (
         ("analyzer" in present, "token_file", "--analyzer needs --token-file"),
         (remote, "task replay", "name the task: its digest"),
-        (
-            remote and "close" in present,
-            "shuffler_token_file",
-            "--close needs --shuffler-token-file",
-        ),
+        (remote and "close" in present, "shuffler_token_file", _CLOSING),
         (remote, "shuffler_token_file i_run_these_services prepare", _CONSENT),
     )
     for applies, names, why in needed:
         if applies and not present & {*names.split()}:
             raise PlanError(why)
-
-
-def _shown(name: str) -> str:
-    return "TASK" if name == "task" else f"--{name.replace('_', '-')}"

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,28 @@ from rich.table import Table
 
 from common.errors import ShuffleDpError
 from common.messages.result import Histogram, Result
-from deploy.load.comparison import CountRow
-from deploy.load.plan import LoadPlan, Step
-from deploy.load.sender import Tally
+from common.messages.submission import Outcome
+from common.task.task import Task
+from deploy.load.plan import LoadPlan
+from deploy.load.tally import CountRow, Tally
 from deploy.load.target import Target
 from deploy.load.usage import PartyUsage
+from deploy.load.users import SealedUsers
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
 _BAR: Final = 6
 """Columns: count, failures and time fit a terminal of 80."""
+
+
+class Step(NamedTuple):
+    """One rate of a ramp."""
+
+    rate: float
+    """Users a second."""
+    seen: Tally
+    broke: str | None
+    """Why the rate did not hold; None if it did."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -36,20 +49,27 @@ class Finished:
 
     plan: LoadPlan
     target: Target
+    users: SealedUsers
     n_users: int = 0
-    """Users who came."""
-    seen: Tally = field(default_factory=Tally)
-    """Of all users but the last, who is sent alone: rates and waits are of these."""
-    total: Tally = field(default_factory=Tally)
-    """Of all users: counts are of these."""
+    """Users who came: the first ones of `users`."""
+    tally: Tally = field(default_factory=Tally)
     steps: list[Step] = field(default_factory=list)
     rows: list[CountRow] = field(default_factory=list)
     result: Result | None = None
     failure: ShuffleDpError | None = None
     """Why the shuffler's counts or the result are missing; None if nothing is."""
-    truth: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     usage: dict[str, PartyUsage] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def task(self) -> Task:
+        """The task of the users."""
+        return Task.from_bytes(self.users.signed.task_bytes)
+
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Behaviours of the users who came."""
+        return self.users.kinds[: self.n_users]
 
     @property
     def counts_match(self) -> bool:
@@ -62,8 +82,8 @@ class Finished:
         found = None if self.result is None else self.result.estimate
         if not isinstance(found, Histogram):
             return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))
-        theory = found.mse_theory
-        mse = float(np.mean((found.frequencies - self.truth) ** 2))
+        theory, truth = found.mse_theory, self.users.truth(self.n_users, self.task.domain_size)
+        mse = float(np.mean((found.frequencies - truth) ** 2))
         ratio = mse / theory if theory else None
         return {"mse": mse, "mse_theory": theory, "mse_over_theory": ratio}
 
@@ -102,14 +122,8 @@ class Bars(Progress):
 
 def as_json(finished: Finished) -> dict[str, Any]:
     """Return every figure; rates are of `seconds`, see `Tally`."""
-    plan, seen, total, result = finished.plan, finished.seen, finished.total, finished.result
-    ramp = None
-    if plan.ramp is not None:
-        held, broke = plan.ramp.verdict(finished.steps)
-        steps = [
-            asdict(step) | {"holds": plan.ramp.broken_by(step) is None} for step in finished.steps
-        ]
-        ramp = {"steps": steps, "held_users_per_second": held, "broke": broke}
+    plan, tally, result = finished.plan, finished.tally, finished.result
+    reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
     return {
         "task_digest": finished.target.signed.digest().hex(),
         "target": finished.target.kind,
@@ -119,55 +133,79 @@ def as_json(finished: Finished) -> dict[str, Any]:
         "at_once": None if plan.is_open else plan.in_flight,
         "processes": plan.processes,
         "users": finished.n_users,
-        "seconds": seen.seconds,
+        "seconds": tally.seconds,
         "rates": {
             "offered_users": plan.rate,
-            "achieved_users": seen.per_second(seen.answered),
-            "answered_submissions": seen.per_second(seen.answers.total()),
-            "stored_reports": seen.per_second(seen.reports),
+            "achieved_users": tally.achieved,
+            "answered_submissions": tally.per_second(tally.answers.total()),
+            "stored_reports": tally.per_second(reports),
         },
-        "latency_ms": seen.milliseconds(),
-        "users_acknowledged": total.acknowledged,
-        "users_dropped": total.dropped,
-        "users_given_up": total.given_up,
-        "answers": {outcome.value: number for outcome, number in sorted(total.answers.items())},
-        "refusals": dict(total.refusals),
-        "failed_attempts": dict(total.failures),
-        "retries": total.retries,
-        "unanswered_submissions": total.lost,
-        "shed_copies": total.shed,
+        "latency_ms": tally.milliseconds(),
+        "users_acknowledged": tally.acknowledged,
+        "users_dropped": tally.dropped,
+        "users_given_up": tally.given_up,
+        "answers": {outcome.value: number for outcome, number in sorted(tally.answers.items())},
+        "refusals": dict(tally.refusals),
+        "failed_attempts": dict(tally.failures),
+        "retries": tally.retries,
+        "unanswered_submissions": tally.lost,
+        "shed_copies": tally.shed,
         "counts": [asdict(row) | {"holds": row.holds} for row in finished.rows],
         "counts_match": finished.counts_match,
         "failure": None if finished.failure is None else str(finished.failure),
-        "result": None
-        if result is None
-        else {
+        "result": result
+        and {
             "n_users": result.n_users,
             "n_reports": result.n_reports,
             "refused": dict(result.refused),
             **finished.errors,
         },
-        "ramp": ramp,
+        "ramp": plan.ramp and _ramp_as_json(finished.steps),
         "services": {party: asdict(usage) for party, usage in finished.usage.items()},
         "notes": finished.notes,
     }
 
 
+def _ramp_as_json(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the steps, the last rate that held, and why the next did not."""
+    rows = [
+        {
+            "offered_users": rate,
+            "achieved_users": seen.achieved,
+            "p99_ms": seen.milliseconds().get("p99", 0.0),
+            "failed_attempts": seen.failures.total(),
+            "users_given_up": seen.given_up,
+            "holds": broke is None,
+        }
+        for rate, seen, broke in steps
+    ]
+    held = [step.rate for step in steps if step.broke is None]
+    return {
+        "steps": rows,
+        "held_users_per_second": held[-1] if held else None,
+        "broke": steps[-1].broke if steps else None,
+    }
+
+
 def show(finished: Finished, console: Console) -> None:
     """Print the tables."""
-    plan, total, fields = finished.plan, finished.total, as_json(finished)
+    plan, fields = finished.plan, as_json(finished)
     unit = "users" if plan.mode == "users" else "calls"
     how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
-    figures = {
-        **{f"{name}, per second": rate for name, rate in fields["rates"].items()},
-        **{f"waits of {unit}, {name}, ms": wait for name, wait in fields["latency_ms"].items()},
-        **{name: fields[name] for name in ("users_acknowledged", "retries")},
-        **{f"failed: {cause}": number for cause, number in total.failures.items()},
-        **{f"refused: {cause}": number for cause, number in total.refusals.items()},
-        **{f"result: {name}": figure for name, figure in (fields["result"] or {}).items()},
+    groups = {
+        "{}, per second": fields["rates"],
+        f"waits of {unit}, {{}}, ms": fields["latency_ms"],
+        "{}": {name: fields[name] for name in ("users_acknowledged", "retries")},
+        "failed: {}": fields["failed_attempts"],
+        "refused: {}": fields["refusals"],
+        "result: {}": fields["result"] or {},
     }
-    known = {name: one for name, one in figures.items() if isinstance(one, int | float)}
-    rows = [{"figure": name.replace("_", " "), "value": one} for name, one in known.items()]
+    rows = [
+        {"figure": form.format(name).replace("_", " "), "value": figure}
+        for form, figures in groups.items()
+        for name, figure in figures.items()
+        if isinstance(figure, int | float)
+    ]
     _print_rows(f"{finished.n_users:,} users, {how}", rows, console)
     if (ramp := fields["ramp"]) is not None:
         _print_rows("Rates of the ramp", ramp["steps"], console)
@@ -179,7 +217,7 @@ def show(finished: Finished, console: Console) -> None:
             console.print("Every known count is as expected.")
         else:
             console.print("Counts differ from the expected ones.", style="bold red")
-    usage = [{"party": party} | asdict(one) for party, one in finished.usage.items()]
+    usage = [{"party": party} | one for party, one in fields["services"].items()]
     _print_rows("Usage", usage, console)
     for note in finished.notes:
         console.print(visible(note), markup=False)

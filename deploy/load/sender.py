@@ -1,40 +1,30 @@
 """Send simulated users' sealed submissions, each by their behaviour, and count the answers."""
 
 import asyncio
-import copyreg
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
-from hdrh.histogram import HdrHistogram
 
-from common.errors import (
-    PeerBusyError,
-    PeerError,
-    PeerRefusalError,
-    SettingsError,
-    ShuffleDpError,
-)
+from common.errors import PeerBusyError, PeerError, PeerRefusalError, SettingsError
 from common.messages.submission import Outcome
 from common.runtime.rpc import reply
 from common.runtime.tls import is_local
-from common.task.task import Task
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from deploy.load.behaviour import Behaviour, is_counted
+from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
+from deploy.load.tally import Tally
 from deploy.load.users import SealedUsers
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
 
-_PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
 """Seconds, longer than the shuffler itself takes at most."""
@@ -77,83 +67,12 @@ class Destination:
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.initial_reconnect_backoff_ms", round(1000 * _FIRST_PAUSE)),
             ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
+            ("grpc.ssl_target_name_override", "shuffler"),
         ]
         if self.authority is None:
             return grpc.aio.insecure_channel(self.address, options=options)
-        return grpc.aio.secure_channel(
-            self.address,
-            grpc.ssl_channel_credentials(self.authority),
-            options=[*options, ("grpc.ssl_target_name_override", "shuffler")],
-        )
-
-
-copyreg.pickle(HdrHistogram, lambda waits: (HdrHistogram.decode, (waits.encode(),)))
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """Counts of what some users saw; tallies add up."""
-
-    finished: int = 0
-    """Users who are through, with or without an answer."""
-    acknowledged: int = 0
-    """Users whose submission is stored, as the shuffler answered."""
-    answers: Counter[Outcome] = field(default_factory=Counter)
-    """Final answers to submissions."""
-    reports: int = 0
-    """Sealed reports in submissions answered `stored`."""
-    refusals: Counter[str] = field(default_factory=Counter)
-    """Final answers that no simulated user should get, by their text."""
-    failures: Counter[str] = field(default_factory=Counter)
-    """Failed attempts that can be retried, by cause."""
-    retries: int = 0
-    lost: int = 0
-    """Submissions in attempts without an answer: they may be stored or not."""
-    shed: int = 0
-    """Copies of a flood that were not answered, and are never retried."""
-    given_up: int = 0
-    """Users whose patience ended."""
-    dropped: int = 0
-    """Users who left before they sent anything, as intended."""
-    first: float = float("inf")
-    """Start of the first user, on the monotonic clock."""
-    last: float = 0.0
-    """End of the last user, or of an open loop's schedule if that is later."""
-    waits: HdrHistogram = field(default_factory=partial(HdrHistogram, 1, 3_600_000_000, 3))
-    """Microseconds, up to an hour, until users (in bulk, calls) were answered or gave up."""
-
-    def add(self, other: Self) -> None:
-        """Add what others saw."""
-        first, last = min(self.first, other.first), max(self.last, other.last)
-        for name in (one.name for one in fields(self) if one.name != "waits"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.first, self.last = first, last
-        self.waits.add(other.waits)
-
-    @property
-    def answered(self) -> int:
-        """Users who are through and did not give up, those who left as intended included."""
-        return self.finished - self.given_up
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from `first` to `last`; of a ramp, pauses between steps included."""
-        return max(0.0, self.last - self.first)
-
-    def per_second(self, number: int) -> float:
-        """Return a rate; 0 for no events."""
-        return number / self.seconds if number and self.seconds else 0.0
-
-    def milliseconds(self) -> dict[str, float]:
-        """Return percentiles of the waits, and the longest."""
-        if not self.waits.get_total_count():
-            return {}
-        found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in _PERCENTILES}
-        return found | {"max": self.waits.get_max_value() / 1000}
-
-
-class _OutOfPatienceError(ShuffleDpError):
-    """A simulated user was not answered for too long."""
+        credentials = grpc.ssl_channel_credentials(self.authority)
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
 
 
 def submissions_of_a_call(envelope_bytes: int) -> int:
@@ -171,11 +90,9 @@ class Sender:
 
     def __init__(self, to: Destination, users: SealedUsers, plan: LoadPlan) -> None:
         self._to = to
-        self._users = users
-        self._counted: list[bool] = is_counted(users.kinds).tolist()
+        self.users = users
         self._plan = plan
         self._digest = users.signed.digest()
-        self._reports = Task.from_bytes(users.signed.task_bytes).reports_per_user
         self._most = submissions_of_a_call(users.envelopes.shape[1])
         self.tally = Tally()
 
@@ -194,12 +111,12 @@ class Sender:
             places: Users or calls in flight.
             progress: Shown the tally after each user or call.
         """
-        room, n_users = asyncio.Semaphore(places), self._users.n_users
+        room, n_users = asyncio.Semaphore(places), self.users.n_users
         together = self._most if self._plan.mode == "bulk" else 1
 
-        async def send(first: int, intended: float) -> None:
+        async def send(users: range, intended: float) -> None:
             try:
-                await self._send(first, min(first + together, n_users), intended)
+                await self._send(users, intended)
             finally:
                 room.release()
             progress(self.tally)
@@ -208,30 +125,28 @@ class Sender:
             for first, at in zip(range(0, n_users, together), times, strict=False):
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
                 await room.acquire()
-                group.create_task(send(first, at or time.monotonic()))
+                users = range(first, min(first + together, n_users))
+                group.create_task(send(users, at or time.monotonic()))
         return self.tally
 
-    async def _send(self, first: int, end: int, intended: float) -> None:
+    async def _send(self, users: range, intended: float) -> None:
         """Send some users over a connection of their own, but for those who drop out."""
-        self.tally.first = min(self.tally.first, intended)
-        users = range(first, end)
-        sent = {user: found for user in users if (found := self._users.submissions(user))}
+        tally, submissions = self.tally, self.users.submissions
+        tally.first = min(tally.first, intended)
+        sent = {user: found for user in users if (found := submissions(user))}
         try:
             if sent:
                 async with self._to.open() as channel:
-                    stub = shuffler_pb2_grpc.ShufflerStub(channel)
-                    if self._plan.mode == "bulk":
-                        await self._send_together(stub, sent, intended)
-                    else:
-                        await self._send_alone(stub, first, sent[first], intended)
-        except _OutOfPatienceError:
-            self.tally.given_up += len(sent)
+                    send = self._send_together if self._plan.mode == "bulk" else self._send_alone
+                    await send(shuffler_pb2_grpc.ShufflerStub(channel), sent, intended)
+        except PeerError:
+            tally.given_up += len(sent)
         except PeerRefusalError as error:  # of the task, or of a bulk call
-            self.tally.refusals[str(error) or error.status] += len(sent)
-        for _ in range(end - first - len(sent)):
+            tally.refusals[str(error) or error.status] += len(sent)
+        for _ in range(len(users) - len(sent)):
             await self._leave()
-        self.tally.finished += end - first
-        self.tally.last = max(self.tally.last, time.monotonic())
+        tally.finished += len(users)
+        tally.last = max(tally.last, time.monotonic())
 
     async def _leave(self) -> None:
         """Connect, begin a submission, send nothing, and hang up."""
@@ -249,49 +164,48 @@ class Sender:
     async def _send_alone(
         self,
         stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
-        user: int,
-        envelopes: Sequence[bytes],
+        sent: Mapping[int, Sequence[bytes]],
         intended: float,
     ) -> None:
         """Send one user's submissions, one after the other or in a flood."""
-        requests = [
-            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=one) for one in envelopes
-        ]
-        call, *more = [partial(stub.Submit, one, timeout=_DEADLINE) for one in requests]
+        [(user, (envelope, *more))] = sent.items()
         flood: list[asyncio.Task[Outcome | None]] = []
         try:
             with self._waiting(intended):
                 if self._plan.fetch_task:
                     fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
                     await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
-                if self._users.kinds[user] == Behaviour.FLOODING:
-                    flood = [asyncio.create_task(self._submit(one, once=True)) for one in more]
+                if self.users.kinds[user] == Behaviour.FLOODING:
+                    flood = [
+                        asyncio.create_task(self._submit(stub, copy, once=True)) for copy in more
+                    ]
                     more = []
-                outcome = await self._submit(call)
-            self.tally.acknowledged += self._counted[user] and outcome in _ARRIVED
+                outcome = await self._submit(stub, envelope)
+            self.tally.acknowledged += outcome in _ARRIVED
             for again in more:
-                await self._submit(again)
+                await self._submit(stub, again)
         finally:
             await asyncio.gather(*flood)
 
     async def _submit(
-        self, call: Callable[[], Awaitable[shuffler_pb2.SubmitResponse]], *, once: bool = False
+        self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub", envelope: bytes, *, once: bool = False
     ) -> Outcome | None:
         """Submit until there is a final answer, or once; None for no or an unexpected one."""
+        request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
         try:
-            found = await (reply(call(), "the shuffler") if once else self._persist(call, 1))
-            outcome = Outcome.REPEATED if found.repeated else Outcome.STORED
+            call = partial(stub.Submit, request, timeout=_DEADLINE)
+            found = await self._persist(call, 1, once=once)
+            outcome: Outcome | None = Outcome.REPEATED if found.repeated else Outcome.STORED
         except PeerRefusalError as error:
-            expected = outcome_of(error)
-            if expected is None:
+            if (outcome := outcome_of(error)) is None:
                 self.tally.refusals[str(error) or error.status] += 1
-                return None
-            outcome = expected
-        except PeerError as error:  # of one that is not retried
-            self._failed(error, 1)
+        except PeerError:
+            if not once:
+                raise
+            outcome = None
             self.tally.shed += 1
-            return None
-        self._answered([outcome])
+        if outcome is not None:
+            self.tally.answers[outcome] += 1
         return outcome
 
     async def _send_together(
@@ -311,34 +225,29 @@ class Sender:
                 )
                 call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
                 outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
-                self._answered(outcomes)
+                self.tally.answers.update(outcomes)
                 answers = zip(owners, outcomes, strict=False)
                 new = {user for user, outcome in answers if outcome in _ARRIVED} - arrived
-                self.tally.acknowledged += sum(self._counted[user] for user in new)
+                self.tally.acknowledged += len(new)
                 arrived |= new
 
-    async def _persist(self, call: Callable[[], Awaitable[T]], submissions: int) -> T:
-        """Call until there is a final answer, with longer and longer pauses."""
+    async def _persist(
+        self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False
+    ) -> T:
+        """Call until there is a final answer, with longer and longer pauses, or once."""
         pause, give_up = _FIRST_PAUSE, time.monotonic() + self._plan.patience
         while True:
             try:
                 return await reply(call(), "the shuffler")
             except PeerError as error:
-                self._failed(error, submissions)
-                if time.monotonic() + pause > give_up:
-                    raise _OutOfPatienceError("a user gave up") from error
+                self.tally.failures[str(error)] += 1
+                if not isinstance(error, PeerBusyError):
+                    self.tally.lost += submissions
+                if once or time.monotonic() + pause > give_up:
+                    raise
             await asyncio.sleep(pause * random.uniform(1, 1.5))  # noqa: S311  # no secret
             self.tally.retries += 1
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _failed(self, error: PeerError, submissions: int) -> None:
-        self.tally.failures[str(error)] += 1
-        if not isinstance(error, PeerBusyError):
-            self.tally.lost += submissions
-
-    def _answered(self, outcomes: Sequence[Outcome]) -> None:
-        self.tally.answers.update(outcomes)
-        self.tally.reports += self._reports * outcomes.count(Outcome.STORED)
 
     @contextmanager
     def _waiting(self, intended: float) -> Iterator[None]:

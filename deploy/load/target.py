@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,7 +37,7 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import assign, expected_answers
-from deploy.load.plan import Crowd, TargetKind
+from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
@@ -65,13 +66,8 @@ class Target:
     """The shuffler's operator, who closes the batch and sees what it refused."""
 
     async def check_empty(self) -> None:
-        """
-        Check that simulated users spoil no collection, where the shuffler's token is at hand.
-
-        Raises:
-            PlanError: The batch no longer collects, or holds users.
-        """
-        if self.kind != "services" or self.shuffler is None:
+        """Raise PlanError if users would spoil a collection, where the token is at hand."""
+        if self.shuffler is None:
             return
         batch = await self.shuffler.progress(self.signed.digest())
         if batch.state is not BatchState.COLLECTING:
@@ -99,24 +95,11 @@ async def connect(
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
     """
-    Connect to services with their operators' files, and fetch the task as devices do.
+    Connect to services with their operators' files, as far as given, and fetch the task as devices.
 
-    Args:
-        kind: Of the target.
-        shuffler: Its host:port.
-        digest: Of the task.
-        authority: PEM file of the authority to trust; None for plaintext on loopback.
-        analyzer: Its host:port, to read the result with `token_file`; None to read none.
-        token_file: File of its operator's token.
-        certificate: As for `OperatorClient.connect`.
-        key: As for `OperatorClient.connect`.
-        shuffler_token_file: File of the shuffler's operator's token, or None.
-        metrics: Metrics pages, PARTY=URL each.
-        processes: Numbers of processes on this machine, by party.
+    `metrics` are PARTY=URL each, `processes` the numbers of processes on this machine, by party.
     """
-    to = Destination(
-        address=shuffler, authority=None if authority is None else read_file(authority)
-    )
+    trusted = None if authority is None else read_file(authority)
     async with AsyncExitStack() as stack:
         operator = watcher = None
         if analyzer is not None and token_file is not None:
@@ -127,12 +110,12 @@ async def connect(
             watcher = await stack.enter_async_context(
                 ShufflerClient.connect(shuffler, authority, shuffler_token_file)
             )
-        async with open_channel(shuffler, "shuffler", to.authority) as channel:
+        async with open_channel(shuffler, "shuffler", trusted) as channel:
             signed = await DeviceClient(channel).fetch_task(digest)
         authentic(signed, digest, None)
         yield Target(
             kind=kind,
-            to=to,
+            to=Destination(address=shuffler, authority=trusted),
             signed=signed,
             processes=processes,
             pages=dict(map(page_from, metrics)),
@@ -141,57 +124,48 @@ async def connect(
         )
 
 
-def load_draft(
-    file: Path | None, crowd: Crowd, seed: int | None, *, key: bytes, ends_early: bool = False
-) -> TaskDraft:
+def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
-    Draft a task whose batch closes with the last simulated user, or may close before.
+    Draft a task, by a TOML file or as the demo's, whose batch closes with the last simulated user.
 
-    Args:
-        file: A TOML draft; None for the demo's parameters.
-        crowd: The users.
-        seed: As for `users.seal`.
-        key: The shuffler's.
-        ends_early: The run may stop before the last user.
+    A ramp may leave users unsent: then the batch may be closed before.
     """
-    kinds = assign(crowd.n_users, crowd.shares, np.random.default_rng(seed))
-    stored = expected_answers(kinds)[Outcome.STORED]
+    kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
+    stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
     if file is not None:
         draft = drafts.read(file, key)
     else:
-        size = dataset(crowd.dataset, stored).domain_size
-        draft = demo_draft(size, stored, now=time.time(), shuffler_key=key)
-    return replace(
-        draft,
-        n_min=1 if ends_early else min(draft.n_min, stored),
-        target_size=stored,
-        deadline=int(time.time()) + _DAY,
-    )
+        size = dataset(plan.dataset, stored).domain_size
+        draft = demo_draft(size, stored, now=now, shuffler_key=key)
+    n_min = min(draft.n_min, stored) if plan.ramp is None else 1
+    return replace(draft, n_min=n_min, target_size=stored, deadline=int(now) + _DAY)
 
 
 @asynccontextmanager
-async def serving(cluster: Cluster, draft: TaskDraft) -> AsyncIterator[Target]:
-    """Publish a task at services that run on this machine."""
-    async with cluster.operator() as operator:
-        signed = await operator.create_task(draft)
-    async with connect(
-        "local",
-        cluster.shuffler.address,
-        signed.digest(),
-        authority=cluster.authority,
-        analyzer=cluster.analyzer.address,
-        token_file=cluster.analyzer.state / "operator.token",
-        shuffler_token_file=cluster.shuffler.state / "operator.token",
-        processes=lambda: {
-            "shuffler": cluster.shuffler.process.pid,
-            "analyzer": cluster.analyzer.process.pid,
-        },
-    ) as target:
-        yield target
+async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
+    """Start services on this machine, and publish a task, by a draft's file or as the demo's."""
+    with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
+        async with Cluster(Path(folder)) as cluster:
+            async with cluster.operator() as operator:
+                draft = load_draft(file, plan, cluster.shuffler_key)
+                digest = (await operator.create_task(draft)).digest()
+            services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
+            async with connect(
+                "local",
+                cluster.shuffler.address,
+                digest,
+                authority=cluster.authority,
+                analyzer=cluster.analyzer.address,
+                token_file=cluster.analyzer.state / "operator.token",
+                shuffler_token_file=cluster.shuffler.state / "operator.token",
+                processes=lambda: {party: one.process.pid for party, one in services.items()},
+            ) as target:
+                yield target
 
 
-def unpublished(draft: TaskDraft) -> SignedTask:
+def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
     """Make a task for a sink, with keys that are thrown away."""
+    draft = load_draft(file, plan, bytes(32))
     task = complete(
         replace(draft, shuffler_key=HpkePrivateKey.generate(draft.suite).public_key().raw),
         analyzer_key=HpkePrivateKey.generate(draft.suite).public_key().raw,
@@ -201,7 +175,7 @@ def unpublished(draft: TaskDraft) -> SignedTask:
 
 
 @asynccontextmanager
-async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
+async def sink(signed: SignedTask) -> AsyncIterator[Target]:
     """
     Start a server, in a process of its own, that answers as a shuffler and stores nothing.
 
@@ -209,23 +183,25 @@ async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
     """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True, name=SINK)
-    process.start()
-    theirs.close()  # so that the end of the process ends the wait
-    try:
-        async with connect(
-            "sink",
-            await asyncio.to_thread(ours.recv),
-            signed.digest(),
-            authority=folder / "authority.pem",
-            processes=lambda: {SINK: process.pid or 0},
-        ) as target:
-            yield target
-    except EOFError as error:
-        raise SettingsError("the sink did not start") from error
-    finally:
-        process.terminate()
-        process.join()
+    with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
+        process = spawn.Process(target=_run, args=(theirs, signed, Path(folder)), name=SINK)
+        process.daemon = True
+        process.start()
+        theirs.close()  # so that the end of the process ends the wait
+        try:
+            async with connect(
+                "sink",
+                await asyncio.to_thread(ours.recv),
+                signed.digest(),
+                authority=Path(folder) / "authority.pem",
+                processes=lambda: {SINK: process.pid or 0},
+            ) as target:
+                yield target
+        except EOFError as error:
+            raise SettingsError("the sink did not start") from error
+        finally:
+            process.terminate()
+            process.join()
 
 
 def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Resource usage of the services during a load run: processor time and peak memory."""
 
-import asyncio
 import math
 import multiprocessing
 import os
@@ -8,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
+from threading import Event, Thread
 from typing import Final, Self
 from urllib.request import ProxyHandler, build_opener
 
@@ -48,36 +48,31 @@ class Meter:
         self._last: dict[str, float] = {}
         self.usage: dict[str, PartyUsage] = {}
 
-    async def __aenter__(self) -> Self:
-        await self._sample()
-        self._sampling = asyncio.create_task(self._repeat())
+    def __enter__(self) -> Self:
+        self._sample()
+        self._ended = Event()
+        self._sampling = Thread(target=self._repeat, daemon=True)
+        self._sampling.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._sampling.cancel()
-        await asyncio.gather(self._sampling, return_exceptions=True)
-        if kind is None:
-            await self._sample()
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._sampling.join()
+        self._sample()
 
-    async def _repeat(self) -> None:
-        while True:
-            await asyncio.sleep(_PERIOD)
-            await self._sample()
+    def _repeat(self) -> None:
+        while not self._ended.wait(_PERIOD):
+            self._sample()
 
-    async def _sample(self) -> None:
-        for party, sample in (await asyncio.to_thread(self._samples)).items():
-            self.record(party, sample)
-
-    def _samples(self) -> dict[str, Usage]:
+    def _sample(self) -> None:
         """Sample each party that can be reached at the moment."""
-        found = {GENERATOR: _measure_generator()}
+        self.record(GENERATOR, _measure_generator())
         for party, pid in self._processes().items():
             with suppress(psutil.Error):  # it has ended
-                found[party] = measure(pid)
+                self.record(party, measure(pid))
         for party, url in self._pages.items():
             with suppress(OSError, ValueError, HTTPException, SettingsError):
-                found[party] = read_usage(url)
-        return found
+                self.record(party, read_usage(url))
 
     def record(self, party: str, sample: Usage) -> None:
         """Add a sample; processor time that fell, as after a restart, adds nothing."""

@@ -1,6 +1,5 @@
 """Simulated users: sealed before anything is sent, in memory or in a file."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.people import GroupContributor
-from deploy.load.plan import Crowd
+from deploy.load.plan import LoadPlan
 from deploy.tasks.value_parser import sample_value
 from deploy.terminal.output_file import whole
 
@@ -153,51 +152,32 @@ def draw_values(
 
 
 def seal(
-    signed: SignedTask,
-    crowd: Crowd,
-    *,
-    seed: int | None,
-    progress: Callable[[int], None] = lambda _: None,
-    processes: int = 0,
+    signed: SignedTask, plan: LoadPlan, progress: Callable[[int], None] = lambda _: None
 ) -> SealedUsers:
-    """
-    Seal every user's submissions; see `seal_values`.
-
-    Raises:
-        TaskError: The data set does not fit the task.
-    """
+    """Seal the submissions of a plan's users; raise TaskError if its data set does not fit."""
     task = Task.from_bytes(signed.task_bytes)
-    rng = np.random.default_rng(seed)
-    kinds = assign(crowd.n_users, crowd.shares, rng)
-    values = np.zeros(len(kinds), dtype=np.uint32)
-    given: list[Value] | None = None
-    if task.kind == "categorical":
-        values = draw_values(crowd.dataset, kinds, task.domain_size, rng)
-        given = [*values.tolist()]
-    envelopes = seal_values(signed, kinds, given, progress=progress, processes=processes)
-    return SealedUsers(signed=signed, kinds=kinds, values=values, envelopes=envelopes)
+    rng = np.random.default_rng(plan.seed)
+    kinds = assign(plan.n_users, plan.shares, rng)
+    if task.kind != "categorical":
+        return seal_values(signed, kinds, None, progress)
+    items = draw_values(plan.dataset, kinds, task.domain_size, rng)
+    return replace(seal_values(signed, kinds, items.tolist(), progress), values=items)
 
 
 def seal_values(
     signed: SignedTask,
     kinds: NDArray[np.uint8],
     values: Sequence[Value] | None,
-    *,
     progress: Callable[[int], None] = lambda _: None,
-    processes: int = 0,
-) -> NDArray[np.uint8]:
+) -> SealedUsers:
     """
-    Seal the envelopes of users of some behaviours.
+    Seal the submissions of users of some behaviours.
 
     Args:
         signed: The task.
         kinds: Behaviours, shape (n,).
         values: n values of the task's kind; None to draw valid ones.
         progress: Told how many more users are done.
-        processes: Worker processes; 0 for one a core, 1 for this one.
-
-    Returns:
-        Envelopes in the order of users, as in SealedUsers.
 
     Cost: about 0.1 ms a seal and 0.2 ms a user on a core, and memory for all envelopes.
     """
@@ -206,20 +186,21 @@ def seal_values(
     starts = range(0, len(kinds), _GROUP)
     groups = [kinds[start : start + _GROUP] for start in starts]
     given = [None if values is None else values[start : start + _GROUP] for start in starts]
-    spawn = partial(ProcessPoolExecutor, processes or os.cpu_count(), get_context("spawn"))
-    with ThreadPoolExecutor(1) if processes == 1 else spawn() as pool:
+    spawn = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
+    with spawn() if len(groups) > 1 else ThreadPoolExecutor(1) as pool:
         sealing = pool.map(partial(_seal_group, signed), groups, given)
         for group, made in zip(groups, sealing, strict=True):
             rows = np.frombuffer(made, dtype=np.uint8).reshape(-1, size)
             envelopes[done : done + len(rows)] = rows
             done += len(rows)
             progress(len(group))
-    return envelopes
+    items = np.zeros(len(kinds), dtype=np.uint32)
+    return SealedUsers(signed=signed, kinds=kinds, values=items, envelopes=envelopes)
 
 
 @lru_cache(maxsize=1)
 def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
-    """Lay a task out once a worker process, with a generator of the worker's own."""
+    """Lay out a task once a worker process, with a generator of the worker's own."""
     task = Task.from_bytes(signed.task_bytes)
     return GroupContributor(task, signed.digest()), task, secure_generator()
 
@@ -230,16 +211,13 @@ def _seal_group(
     """Seal some users' envelopes, in a worker process; those that must not open are random."""
     contributor, task, rng = _worker(signed)
     genuine = is_counted(kinds)
-    people = [
-        sample_value(task, rng) if values is None else values[user]
-        for user in np.flatnonzero(genuine).tolist()
-    ]
-    ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in people]
-    repeated = np.repeat(np.arange(len(people)), ENVELOPES[kinds[genuine]]).tolist()
-    sealed = iter(
-        contributor.prepare([people[u] for u in repeated], [ids[u] for u in repeated], rng)
-    )
+    people, ids = [], []
+    for user in np.flatnonzero(genuine).tolist():
+        envelopes = int(ENVELOPES[kinds[user]])
+        people += [sample_value(task, rng) if values is None else values[user]] * envelopes
+        ids += [rng.bytes(SUBMISSION_ID_BYTES)] * envelopes
+    sealed = iter(contributor.prepare(people, ids, rng))
     return b"".join(
-        next(sealed) if counted else rng.bytes(task.envelope_bytes)
-        for counted in np.repeat(genuine, ENVELOPES[kinds])
+        next(sealed) if opens else rng.bytes(task.envelope_bytes)
+        for opens in np.repeat(genuine, ENVELOPES[kinds])
     )

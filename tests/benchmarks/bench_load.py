@@ -16,7 +16,7 @@ from rich.console import Console
 
 from common.messages.submission import Outcome
 from deploy.clients.local_cluster import Cluster
-from deploy.load.plan import Crowd, LoadPlan, Mode
+from deploy.load.plan import LoadPlan, Mode
 from deploy.load.report import Bars
 from deploy.load.run import run
 from deploy.load.target import Target, connect, sink
@@ -34,8 +34,8 @@ async def _rate(target: Target, plan: LoadPlan, users: SealedUsers, part: slice)
     some = users.part(part.start, part.stop)
     with Bars(Console(quiet=True)) as bars:
         finished = await run(plan, target, some, bars)
-    assert {Outcome.STORED: some.n_users} == finished.total.answers, finished.total.failures
-    return finished.seen.per_second(finished.seen.answered)
+    assert {Outcome.STORED: some.n_users} == finished.tally.answers, finished.tally.failures
+    return finished.tally.achieved
 
 
 async def _measure(folder: Path, mode: Mode) -> list[tuple[float, float]]:
@@ -43,12 +43,11 @@ async def _measure(folder: Path, mode: Mode) -> list[tuple[float, float]]:
     each, plan = _USERS[mode], LoadPlan(mode=mode)
     async with Cluster(folder / "services") as cluster:
         signed = await publish(cluster, 2 * (_ROUNDS + 1) * each)
-        crowd = Crowd(n_users=(_ROUNDS + 1) * each, dataset="uniform:50")
-        users = seal(signed, crowd, seed=1)
+        users = seal(signed, LoadPlan(n_users=(_ROUNDS + 1) * each, dataset="uniform:50", seed=1))
         address = cluster.shuffler.address
         async with (
             connect("services", address, signed.digest(), authority=cluster.authority) as shuffler,
-            sink(signed, folder) as nothing,
+            sink(signed) as nothing,
         ):
             parts = [slice(start, start + each) for start in range(0, users.n_users, each)]
             return [

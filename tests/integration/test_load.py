@@ -1,9 +1,7 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
+import contextlib
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,11 @@ from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
-from deploy.load.plan import Crowd, LoadPlan, Ramp
+from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json
 from deploy.load.run import execute, run
 from deploy.load.target import Target, connect
-from deploy.load.users import seal
+from deploy.load.users import SealedUsers, seal
 from deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
 from tests.support.services import Services
@@ -45,13 +43,15 @@ class Begun(Bars):
         super().start_phase(what, users)
 
 
-def _connect(services: Services) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
+def _connect(
+    services: Services, digest: TaskDigest
+) -> contextlib.AbstractAsyncContextManager[Target]:
     """Connect to the services with all their operators' files."""
     folder = services.directory
-    return partial(
-        connect,
+    return connect(
         "services",
         services.shuffler.address,
+        digest,
         authority=folder / "tls" / "authority.pem",
         analyzer=services.analyzer.address,
         token_file=folder / "analyzer" / "operator.token",
@@ -59,70 +59,58 @@ def _connect(services: Services) -> Callable[[TaskDigest], AbstractAsyncContextM
     )
 
 
-async def _load(
-    services: Services,
-    plan: LoadPlan,
-    *,
-    n_users: int = _USERS,
-    stored: int = _STORED,
-    target_size: int = 0,
-) -> Finished:
+async def _load(services: Services, *, stored: int, target_size: int = 0, **plan: Any) -> Finished:
+    """Run for users of whom four misbehave in each way."""
     signed = await services.publish(n_min=stored, target_size=target_size or stored)
-    crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
-    users = seal(signed, crowd, seed=4, processes=1)
-    with Begun() as bars:
-        async with _connect(services)(signed.digest()) as target:
-            return await run(plan, target, users, bars)
+    asked = LoadPlan(**{"n_users": _USERS, "shares": _SHARES, "dataset": "zipf:100"} | plan)
+    async with _connect(services, signed.digest()) as target:
+        return await run(asked, target, seal(signed, asked), Begun())
 
 
-def _job(
+async def _job(
     services: Services, signed: SignedTask, bars: Bars, **changes: Any
-) -> Awaitable[Finished | None]:
+) -> Finished | None:
     """Run thirty users in bulk; changes are arguments of `execute`."""
-    plan, crowd = LoadPlan(mode="bulk"), Crowd(n_users=30, dataset="zipf:100")
-    arguments: dict[str, Any] = {
-        "services": _connect(services),
-        "digest": signed.digest(),
-    } | changes
-    return execute("services", plan, crowd, bars=bars, **arguments)
+    plan = LoadPlan(mode="bulk", n_users=30, dataset="zipf:100")
+    return await execute(_connect(services, signed.digest()), plan, bars=bars, **changes)
 
 
 @pytest.mark.parametrize(
     "plan",
     [
-        pytest.param(LoadPlan(fetch_task=True, rate=400.0, seed=1), id="users"),
-        pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk", marks=pytest.mark.slow),
+        pytest.param({"fetch_task": True, "rate": 400.0, "seed": 1}, id="users"),
+        pytest.param({"mode": "bulk", "concurrency": 2}, id="bulk", marks=pytest.mark.slow),
         pytest.param(
-            LoadPlan(processes=3, rate=100.0, pattern="burst", burst=20),
+            {"processes": 3, "rate": 100.0, "pattern": "burst", "burst": 20},
             id="three processes",
             marks=pytest.mark.slow,
         ),
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
-    services: Services, plan: LoadPlan
+    services: Services, plan: dict[str, Any]
 ) -> None:
     """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
-    finished = await _load(services, plan)
+    finished = await _load(services, stored=_STORED, **plan)
 
     assert [] == [row for row in finished.rows if not row.holds]
     assert finished.result is not None
-    assert _STORED == finished.result.n_users == finished.total.acknowledged
-    assert 4 == finished.total.dropped
+    assert _STORED == finished.result.n_users == finished.tally.acknowledged
+    assert 4 == finished.tally.dropped
     assert {Outcome.STORED, Outcome.REPEATED, Outcome.CONFLICT, Outcome.MALFORMED} == set(
-        finished.total.answers
+        finished.tally.answers
     )
-    assert finished.seen.milliseconds()["max"] > 0
+    assert finished.tally.milliseconds()["max"] > 0
     assert {f"{cause}, by the shuffler" for cause in Outcome} <= {row.what for row in finished.rows}
     assert '"counts_match": true' in dumps(as_json(finished))
 
 
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
-    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, step_seconds=2.0))
-    finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
+    ramp = Ramp(first=10, last=20, steps=2, step_seconds=2.0)
+    finished = await _load(services, stored=1, target_size=100, n_users=80, mode="bulk", ramp=ramp)
 
-    assert [10, 20] == [step.offered_users for step in finished.steps], finished.steps
+    assert [(10, None), (20, None)] == [(step.rate, step.broke) for step in finished.steps]
     assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None
@@ -133,7 +121,7 @@ async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
 ) -> None:
     """The batch would close before the last of them, and nothing could be compared."""
     with pytest.raises(PlanError, match="close before the last"):
-        await _load(services, LoadPlan(), stored=100)
+        await _load(services, stored=100)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +140,7 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
     if target_size == 1:
         await result_of(services, signed)
     bars = Begun()
-    with bars, pytest.raises(PlanError, match=sentence):
+    with pytest.raises(PlanError, match=sentence):
         await _job(services, signed, bars)
 
     assert [] == bars.begun
@@ -168,8 +156,8 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     with Begun() as bars:
         assert await _job(services, signed, bars, prepare=path) is None
         with pytest.raises(SettingsError, match="prepared for another task"):
-            await _job(services, other, bars, replay=path)
-        finished = await _job(services, signed, bars, digest=None, replay=path, close=True)
+            await _job(services, other, bars, replayed=SealedUsers.load(path))
+        finished = await _job(services, signed, bars, replayed=SealedUsers.load(path), close=True)
 
     assert finished is not None
     assert finished.counts_match

@@ -18,7 +18,7 @@ from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
 from deploy.datasets import files
 from deploy.load.behaviour import Behaviour
-from deploy.load.plan import Crowd
+from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.privkvm import read_iterated
@@ -102,9 +102,9 @@ def _permuted() -> bytes:
 def _users() -> bytes:
     """Seal seven users, one of each behaviour."""
     path = directory() / "made.users"
-    crowd = Crowd(n_users=7, shares={kind: 1 / 7 for kind in Behaviour if kind}, dataset="zipf:30")
+    shares = {kind: 1 / 7 for kind in Behaviour if kind}
     case = published(domain_size=30, buckets=5, target_size=100)
-    seal(case.signed, crowd, seed=3, processes=1).save(path)
+    seal(case.signed, LoadPlan(n_users=7, shares=shares, dataset="zipf:30", seed=3)).save(path)
     return path.read_bytes()
 
 

@@ -4,9 +4,10 @@ import pytest
 from rich.console import Console
 
 from deploy.load.behaviour import shares_from
-from deploy.load.plan import Crowd, LoadPlan, Mode
+from deploy.load.plan import LoadPlan, Mode
 from deploy.load.report import Bars
 from deploy.load.run import execute
+from deploy.load.target import local
 
 
 @pytest.mark.slow
@@ -17,12 +18,12 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     within a half with certainty, as far as tests are concerned (its standard deviation is below
     .05, so this fails by chance with probability far below 1e-9).
     """
-    crowd = Crowd(n_users=20_000, shares=shares_from("0.1"))
+    plan = LoadPlan(mode=mode, n_users=20_000, shares=shares_from("0.1"))
     with Bars(Console(quiet=True)) as bars:
-        finished = await execute("local", LoadPlan(mode=mode), crowd, bars=bars)
+        finished = await execute(local(plan), plan, bars=bars)
 
     assert finished is not None
     assert finished.result is not None
     assert [] == [row for row in finished.rows if not row.holds]
-    assert 19_000 <= finished.result.n_users == finished.total.acknowledged
+    assert 19_000 <= finished.result.n_users == finished.tally.acknowledged
     assert 0.5 <= (finished.errors["mse_over_theory"] or 0.0) <= 1.5

@@ -9,13 +9,8 @@ from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError
 from deploy.cli import app
-from deploy.load.plan import (
-    LoadPlan,
-    Ramp,
-    Step,
-    arrivals,
-    ramp_from,
-)
+from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
+from deploy.load.tally import Tally
 
 _DIGEST = "5b" * 32
 _SERVICES = ["--shuffler", "127.0.0.1:1"]
@@ -45,11 +40,10 @@ def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> No
 
 
 def test_a_ramp_climbs_evenly() -> None:
-    """From the first rate to the last."""
-    ramp = ramp_from("100:400:4", step_seconds=2.5)
+    """From the first rate to the last, each for the seconds of a step."""
+    phases = [(100, 250), (200, 500), (300, 750), (400, 1000)]
 
-    assert [100, 200, 300, 400] == ramp.rates
-    assert [250, 500, 750, 1000] == ramp.users
+    assert phases == ramp_from("100:400:4", step_seconds=2.5).phases
 
 
 @pytest.mark.parametrize(
@@ -62,38 +56,23 @@ def test_an_invalid_ramp_is_refused(text: str) -> None:
         ramp_from(text)
 
 
-def _step(offered: float, achieved: float, p99: float = 10.0, given_up: int = 0) -> Step:
-    return Step(
-        offered_users=offered,
-        achieved_users=achieved,
-        p99_ms=p99,
-        failed_attempts=0,
-        users_given_up=given_up,
-    )
-
-
-_RAMP = Ramp(first=10, last=40, steps=4, p99_limit=500)
-
-
 @pytest.mark.parametrize(
-    ("steps", "held", "broke"),
+    ("answered", "given_up", "p99_ms", "broke"),
     [
-        ([_step(100, 95, p99=500)], 100, None),
-        ([_step(100, 94.9)], None, "95 a second where 100 were offered"),
-        ([_step(100, 100, p99=501)], None, "the 99th percentile is 501 ms, above 500"),
-        ([_step(100, 99, given_up=1)], None, "users gave up: 1"),
-        (
-            [_step(10, 10), _step(20, 20), _step(30, 20), _step(40, 40)],
-            20,
-            "20 a second where 30 were offered",
-        ),
+        (95, 0, 499, None),
+        (94, 0, 499, "94 a second where 100 were offered"),
+        (100, 0, 502, "the 99th percentile is 502 ms, above 500"),
+        (99, 1, 499, "users gave up: 1"),
     ],
 )
-def test_a_ramp_holds_up_to_the_last_step_before_the_first_break(
-    steps: list[Step], held: float | None, broke: str | None
+def test_a_rate_holds_if_nearly_all_are_answered_in_time(
+    answered: int, given_up: int, p99_ms: int, broke: str | None
 ) -> None:
     """95 of 100 users a second, within the limit of waits, and no user gives up."""
-    assert (held, broke) == _RAMP.verdict(steps)
+    seen = Tally(finished=answered + given_up, given_up=given_up, first=5.0, last=6.0)
+    seen.waits.record_value(1000 * p99_ms)
+
+    assert broke == Ramp(first=10, last=40, steps=4, p99_limit=500).broken_by(100, seen)
 
 
 def test_steady_arrivals_keep_their_rate_and_are_independent() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
-from deploy.load.plan import Crowd, LoadPlan, Ramp
+from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json, show
 from deploy.load.run import run
 from deploy.load.sender import Destination
@@ -30,7 +31,7 @@ _NOWHERE = "127.0.0.1:1"
 async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> Finished:
     """Run for users who give up; counts and results do not come."""
     case = published(domain_size=30, buckets=5, n_min=2, target_size=n_users)
-    users = seal(case.signed, Crowd(n_users=n_users, dataset="zipf:30"), seed=1, processes=1)
+    users = seal(case.signed, replace(plan, n_users=n_users, dataset="zipf:30"))
     to = Destination(address=_NOWHERE, authority=None)
     asked = Target(kind="services", to=to, signed=users.signed, **target)
     return await run(plan, asked, users, Bars(Console(quiet=True)), result_seconds=0.1)
@@ -50,10 +51,11 @@ async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, An
     ramp = Ramp(first=40, last=80, steps=2, step_seconds=0.5)
     finished = await _run(LoadPlan(ramp=ramp, patience=0.0, **options), 61)
 
-    [step] = finished.steps
-    assert (20, 0.0) == (step.users_given_up, step.achieved_users)
-    assert step.p99_ms > 0
-    assert "users gave up: 20" == ramp.broken_by(step)
+    found = as_json(finished)["ramp"]
+    assert (None, "users gave up: 20") == (found["held_users_per_second"], found["broke"])
+    [step] = found["steps"]
+    assert (20, 0.0, False) == (step["users_given_up"], step["achieved_users"], step["holds"])
+    assert step["p99_ms"] > 0
 
 
 @pytest.mark.parametrize("json", [False, True])
@@ -94,7 +96,7 @@ async def test_no_text_of_services_steers_the_terminal() -> None:
     """In causes of failures, in notes, and in names: neither escapes nor markup."""
     finished = await _run(LoadPlan(patience=0.0))
     hostile = "\x1b]0;x\x07[bold red]\u202e"
-    finished.total.refusals[hostile] += 1
+    finished.tally.refusals[hostile] += 1
     finished.usage[hostile] = PartyUsage()
     finished.notes.append(hostile)
     written = io.StringIO()

@@ -53,7 +53,7 @@ def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
         page_from(page)
 
 
-async def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
+def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
     """Before and after the block, so that a short run is sampled too."""
     metrics = Metrics("shuffler")
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
@@ -62,7 +62,7 @@ async def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -
     party, url = page_from(f"shuffler=http://{server.address}/metrics")
     processes = {"here": os.getpid(), "nowhere": 2**22 + 1}
     pages = {party: url, "gone": "http://127.0.0.1:9/m"}
-    async with Meter(lambda: processes, pages) as meter:
+    with Meter(lambda: processes, pages) as meter:
         assert _READ == read_usage(url)
     server.stop()
 

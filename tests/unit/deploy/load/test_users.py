@@ -13,7 +13,7 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.submission import unpack
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
-from deploy.load.plan import Crowd
+from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, draw_values, seal
 from tests.support.tasks import PublishedTask, published
 
@@ -29,8 +29,7 @@ def case() -> PublishedTask:
 @pytest.fixture(scope="module")
 def users(case: PublishedTask) -> SealedUsers:
     """Seven users, one of each behaviour."""
-    crowd = Crowd(n_users=7, shares=_ALL, dataset="zipf:30")
-    return seal(case.signed, crowd, seed=3, processes=1)
+    return seal(case.signed, LoadPlan(n_users=7, shares=_ALL, dataset="zipf:30", seed=3))
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +78,7 @@ def test_envelopes_carry_the_values_beside_them() -> None:
     """
     case = published(domain_size=5, buckets=0, dummies_per_user=0, local_epsilon=20.0)
     shares = dict.fromkeys((Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT), 0.1)
-    made = seal(
-        case.signed, Crowd(n_users=20, shares=shares, dataset="zipf:5"), seed=5, processes=1
-    )
+    made = seal(case.signed, LoadPlan(n_users=20, shares=shares, dataset="zipf:5", seed=5))
     digest = case.signed.digest()
     expected = np.repeat(made.values, ENVELOPES[made.kinds]).tolist()
     sealed = [

@@ -1,0 +1,152 @@
+"""
+Counts of what simulated users saw, and their comparison with the expected ones. Pure.
+
+An attempt without an answer leaves open whether its submission was stored: then the next attempt
+is answered `repeated`, and the service may count one more. Each such attempt widens the range of
+every count by one; where every attempt was answered, all counts are exact.
+"""
+
+import copyreg
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Final, Self
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from common.messages.result import Result
+from common.messages.submission import Outcome
+from deploy.load.behaviour import expected_answers
+
+_PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+
+copyreg.pickle(HdrHistogram, lambda waits: (HdrHistogram.decode, (waits.encode(),)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts of what some users saw; tallies add up."""
+
+    finished: int = 0
+    """Users who are through, with or without an answer."""
+    acknowledged: int = 0
+    """Users whose submission is stored, as the shuffler answered."""
+    answers: Counter[Outcome] = field(default_factory=Counter)
+    """Final answers to submissions."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Final answers that no simulated user should get, by their text."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed attempts that can be retried, by cause."""
+    retries: int = 0
+    lost: int = 0
+    """Submissions in attempts without an answer: they may be stored or not."""
+    shed: int = 0
+    """Copies of a flood that were not answered, and are never retried."""
+    given_up: int = 0
+    """Users whose patience ended."""
+    dropped: int = 0
+    """Users who left before they sent anything, as intended."""
+    first: float = float("inf")
+    """Start of the first user, on the monotonic clock."""
+    last: float = 0.0
+    """End of the last user, or of an open loop's schedule if that is later."""
+    waits: HdrHistogram = field(default_factory=partial(HdrHistogram, 1, 3_600_000_000, 3))
+    """Microseconds, up to an hour, until users (in bulk, calls) were answered or gave up."""
+
+    def add(self, other: Self) -> None:
+        """Add what others saw."""
+        first, last = min(self.first, other.first), max(self.last, other.last)
+        for name in (one.name for one in fields(self) if one.name != "waits"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.first, self.last = first, last
+        self.waits.add(other.waits)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from `first` to `last`; of a ramp, pauses between steps included."""
+        return max(0.0, self.last - self.first)
+
+    def per_second(self, number: int) -> float:
+        """Return a rate; 0 for no events."""
+        return number / self.seconds if number and self.seconds else 0.0
+
+    @property
+    def achieved(self) -> float:
+        """Users a second who are through and did not give up, also those who left as intended."""
+        return self.per_second(self.finished - self.given_up)
+
+    def milliseconds(self) -> dict[str, float]:
+        """Return percentiles of the waits, and the longest."""
+        if not self.waits.get_total_count():
+            return {}
+        found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in _PERCENTILES}
+        return found | {"max": self.waits.get_max_value() / 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class CountRow:
+    """One count beside the range that it must lie in."""
+
+    what: str
+    counted: int
+    expected_least: int
+    expected_most: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the count lies in its range."""
+        return self.expected_least <= self.counted <= self.expected_most
+
+
+def compare(
+    kinds: NDArray[np.uint8], seen: Tally, counts: Mapping[str, int], result: Result | None
+) -> list[CountRow]:
+    """
+    Compare users' answers and the services' counts with the expected ones.
+
+    Users who gave up may be stored without an answer; then nothing is exact, and a row says so.
+    A shuffler that crashed forgets what it refused in its last second, never what it stored: where
+    attempts were lost, only an upper bound of its refusals is known. Its `closed` is compared with
+    users' answers; causes that no simulated user gives must not occur.
+
+    Args:
+        kinds: Behaviours of all users who came.
+        seen: Their answers.
+        counts: The shuffler's, by cause as an `Outcome` names it; `stored` is the number of users
+            in the batch. Empty if unknown.
+        result: The released one: it counts every user once, and refuses no report. None if
+            unknown.
+    """
+    expected, got, lost = expected_answers(kinds), seen.answers, seen.lost
+    stored, repeated = expected[Outcome.STORED], expected[Outcome.REPEATED] - seen.shed
+    arrived = got[Outcome.STORED] + got[Outcome.REPEATED]
+    known = (Outcome.CONFLICT, Outcome.MALFORMED, Outcome.CLOSED)
+    others = sum(got[outcome] for outcome in {*got} - {*expected, *known})
+    rows = [
+        CountRow("stored", got[Outcome.STORED], max(0, stored - lost), stored),
+        CountRow("repeated", got[Outcome.REPEATED], max(0, repeated), repeated + lost),
+        *([_exact("stored or repeated", arrived, stored + repeated)] if lost else []),
+        *(_exact(outcome.value, got[outcome], expected[outcome]) for outcome in known),
+        _exact("other refusals", others + seen.refusals.total(), 0),
+        _exact("given up", seen.given_up, 0),
+        _exact("users acknowledged", seen.acknowledged, stored),
+    ]
+    expected |= {Outcome.REPEATED: repeated, Outcome.CLOSED: got[Outcome.CLOSED]}
+    for cause, number in counts.items():
+        wanted, spare = expected[Outcome(cause)], 0 if cause == Outcome.STORED else lost
+        least = 0 if spare else wanted
+        rows.append(CountRow(f"{cause}, by the shuffler", number, least, wanted + spare))
+    if result is not None:
+        refused = sum(result.refused.values())
+        rows += [
+            _exact("users counted by the analyzer", result.n_users, stored),
+            _exact("reports refused by the analyzer", refused, 0),
+        ]
+    return rows
+
+
+def _exact(what: str, counted: int, expected: int) -> CountRow:
+    return CountRow(what, counted, expected, expected)
