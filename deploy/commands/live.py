@@ -3,22 +3,26 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from typing import Annotated
+from contextlib import ExitStack
+from typing import Annotated, Final
 
 import typer
 
-from common.errors import CredentialError, PeerError, PeerRefusalError
+from common.errors import CredentialError, PeerRefusalError, ShuffleDpError
 from common.runtime.clock import SystemClock
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.example import AT_SHUFFLER, example
 from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
-from deploy.pages.live_server import serve_live_page
+from deploy.pages.live_feed import LiveFeed, live_page
+from deploy.pages.live_server import live_server
 from deploy.terminal.console import private_opener, terminal
 
 app = typer.Typer()
+
+_POLL_SECONDS: Final = 2.0
+"""Between two questions to the shuffler, however many windows show the page; and of a window."""
 
 
 @app.command(
@@ -44,35 +48,30 @@ def live(
     analyzer's operator.
     """
     digest = task_digest(task)
-    console = terminal()
+    feed = LiveFeed(SystemClock())
+    page = live_page(digest, version=VERSION, poll_seconds=_POLL_SECONDS).encode()
 
-    async def serve(show: Callable[[str], bool] | None) -> None:
-        def started(address: str) -> None:
-            console.print(f"The page is at {address}", soft_wrap=True)
-            if show is not None:
-                show(address)
-
+    async def watch(show: Callable[[str], bool] | None) -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:
-            await _check_token(client, digest)
-            await serve_live_page(
-                lambda: client.progress(digest),
-                digest=digest,
-                clock=SystemClock(),
-                secret=secrets.token_urlsafe(16),
-                version=VERSION,
-                started=started,
-                port=port,
-            )
+            # Once before the page is served, so that a wrong token fails here.
+            await _ask(client, digest, feed)
+            with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
+                terminal().print(f"The page is at {address}", soft_wrap=True)
+                if show is not None:
+                    show(address)
+                while True:
+                    await asyncio.sleep(_POLL_SECONDS)
+                    await _ask(client, digest, feed)
 
     with ExitStack() as ended:
-        asyncio.run(serve(ended.enter_context(private_opener()) if open_it else None))
+        asyncio.run(watch(ended.enter_context(private_opener()) if open_it else None))
 
 
-async def _check_token(client: ShufflerClient, digest: TaskDigest) -> None:
-    """Ask once, so that a wrong token fails here; the page shows other errors."""
+async def _ask(client: ShufflerClient, digest: TaskDigest, feed: LiveFeed) -> None:
+    """Show how far the batch is, or why that is unknown; raise PeerRefusalError for the token."""
     try:
-        with suppress(PeerError):
-            await client.progress(digest)
-    except PeerRefusalError as error:
-        if error.status == CredentialError.status:
+        feed.take(await client.progress(digest))
+    except ShuffleDpError as error:
+        if isinstance(error, PeerRefusalError) and error.status == CredentialError.status:
             raise
+        feed.take_error(error)

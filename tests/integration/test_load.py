@@ -62,7 +62,8 @@ def _connect(
 async def _load(services: Services, *, stored: int, target_size: int = 0, **plan: Any) -> Finished:
     """Run for users of whom four misbehave in each way."""
     signed = await services.publish(n_min=stored, target_size=target_size or stored)
-    asked = LoadPlan(**{"n_users": _USERS, "shares": _SHARES, "dataset": "zipf:100"} | plan)
+    fields: dict[str, Any] = {"n_users": _USERS, "shares": _SHARES, "dataset": "zipf:100"} | plan
+    asked = LoadPlan(**fields)
     async with _connect(services, signed.digest()) as target:
         return await run(asked, target, seal(signed, asked), Begun())
 

@@ -14,7 +14,7 @@ from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed, live_page
-from deploy.pages.live_server import LivePage, live_server
+from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, Watched, show, watch
@@ -42,8 +42,7 @@ def shown(browser: Browser) -> Iterator[Shown]:
         feed.take(progress(100 + 2 * moment))
         clock.seconds += 2
     html = live_page(TaskDigest(bytes(32)), version="1", poll_seconds=_POLL_SECONDS).encode()
-    live = LivePage(page=html, feed=feed, secret="s3cret")  # noqa: S106  # of a test
-    with live_server(live) as address:
+    with live_server(html, feed, "s3cret") as address:
         watched = watch(browser, size=PHONE, scheme="dark")
         # Time is the test's: the page asks when the test lets so many seconds pass.
         watched.page.clock.install()

@@ -6,27 +6,27 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 import pytest
 
 from common.errors import SettingsError
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
-from deploy.pages.live_server import LivePage, live_server
+from deploy.pages.live_server import live_server
 from tests.support.batch_progress import progress
 
 
-def _live(page: bytes = b"<p>") -> LivePage:
+def _live(page: bytes = b"<p>", port: int = 0) -> AbstractContextManager[str]:
     feed = LiveFeed(ManualClock())
     feed.take(progress(123))
-    return LivePage(page=page, feed=feed, secret="s3cret")  # noqa: S106  # of a test
+    return live_server(page, feed, "s3cret", port)
 
 
 @pytest.fixture
 def address() -> Iterator[str]:
     """Serve a page with the secret `s3cret`."""
-    with live_server(_live()) as address:
+    with _live() as address:
         yield address
 
 
@@ -83,7 +83,7 @@ def test_other_paths_names_and_methods_are_refused(address: str) -> None:
     for host in ("evil.example", "evil.example:80", "127.0.0.1", ""):
         assert 403 == _get(address, "/s3cret/progress.json", host=host)[0]
     for method in ("POST", "HEAD", "PUT", "DELETE", "OPTIONS"):
-        assert (405, b"") == _get(address, "/s3cret/", method=method)
+        assert (501, b"") == _get(address, "/s3cret/", method=method)
 
 
 def test_an_idle_connection_is_closed(
@@ -91,7 +91,7 @@ def test_an_idle_connection_is_closed(
 ) -> None:
     """Others are answered meanwhile, and nothing is printed."""
     monkeypatch.setattr("deploy.pages.live_server._Handler.timeout", 0.2)
-    with live_server(_live()) as address, _connected(address) as idle:
+    with _live() as address, _connected(address) as idle:
         assert (200, b"<p>") == _get(address, "/s3cret/")
         with suppress(ConnectionError):
             assert b"" == idle.recv(1)
@@ -101,7 +101,7 @@ def test_an_idle_connection_is_closed(
 
 def test_a_broken_connection_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """In the middle of a long page, with a reset."""
-    with live_server(_live(bytes(50_000_000))) as address:
+    with _live(bytes(50_000_000)) as address:
         idle = threading.active_count()
         with _connected(address) as leaving:
             host = urllib.parse.urlsplit(address).netloc
@@ -118,5 +118,5 @@ def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = pytest.raises(SettingsError, match=f"port {port} cannot be served")
-        with refused, live_server(_live(), port):
+        with refused, _live(port=port):
             pass
