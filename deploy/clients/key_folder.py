@@ -17,7 +17,6 @@ from common.errors import SettingsError
 from common.runtime.certificates import (
     AUTHORITY,
     PARTIES,
-    WARN_DAYS,
     Authority,
     Certificate,
     extra_hosts,
@@ -28,29 +27,13 @@ _NAME: Final = "shuffledp authority"
 _OWNER_ONLY: Final = 0o700
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """One certificate, as it is shown to an operator."""
-
-    party: str
-    path: Path
-    names: tuple[str, ...]
-    fingerprint: str
-    days_left: int
-
-    @property
-    def ends_soon(self) -> bool:
-        """Whether it should be renewed."""
-        return self.days_left < WARN_DAYS
-
-
 @dataclass(frozen=True, slots=True)
 class KeyFolder:
     """A folder of certificates."""
 
     path: Path
 
-    def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> list[Shown]:
+    def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> None:
         """
         Make an authority, or use the existing one, and a certificate for each party.
 
@@ -60,7 +43,7 @@ class KeyFolder:
         unknown = sorted(set(parties) - set(PARTIES))
         if unknown:
             raise SettingsError(f"{', '.join(unknown)} is no party; parties: {', '.join(PARTIES)}")
-        there = [party for party in parties if self._folder_of(party) is not None]
+        there = [party for party in parties if party in self._folders()]
         if there:
             raise SettingsError(
                 f"{', '.join(there)} has a certificate already: shuffledp keys renew makes another"
@@ -76,9 +59,8 @@ class KeyFolder:
                 self._issue(authority, folder, party, hosts, now)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be written: {error.strerror}") from error
-        return self.show(now)
 
-    def renew(self, party: str | None, now: float) -> list[Shown]:
+    def renew(self, party: str | None, now: float) -> None:
         """
         Issue a new certificate for the same hosts to a party, or to every one that has one.
 
@@ -88,35 +70,35 @@ class KeyFolder:
             SettingsError: There is no authority, or no certificate to renew.
         """
         authority = Authority.read(self.path)
-        wanted = PARTIES if party is None else (party,)
-        folders = {one: self._folder_of(one) for one in wanted}
-        found = {one: folder for one, folder in folders.items() if folder is not None}
+        found = {one: folder for one, folder in self._folders().items() if party in {None, one}}
         if not found:
             raise SettingsError(f"there is no certificate of {party or 'any party'} in {self.path}")
         for one, folder in found.items():
             old = Certificate.read(folder / f"{one}.pem")
             self._issue(authority, folder, one, extra_hosts(old), now)
-        return self.show(now)
 
-    def show(self, now: float) -> list[Shown]:
+    def show(self) -> dict[str, tuple[Path, Certificate]]:
         """
-        List the authority's certificate and every party's.
+        Return the authority's certificate and every party's, with their files.
 
         Raises:
             SettingsError: There is none.
         """
-        folders = {AUTHORITY: self.path} | {one: self._folder_of(one) for one in PARTIES}
-        files = {party: folder / f"{party}.pem" for party, folder in folders.items() if folder}
-        found = [_shown(party, file, now) for party, file in files.items() if file.exists()]
+        folders = {AUTHORITY: self.path} | self._folders()
+        files = {party: folder / f"{party}.pem" for party, folder in folders.items()}
+        found = {
+            one: (file, Certificate.read(file)) for one, file in files.items() if file.exists()
+        }
         if not found:
             raise SettingsError(
                 f"there is no certificate in {self.path}: shuffledp keys make puts some there"
             )
         return found
 
-    def _folder_of(self, party: str) -> Path | None:
-        folders = (self.path / party, self.path)
-        return next((one for one in folders if (one / f"{party}.pem").exists()), None)
+    def _folders(self) -> dict[str, Path]:
+        """Return the folder of each party that has a certificate."""
+        folders = [(one, folder) for one in PARTIES for folder in (self.path, self.path / one)]
+        return {one: folder for one, folder in folders if (folder / f"{one}.pem").exists()}
 
     def _issue(
         self, authority: Authority, folder: Path, party: str, hosts: Sequence[str], now: float
@@ -125,14 +107,3 @@ class KeyFolder:
         if folder != self.path:
             trusted = (self.path / f"{AUTHORITY}.pem").read_bytes()
             atomic_write(folder / f"{AUTHORITY}.pem", trusted, 0o644)
-
-
-def _shown(party: str, file: Path, now: float) -> Shown:
-    certificate = Certificate.read(file)
-    return Shown(
-        party=party,
-        path=file,
-        names=tuple(certificate.names or [certificate.name]),
-        fingerprint=certificate.fingerprint,
-        days_left=certificate.days_left(now),
-    )

@@ -1,9 +1,8 @@
 """`shuffledp keys`: certificates for services and operators, and services' identities."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,7 +12,7 @@ from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
-from deploy.clients.key_folder import KeyFolder, Shown
+from deploy.clients.key_folder import KeyFolder
 from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
@@ -55,8 +54,9 @@ def make(
     A folder holds PARTY.pem, PARTY.key and authority.pem, for the settings tls_certificate, tls_key
     and tls_authority. Keep authority.key where no service runs.
     """
-    made = KeyFolder(directory).make(party or PARTIES, host or (), SystemClock().now())
-    _print(made, json=json)
+    folder = KeyFolder(directory)
+    folder.make(party or PARTIES, host or (), SystemClock().now())
+    _print(folder, json=json)
 
 
 @keys_app.command(
@@ -75,7 +75,9 @@ def renew(
     Old ones stay valid until they end. A service shows a new one that is copied over the old files
     at the next connection, without a restart.
     """
-    _print(KeyFolder(directory).renew(party, SystemClock().now()), json=json)
+    folder = KeyFolder(directory)
+    folder.renew(party, SystemClock().now())
+    _print(folder, json=json)
 
 
 @keys_app.command(
@@ -96,7 +98,7 @@ def show(
 ) -> None:
     """List certificates, their fingerprints and the days until they end."""
     _print(
-        KeyFolder(directory).show(SystemClock().now()),
+        KeyFolder(directory),
         identity=None if identity is None else fingerprint(read_identity(identity).raw),
         json=json,
     )
@@ -137,31 +139,32 @@ def identity(
     terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
 
 
-def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:
+def _print(folder: KeyFolder, *, json: bool, identity: str | None = None) -> None:
+    now = SystemClock().now()
+    listed: list[dict[str, Any]] = [
+        {
+            "party": party,
+            "file": str(file),
+            "names": found.names or [found.name],
+            "sha256": found.fingerprint,
+            "days_left": (left := found.days_left(now)),
+            "ends_soon": left < WARN_DAYS,
+        }
+        for party, (file, found) in folder.show().items()
+    ]
     if json:
-        listed = [
-            {
-                "party": one.party,
-                "file": str(one.path),
-                "names": one.names,
-                "sha256": one.fingerprint,
-                "days_left": one.days_left,
-                "ends_soon": one.ends_soon,
-            }
-            for one in certificates
-        ]
         print_json({"certificates": listed, "signing_identity": identity})
         return
     console = terminal()
     table = Table(title="Certificates")
     for heading in ("of", "days left", "names", "SHA-256"):
         table.add_column(heading, overflow="fold")
-    for one in certificates:
-        days = "ended" if one.days_left < 0 else str(one.days_left)
-        table.add_row(one.party, days, ", ".join(one.names), one.fingerprint)
+    for one in listed:
+        days = "ended" if one["days_left"] < 0 else str(one["days_left"])
+        table.add_row(one["party"], days, ", ".join(one["names"]), one["sha256"])
     console.print(table)
     if identity is not None:
         console.print(f"The analyzer signs tasks as {identity}.")
-    soon = [one.party for one in certificates if one.ends_soon]
+    soon = [one["party"] for one in listed if one["ends_soon"]]
     if soon:
         console.print(f"Less than {WARN_DAYS} days are left of: {', '.join(soon)}. Renew them.")

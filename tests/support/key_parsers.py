@@ -132,8 +132,8 @@ def _renewed(folder: Path) -> object:
     (folder / "analyzer").mkdir()
     (folder / "analyzer.pem").replace(folder / "analyzer" / "analyzer.pem")
     keys = KeyFolder(folder)
-    keys.show(_NOW)
-    return keys.renew("analyzer", _NOW)
+    keys.renew("analyzer", _NOW)
+    return keys.show()
 
 
 def _of_certificates(

@@ -1,6 +1,7 @@
 """`shuffledp keys` and `shuffledp tokens`, as an operator types them."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from common.crypto.signing import SigningIdentity, TokenIdentity
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory
 from deploy.cli import app
+from deploy.clients.key_folder import KeyFolder
 
 
 def _run(*arguments: str) -> str:
@@ -40,6 +42,20 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
     assert renewed["certificates"] == shown["certificates"]
     assert len(shown["signing_identity"]) == 16
     assert shown["signing_identity"] in _run("keys", "show", keys, "--identity", str(identity))
+
+
+@pytest.mark.parametrize(("age", "soon"), [(334, []), (336, ["analyzer"]), (366, ["analyzer"])])
+def test_certificates_that_end_soon_are_pointed_out(
+    tmp_path: Path, age: int, soon: list[str]
+) -> None:
+    """From 30 days on, of a year."""
+    KeyFolder(tmp_path).make(["analyzer"], [], time.time() - 86_400 * age)
+    shown = json.loads(_run("keys", "show", str(tmp_path), "--json"))["certificates"]
+
+    assert soon == [one["party"] for one in shown if one["ends_soon"]]
+    text = _run("keys", "show", str(tmp_path))
+    assert (soon != []) == ("Less than 30 days are left of: analyzer" in text)
+    assert (age > 365) == ("ended" in text)
 
 
 def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) -> None:
