@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from common.crypto.signing import SignedTask
-from common.errors import (
-    BatchStateError,
-    PeerRefusalError,
-    ProofError,
-    WireError,
-)
+from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.result import Result
@@ -48,17 +43,10 @@ class OperatorClient(ServiceClient):
         key: Path | None = None,
     ) -> Self:
         """
-        Open a channel.
+        Open a channel to host:port; raise SettingsError if a file cannot be read.
 
-        Args:
-            address: The analyzer's host:port.
-            authority: PEM file of the authority to trust; None for plaintext on loopback.
-            token_file: File of the operator's token.
-            certificate: The operator's; None for operator.pem beside the authority.
-            key: Its key; None for operator.key beside the authority.
-
-        Raises:
-            SettingsError: A file cannot be read.
+        Without the file of an authority to trust, it is plaintext, on loopback only. The operator's
+        certificate and key are by default operator.pem and operator.key beside the authority.
         """
         own = trusted = None
         if authority is not None:
@@ -77,23 +65,13 @@ class OperatorClient(ServiceClient):
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
-        """
-        Register sentinel submissions by their leaves. Registering them again changes nothing.
-
-        Many take several calls. If one fails, those of the earlier ones are registered.
-        """
+        """Register sentinels by their leaves, in several calls if many; safe to retry."""
         for part in sentinel_parts(sentinels):
             request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
             await self._call(self._stub.RegisterSentinels, request)
 
     async def result(self, digest: TaskDigest) -> Result:
-        """
-        Read a released result.
-
-        Raises:
-            BatchStateError: It is not there yet.
-            WireError: It is of another task.
-        """
+        """Read a released result; raise BatchStateError if it is not there yet."""
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         try:
             answer = await self._call(self._stub.GetResult, request, LONG_DEADLINE)
@@ -113,20 +91,14 @@ class OperatorClient(ServiceClient):
             after = found[-1].task_digest if found else b""
             request = analyzer_pb2.ListTasksRequest(after=after)
             answer = await self._call(self._stub.ListTasks, request, LONG_DEADLINE)
-            page = summaries_from_wire(answer)
-            if not page:
+            if not (page := summaries_from_wire(answer)):
                 return sorted(found, key=lambda task: (task.deadline, task.task_digest))
             if page[0].task_digest <= after:
                 raise WireError("the analyzer lists the same tasks again")
             found += page
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """
-        Read a task as it was signed, and its state. The signature is not checked.
-
-        Raises:
-            ProofError: It is another one than was asked for.
-        """
+        """Read a task as it was signed, without checking the signature, and its state."""
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)
@@ -135,19 +107,13 @@ class OperatorClient(ServiceClient):
         return signed, summary
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
-        """
-        Read the whole ledger, and verify its chain.
-
-        Raises:
-            LedgerError: It is broken; names the first entry that breaks it.
-        """
+        """Read the whole ledger; raise LedgerError at the first entry that breaks its chain."""
         entries: list[LedgerEntry] = []
         head = ChainHead()
         while True:
             request = analyzer_pb2.GetLedgerRequest(after=head.entry)
             answer = await self._call(self._stub.GetLedger, request, LONG_DEADLINE)
-            page = ledger_from_wire(answer)
-            if not page:
+            if not (page := ledger_from_wire(answer)):
                 return entries, head
             head = verify(page, head)
             entries += page

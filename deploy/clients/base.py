@@ -43,12 +43,7 @@ class ServiceClient:
 
 
 def read_token(file: Path) -> str:
-    """
-    Read an operator's token.
-
-    Raises:
-        SettingsError: The file cannot be read, or holds no printable token.
-    """
+    """Read an operator's token; raise SettingsError if the file holds no printable one."""
     token = read_file(file).decode("ascii", "replace").strip()
     if not (token and token.isascii() and token.isprintable()):
         raise SettingsError(f"{file} does not hold an operator's token")
@@ -56,12 +51,7 @@ def read_token(file: Path) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """
-    Read a file whole, such as the certificate to trust, which gRPC parses.
-
-    Raises:
-        SettingsError: It cannot be read.
-    """
+    """Read a file whole, such as the certificate to trust; raise SettingsError if that fails."""
     try:
         return path.read_bytes()
     except OSError as error:

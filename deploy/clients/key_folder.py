@@ -37,8 +37,7 @@ class KeyFolder:
         """
         Make an authority, or use the existing one, and a certificate for each party.
 
-        Raises:
-            SettingsError: A party is unknown, or has a certificate already.
+        Raises SettingsError if a party is unknown, or has a certificate already.
         """
         unknown = sorted(set(parties) - set(PARTIES))
         if unknown:
@@ -64,10 +63,8 @@ class KeyFolder:
         """
         Issue a new certificate for the same hosts to a party, or to every one that has one.
 
-        Under the same authority: old and new are valid side by side until the old one ends.
-
-        Raises:
-            SettingsError: There is no authority, or no certificate to renew.
+        Under the same authority: old and new are valid side by side until the old one ends. Raises
+        SettingsError if there is no authority, or no certificate to renew.
         """
         authority = Authority.read(self.path)
         found = {one: folder for one, folder in self._folders().items() if party in {None, one}}
@@ -78,12 +75,7 @@ class KeyFolder:
             self._issue(authority, folder, one, extra_hosts(old), now)
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
-        """
-        Return the authority's certificate and every party's, with their files.
-
-        Raises:
-            SettingsError: There is none.
-        """
+        """Return each certificate with its file; raise SettingsError if there is none."""
         folders = {AUTHORITY: self.path} | self._folders()
         files = {party: folder / f"{party}.pem" for party, folder in folders.items()}
         found = {

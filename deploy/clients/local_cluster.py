@@ -50,11 +50,7 @@ class Child:
 
 
 class Cluster:
-    """
-    Analyzer, shuffler and user agent, each with its own state directory and log.
-
-    They share one folder for a development authority, and nothing else.
-    """
+    """Analyzer, shuffler and user agent, which share nothing but a development authority."""
 
     analyzer: Child
     shuffler: Child
@@ -78,7 +74,6 @@ class Cluster:
         self._environment = dict(environment)
 
     async def __aenter__(self) -> Self:
-        """Start the three, each after the one that it calls."""
         try:
             await self.start_analyzer()
             await self.start_shuffler()
@@ -145,7 +140,8 @@ class Cluster:
     async def _start(self, party: str, listen: str, **own: str | float | bool) -> Child:
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (state / "address").unlink(missing_ok=True)
+        published = state / "address"
+        published.unlink(missing_ok=True)
         settings = {"listen": listen, "state_directory": str(state), **self._shared, **own}
         file, log = self._directory / f"{party}.toml", self._directory / f"{party}.log"
         # Of such values JSON is TOML.
@@ -161,7 +157,7 @@ class Cluster:
             )
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while process.returncode is None and not (state / "address").exists():  # noqa: ASYNC110  # a file
+                while process.returncode is None and not published.exists():  # noqa: ASYNC110  # a file
                     await asyncio.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()
@@ -170,5 +166,4 @@ class Cluster:
         if process.returncode is not None:
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise SettingsError(f"the {party} did not start: {(said or ['it said nothing'])[-1]}")
-        address = (state / "address").read_text(encoding="ascii")
-        return Child(party, process, state, address, log)
+        return Child(party, process, state, published.read_text(encoding="ascii"), log)

@@ -21,36 +21,21 @@ class ShufflerClient(ServiceClient):
     @classmethod
     def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
         """
-        Open a channel.
+        Open a channel to host:port; raise SettingsError if a file cannot be read.
 
-        Args:
-            address: The shuffler's host:port.
-            authority: PEM file of the authority to trust; None for plaintext on loopback.
-            token_file: File of the operator's token; None for public calls only.
-
-        Raises:
-            SettingsError: A file cannot be read.
+        Without the file of an authority to trust, it is plaintext, on loopback only; without the
+        operator's token, for public calls only.
         """
         trusted = None if authority is None else read_file(authority)
         token = "" if token_file is None else read_token(token_file)
         return cls(open_channel(address, "shuffler", trusted), address, token)
 
     async def close_batch(self, digest: TaskDigest) -> None:
-        """
-        Close a task's batch before its deadline. Closing it again changes nothing.
-
-        Raises:
-            PeerRefusalError: It has fewer users than n_min, or expired, or the task is unknown.
-        """
+        """Close a batch of at least n_min users before its deadline; safe to retry."""
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
-        """
-        Return the state and counts of a batch. Needs the operator's token.
-
-        Raises:
-            PeerRefusalError: The token is not the operator's, or no device has fetched the task.
-        """
+        """Return the state and counts of a batch that a device has asked for, by the token."""
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
         return progress_from_wire(await self._call(self._stub.GetBatchProgress, request))
 

@@ -39,18 +39,7 @@ class GroupContributor:
         self, values: Sequence[Value], ids: Sequence[bytes], rng: np.random.Generator
     ) -> list[bytes]:
         """
-        Prepare one envelope for each value.
-
-        Args:
-            values: n values of the task's kind.
-            ids: n submission ids.
-            rng: Source of reports, dummies and orders.
-
-        Returns:
-            n envelopes of the task's one length.
-
-        Raises:
-            ValueRangeError: A value does not fit the task.
+        Prepare an envelope for each value under its id; raise ValueRangeError if one does not fit.
 
         Cost: at most 1.1 times that of the seals: one for each report and envelope.
         """

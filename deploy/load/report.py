@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
@@ -21,7 +20,7 @@ from common.errors import ShuffleDpError
 from common.messages.result import Histogram, Result
 from common.messages.submission import Outcome
 from common.task.task import Task
-from deploy.load.plan import LoadPlan
+from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.tally import CountRow, Tally
 from deploy.load.target import Target
 from deploy.load.usage import PartyUsage
@@ -31,16 +30,6 @@ from deploy.terminal.tables import add_columns, print_whole
 
 _BAR: Final = 6
 """Columns: count, failures and time fit a terminal of 80."""
-
-
-class Step(NamedTuple):
-    """One rate of a ramp."""
-
-    rate: float
-    """Users a second."""
-    seen: Tally
-    broke: str | None
-    """Why the rate did not hold; None if it did."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -53,7 +42,10 @@ class Finished:
     n_users: int = 0
     """Users who came: the first ones of `users`."""
     tally: Tally = field(default_factory=Tally)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """The figures of each rate of a ramp."""
+    broke: str | None = None
+    """Why the last rate of a ramp did not hold; None if it did."""
     rows: list[CountRow] = field(default_factory=list)
     result: Result | None = None
     failure: ShuffleDpError | None = None
@@ -70,6 +62,20 @@ class Finished:
     def kinds(self) -> NDArray[np.uint8]:
         """Behaviours of the users who came."""
         return self.users.kinds[: self.n_users]
+
+    def add_step(self, ramp: Ramp, rate: float, seen: Tally) -> None:
+        """Add what users saw at a rate of a ramp."""
+        self.broke = ramp.broken_by(rate, seen)
+        self.steps.append(
+            {
+                "offered_users": rate,
+                "achieved_users": seen.achieved,
+                "p99_ms": seen.milliseconds().get("p99", 0.0),
+                "failed_attempts": seen.failures.total(),
+                "users_given_up": seen.given_up,
+                "holds": self.broke is None,
+            }
+        )
 
     @property
     def counts_match(self) -> bool:
@@ -92,12 +98,8 @@ class Bars(Progress):
     """A bar for each phase of a run."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            BarColumn(bar_width=_BAR),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[seen]}"),
-        )
-        super().__init__("{task.description}", *columns, TimeElapsedColumn(), console=console)
+        text = ("{task.description}", BarColumn(_BAR), MofNCompleteColumn(), "{task.fields[seen]}")
+        super().__init__(*text, TimeElapsedColumn(), console=console)
 
     def start_phase(self, name: str, users: int | None) -> None:
         """Finish the last bar and draw one for a phase of these users; None if unknown."""
@@ -123,6 +125,7 @@ class Bars(Progress):
 def as_json(finished: Finished) -> dict[str, Any]:
     """Return every figure; rates are of `seconds`, see `Tally`."""
     plan, tally, result = finished.plan, finished.tally, finished.result
+    held = [step["offered_users"] for step in finished.steps if step["holds"]]
     reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
     return {
         "task_digest": finished.target.signed.digest().hex(),
@@ -160,30 +163,14 @@ def as_json(finished: Finished) -> dict[str, Any]:
             "refused": dict(result.refused),
             **finished.errors,
         },
-        "ramp": plan.ramp and _ramp_as_json(finished.steps),
+        "ramp": plan.ramp
+        and {
+            "steps": finished.steps,
+            "held_users_per_second": held[-1] if held else None,
+            "broke": finished.broke,
+        },
         "services": {party: asdict(usage) for party, usage in finished.usage.items()},
         "notes": finished.notes,
-    }
-
-
-def _ramp_as_json(steps: Sequence[Step]) -> dict[str, Any]:
-    """Return the steps, the last rate that held, and why the next did not."""
-    rows = [
-        {
-            "offered_users": rate,
-            "achieved_users": seen.achieved,
-            "p99_ms": seen.milliseconds().get("p99", 0.0),
-            "failed_attempts": seen.failures.total(),
-            "users_given_up": seen.given_up,
-            "holds": broke is None,
-        }
-        for rate, seen, broke in steps
-    ]
-    held = [step.rate for step in steps if step.broke is None]
-    return {
-        "steps": rows,
-        "held_users_per_second": held[-1] if held else None,
-        "broke": steps[-1].broke if steps else None,
     }
 
 

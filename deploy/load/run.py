@@ -30,7 +30,7 @@ from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, arrivals
-from deploy.load.report import Bars, Finished, Step
+from deploy.load.report import Bars, Finished
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
 from deploy.load.tally import Tally, compare
 from deploy.load.target import Target
@@ -39,8 +39,8 @@ from deploy.load.users import SealedUsers, seal, seal_values
 
 T = TypeVar("T")
 
-RESULT_SECONDS: Final = 1800.0
-"""For a closed batch to be permuted, delivered, opened and estimated."""
+_ANSWER_SECONDS: Final = 1800.0
+"""For the shuffler's counts; and for a closed batch to be delivered, opened and estimated."""
 _PAUSE: Final = 1.0
 """Seconds before a service that does not answer is asked again."""
 _MAX_IN_FLIGHT: Final = 4096
@@ -87,21 +87,14 @@ async def execute(
 
 
 async def run(
-    plan: LoadPlan,
-    target: Target,
-    users: SealedUsers,
-    bars: Bars,
-    *,
-    close: bool = False,
-    result_seconds: float = RESULT_SECONDS,
+    plan: LoadPlan, target: Target, users: SealedUsers, bars: Bars, *, close: bool = False
 ) -> Finished:
     """
     Send the users, wait for the result if there will be one, and compare all counts.
 
     The last user, who is honest, comes when all others are through: until then the batch does not
     close, and late submissions would be answered `closed`. With `close`, a batch that has not
-    closed by itself is closed at the end. `result_seconds` bounds the waits for the shuffler's
-    counts and for the result.
+    closed by itself is closed at the end.
 
     Raises:
         PlanError: The batch would close before the last user.
@@ -121,8 +114,8 @@ async def run(
         except BrokenProcessPool as error:
             raise SettingsError("a process that sends users ended: the run is lost") from error
         try:
-            counts = await _counts(target, result_seconds)
-            finished.result = await _result(finished, bars, result_seconds, close=close)
+            counts = await _counts(target)
+            finished.result = await _result(finished, bars, close=close)
         except ShuffleDpError as error:
             finished.failure = error
     if target.kind != "sink":
@@ -149,8 +142,8 @@ async def _send(finished: Finished, bars: Bars) -> None:
                 break
             seen = await phase(name, rate, count)
             if plan.ramp is not None and rate is not None:
-                finished.steps.append(Step(rate, seen, plan.ramp.broken_by(rate, seen)))
-                if finished.steps[-1].broke is not None:
+                finished.add_step(plan.ramp, rate, seen)
+                if finished.broke is not None:
                     break
         if finished.n_users == others:
             await phase("The last user", None, 1)
@@ -200,28 +193,28 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     return tally
 
 
-async def _answer(ask: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
+async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
     """Ask until there is an answer: a service that does not answer may be restarting."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_ANSWER_SECONDS):
             while True:
                 with suppress(PeerError):
                     return await ask()
                 await asyncio.sleep(_PAUSE)
-    raise PeerError(f"{what} did not come within {seconds:g} seconds")
+    raise PeerError(f"{what} did not come within {_ANSWER_SECONDS:g} seconds")
 
 
-async def _counts(target: Target, seconds: float) -> dict[str, int]:
+async def _counts(target: Target) -> dict[str, int]:
     """Return the shuffler's counts of its batch, by outcome; nothing without its token."""
     if target.shuffler is None:
         return {}
     ask = partial(target.shuffler.progress, target.signed.digest())
-    batch = await _answer(ask, "the shuffler's counts of its batch", seconds)
+    batch = await _answer(ask, "the shuffler's counts of its batch")
     refused = {outcome.value: batch.refused.get(outcome.value, 0) for outcome in REFUSALS}
     return {"stored": batch.n_users, "repeated": batch.repeated, **refused}
 
 
-async def _result(finished: Finished, bars: Bars, seconds: float, *, close: bool) -> Result | None:
+async def _result(finished: Finished, bars: Bars, *, close: bool) -> Result | None:
     """Wait for the result, after closing the batch if asked to; None if it stays open."""
     target, task = finished.target, finished.task
     digest, stored = target.signed.digest(), expected_answers(finished.kinds)[Outcome.STORED]
@@ -239,7 +232,7 @@ async def _result(finished: Finished, bars: Bars, seconds: float, *, close: bool
         return None
     bars.start_phase("Shuffling, opening, estimating", None)
     ask = partial(target.operator.wait_for_result, digest)
-    return await _answer(ask, "the analyzer's result", seconds)
+    return await _answer(ask, "the analyzer's result")
 
 
 async def contribute_all(

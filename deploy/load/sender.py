@@ -105,11 +105,8 @@ class Sender:
         """
         Send all users: one by one, or in bulk a call's together.
 
-        Args:
-            times: Scheduled start of each on the monotonic clock, ascending: waits count from
-                there. 0 to start as soon as there is a place.
-            places: Users or calls in flight.
-            progress: Shown the tally after each user or call.
+        `times` are scheduled starts on the monotonic clock, ascending: waits count from there. 0 is
+        as soon as fewer than `places` are in flight. `progress` sees the tally after each.
         """
         room, n_users = asyncio.Semaphore(places), self.users.n_users
         together = self._most if self._plan.mode == "bulk" else 1

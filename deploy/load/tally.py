@@ -110,15 +110,14 @@ def compare(
     Users who gave up may be stored without an answer; then nothing is exact, and a row says so.
     A shuffler that crashed forgets what it refused in its last second, never what it stored: where
     attempts were lost, only an upper bound of its refusals is known. Its `closed` is compared with
-    users' answers; causes that no simulated user gives must not occur.
+    users' answers; causes that no simulated user gives must not occur. The released result counts
+    every user once, and refuses no report.
 
     Args:
         kinds: Behaviours of all users who came.
         seen: Their answers.
-        counts: The shuffler's, by cause as an `Outcome` names it; `stored` is the number of users
-            in the batch. Empty if unknown.
-        result: The released one: it counts every user once, and refuses no report. None if
-            unknown.
+        counts: The shuffler's, by `Outcome`; `stored` are the users in the batch. Empty if unknown.
+        result: The released one; None if unknown.
     """
     expected, got, lost = expected_answers(kinds), seen.answers, seen.lost
     stored, repeated = expected[Outcome.STORED], expected[Outcome.REPEATED] - seen.shed

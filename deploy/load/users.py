@@ -83,29 +83,16 @@ class SealedUsers:
         return np.bincount(counted, minlength=domain_size) / max(1, len(counted))
 
     def save(self, path: Path) -> None:
-        """
-        Write a prepared file, readable by its owner only.
-
-        Raises:
-            SettingsError: The file cannot be written.
-        """
+        """Write a prepared file, readable by its owner only; raise SettingsError if that fails."""
         task = np.frombuffer(self.signed.signature + self.signed.task_bytes, dtype=np.uint8)
         with whole(path) as scratch, scratch.open("wb") as file:
             scratch.chmod(0o600)
-            np.savez(
-                file, task=task, kinds=self.kinds, values=self.values, envelopes=self.envelopes
-            )
+            kinds, values, envelopes = self.kinds, self.values, self.envelopes
+            np.savez(file, task=task, kinds=kinds, values=values, envelopes=envelopes)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """
-        Read a prepared file.
-
-        Raises:
-            SettingsError: It cannot be read, is of another version, or is damaged.
-
-        Cost: memory for the whole file.
-        """
+        """Read a prepared file; raise SettingsError if it is damaged or of another version."""
         try:
             with path.open("rb") as raw_file, np.load(raw_file, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
@@ -132,11 +119,7 @@ def draw_values(
     """
     Draw people from a data set, a different one for each user whose value must be counted.
 
-    Returns:
-        Items, shape (n,); 0 for users whose value is not counted.
-
-    Raises:
-        TaskError: There is no such data set, or it has too few people or other items.
+    Returns items, shape (n,), 0 for other users; raises TaskError if the data set does not fit.
     """
     counted = is_counted(kinds)
     people = int(counted.sum())
@@ -171,15 +154,10 @@ def seal_values(
     progress: Callable[[int], None] = lambda _: None,
 ) -> SealedUsers:
     """
-    Seal the submissions of users of some behaviours.
+    Seal the submissions of users of some behaviours, with `values`, or valid ones at random.
 
-    Args:
-        signed: The task.
-        kinds: Behaviours, shape (n,).
-        values: n values of the task's kind; None to draw valid ones.
-        progress: Told how many more users are done.
-
-    Cost: about 0.1 ms a seal and 0.2 ms a user on a core, and memory for all envelopes.
+    `progress` is told how many more users are done. Cost: about 0.1 ms a seal and 0.2 ms a user on
+    a core, and memory for all envelopes.
     """
     size, done = Task.from_bytes(signed.task_bytes).envelope_bytes, 0
     envelopes = np.empty((int(ENVELOPES[kinds].sum()), size), dtype=np.uint8)

@@ -34,7 +34,12 @@ async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> Finished:
     users = seal(case.signed, replace(plan, n_users=n_users, dataset="zipf:30"))
     to = Destination(address=_NOWHERE, authority=None)
     asked = Target(kind="services", to=to, signed=users.signed, **target)
-    return await run(plan, asked, users, Bars(Console(quiet=True)), result_seconds=0.1)
+    return await run(plan, asked, users, Bars(Console(quiet=True)))
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
 
 
 @pytest.fixture
