@@ -1,17 +1,14 @@
 """Decoding, permuting and inclusion proofs of large batches, against the bare operations."""
 
-import hashlib
 from typing import Final
 
 import numpy as np
 import pytest
 
-from common.crypto.merkle import SALT_BYTES, Tree, leaves_of, salt_all, sorted_leaves
+from common.crypto.merkle import SALT_BYTES, Tree, salt_all, sorted_leaves
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
-from common.task_digest import TaskDigest
 from shuffler.permutation import permute
 from tests.benchmarks.conftest import Best, Line, best_of
 
@@ -19,10 +16,8 @@ _ITEMS: Final = 41_270
 _DECODED: Final = 2_000_000
 _DRAWN: Final = 10_000_000
 _MOVED: Final = 2_000_000
-_HASHED: Final = 1_000_000
 _SIZE: Final = 60
 """Bytes of a sealed report."""
-_RECEIPTS: Final = 1000
 
 
 @pytest.mark.parametrize("buckets", [3, 5, 17, 53, 101, 211, 1009])
@@ -59,14 +54,6 @@ def test_permuting(best: Best, line: Line) -> None:
     line(name, reports=_MOVED, numpy_s=numpy_s, over_numpy=moved / numpy_s)
 
 
-def test_leaves(best: Best, line: Line) -> None:
-    """Hashes of reports against SHA-256 of the same bytes in one piece."""
-    sealed = np.random.default_rng(1).bytes(_HASHED * _SIZE)
-    one = best_of(3, lambda: hashlib.sha256(sealed).digest())
-    each = best(3, lambda: leaves_of(sealed, _SIZE))
-    line("leaves", reports=_HASHED, s=each, over_one_piece=each / one)
-
-
 def test_prefix_tree(best: Best, line: Line) -> None:
     """The salted tree over ten million reports."""
     collected = bytearray(np.random.default_rng(1).bytes(32 * _DRAWN))
@@ -75,14 +62,3 @@ def test_prefix_tree(best: Best, line: Line) -> None:
     rows = sorted_leaves(collected)
     tree = best(3, lambda: Tree(rows))
     line("prefix tree", reports=_DRAWN, salt_s=salt, sort_s=sort, tree_s=tree)
-
-
-def test_receipts(best: Best, line: Line) -> None:
-    """One signature, and its verification."""
-    identity, digest, envelope = SigningIdentity.generate(), TaskDigest(bytes(32)), bytes(200)
-    public, receipt = identity.public_identity(), sign_receipt(identity, digest, envelope)
-    sign = best(3, lambda: [sign_receipt(identity, digest, envelope) for _ in range(_RECEIPTS)])
-    verify = best_of(
-        3, lambda: [receipt_holds(public, digest, envelope, receipt) for _ in range(_RECEIPTS)]
-    )
-    line("receipt", sign_us=1e6 * sign / _RECEIPTS, verify_us=1e6 * verify / _RECEIPTS)

@@ -8,7 +8,6 @@ work beside the least that it could take.
 import json
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -28,13 +27,8 @@ def best_of(
 
 Best = Callable[[int, Callable[[], object]], float]
 """Times the work under test so many times, and returns the shortest timing in seconds."""
-
-
-class Line(Protocol):
-    """Reports figures."""
-
-    def __call__(self, name: str, **figures: float | str) -> None:
-        """Keep figures beside the timing, and print them as JSON."""
+Line = Callable[..., None]
+"""Keeps figures beside the timing, under a name, and prints them as JSON."""
 
 
 @pytest.fixture
@@ -52,7 +46,7 @@ def best(benchmark: BenchmarkFixture) -> Best:
 
 @pytest.fixture
 def line(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> Line:
-    """Keep and print figures."""
+    """Report figures."""
 
     def write(name: str, **figures: float | str) -> None:
         rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}

@@ -121,17 +121,13 @@ def test_an_option_without_effect_or_without_its_like_is_refused(
     given: list[str], message: str
 ) -> None:
     """By its name, before anything is read or started, also where it is the default."""
-    result = CliRunner().invoke(app, ["load", *given])
-
-    assert isinstance(result.exception, PlanError), result.output
-    assert message in str(result.exception)
+    with pytest.raises(PlanError, match=message):
+        CliRunner().invoke(app, ["load", *given], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("given", [[_MINE], ["--shuffler-token-file", "t"], ["--prepare", "u"]])
 def test_consent_is_a_word_or_a_token_and_preparing_needs_none(given: list[str]) -> None:
     """The next failure is a file that does not exist."""
     asked = ["load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given]
-    result = CliRunner().invoke(app, asked)
-
-    assert isinstance(result.exception, SettingsError), result.output
-    assert "cannot be read" in str(result.exception)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)

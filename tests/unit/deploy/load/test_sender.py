@@ -7,12 +7,7 @@ import pytest
 
 from common.crypto.hpke import envelope_context
 from common.crypto.signing import TokenIssuer
-from common.errors import (
-    PeerRefusalError,
-    ProofError,
-    ShuffleDpError,
-    UnknownKeyError,
-)
+from common.errors import PeerRefusalError, ProofError, ShuffleDpError, UnknownKeyError
 from common.messages.submission import Outcome
 from deploy.load.sender import outcome_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -29,43 +24,39 @@ async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
     started.spool.close()
 
 
-def _over_the_wire(error: ShuffleDpError) -> PeerRefusalError:
-    return PeerRefusalError(error.status, str(error))
-
-
-async def _refused(shuffler: Shuffler, envelope: bytes, token: bytes) -> Outcome | None:
-    with pytest.raises(ShuffleDpError) as caught:
-        await shuffler.collection.submit(DIGEST, envelope, token)
-    return outcome_of(_over_the_wire(caught.value))
+def _outcome(error: ShuffleDpError) -> Outcome | None:
+    """Return what is made of an error that comes over the wire."""
+    return outcome_of(PeerRefusalError(error.status, str(error)))
 
 
 async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuffler) -> None:
     """One by one, as a bulk call tells them; at the deadline, and when the batch is over."""
+
+    async def refused(envelope: bytes, token: bytes) -> Outcome | None:
+        with pytest.raises(ShuffleDpError) as caught:
+            await shuffler.collection.submit(DIGEST, envelope, token)
+        return _outcome(caught.value)
+
     envelope, token = shuffler.envelope(), _ISSUER.issue()
     await shuffler.collection.submit(DIGEST, envelope, token)
     inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
     forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
     told = [
-        await _refused(shuffler, forged, _ISSUER.issue()),
-        await _refused(shuffler, shuffler.envelope(), token),
-        await _refused(shuffler, shuffler.envelope(), b""),
-        await _refused(shuffler, envelope + b"x", _ISSUER.issue()),
+        await refused(forged, _ISSUER.issue()),
+        await refused(shuffler.envelope(), token),
+        await refused(shuffler.envelope(), b""),
+        await refused(envelope + b"x", _ISSUER.issue()),
     ]
     batch_id = (await shuffler.spool.get(DIGEST)).batch_id
     shuffler.clock.seconds = float(CASE.task.deadline)
-    told.append(await _refused(shuffler, shuffler.envelope(), _ISSUER.issue()))
+    told.append(await refused(shuffler.envelope(), _ISSUER.issue()))
     counted = await shuffler.refusals.of(batch_id)
     await shuffler.deliveries.advance()
-    late = await _refused(shuffler, shuffler.envelope(), _ISSUER.issue())
+    late = await refused(shuffler.envelope(), _ISSUER.issue())
 
-    expected = [
-        Outcome.CONFLICT,
-        Outcome.TOKEN_USED,
-        Outcome.UNAUTHENTICATED,
-        Outcome.MALFORMED,
-        Outcome.CLOSED,
-    ]
+    causes = ("conflict", "token used", "unauthenticated", "malformed", "closed")
+    expected = [Outcome(cause) for cause in causes]
     assert expected == told
     assert dict.fromkeys(expected, 1) == counted
     assert Outcome.CLOSED is late
@@ -80,4 +71,4 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
 )
 def test_a_refusal_of_another_kind_is_taken_for_none_of_them(error: ShuffleDpError) -> None:
     """Though its status is that of a closed batch: it is reported by its sentence."""
-    assert outcome_of(_over_the_wire(error)) is None
+    assert _outcome(error) is None

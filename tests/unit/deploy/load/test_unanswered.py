@@ -42,14 +42,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.load.run._ANSWER_SECONDS", 0.1)
 
 
-@pytest.fixture
-def token(tmp_path: Path) -> Path:
-    """A file with an operator's token."""
-    file = tmp_path / "token"
-    file.write_text("secret")
-    return file
-
-
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])
 async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, Any]) -> None:
     """Their waits are recorded all the same."""
@@ -63,21 +55,22 @@ async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, An
     assert step["p99_ms"] > 0
 
 
-@pytest.mark.parametrize("json", [False, True])
 async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
-    token: Path, capsys: pytest.CaptureFixture[str], *, json: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As a table or as JSON; the error names what did not come, and the seconds."""
+    token = tmp_path / "token"
+    token.write_text("secret")
     async with (
         ShufflerClient.connect(_NOWHERE, None, token) as shuffler,
         OperatorClient.connect(_NOWHERE, None, token) as operator,
     ):
         uncounted = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
-    with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
-        tell(finished, json=json)
-
-    assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
+    for json, printed in ((False, "users acknowledged"), (True, '"users_given_up": 2')):
+        with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
+            tell(finished, json=json)
+        assert printed in capsys.readouterr().out
     fields = as_json(uncounted)
     assert (2, 2) == (fields["users"], fields["users_given_up"])
     assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
