@@ -1,7 +1,7 @@
 """Operators' clients: errors of a service, and the ledger in pages."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
 import grpc
@@ -9,31 +9,30 @@ import pytest
 
 from common.errors import LedgerError, PeerBusyError, PeerError, PeerUnableError
 from common.messages.ledger_entry import LedgerEntry
-from common.task_digest import TaskDigest
 from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
 from tests.support.ledger_entries import first_entry
 
 _FORESEEN = grpc.aio.Metadata(("shuffledp-foreseen", "1"))
 _NOTHING = grpc.aio.Metadata()
+_ON_A_PAGE: Final = 2
 
 
-class _Failing:
-    """A channel to a service whose every answer is an error."""
+class _Channel:
+    """A channel on which one coroutine function answers every call."""
 
-    def __init__(self, code: grpc.StatusCode, beside: grpc.aio.Metadata) -> None:
-        self._error = grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
+    def __init__(self, answer: Callable[..., Awaitable[Any]]) -> None:
+        self._answer = answer
 
     def unary_unary(self, *_: object, **__: object) -> Any:
         """Return the call of a path."""
-
-        async def call(*_: object, **__: object) -> None:
-            raise self._error
-
-        return call
+        return self._answer
 
     stream_unary = unary_stream = stream_stream = unary_unary
+
+
+def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
+    return OperatorClient(cast("grpc.aio.Channel", _Channel(answer)), "127.0.0.1:1", "token")
 
 
 @pytest.mark.parametrize(
@@ -48,35 +47,13 @@ async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
     code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError], *, advised: bool
 ) -> None:
     """One that has no room, or whose disk is full, is there."""
-    channel = cast("grpc.aio.Channel", _Failing(code, beside))
-    for call in (
-        OperatorClient(channel, "127.0.0.1:1", "token").tasks(),
-        ShufflerClient(channel, "127.0.0.1:1").progress(TaskDigest(bytes(32))),
-    ):
-        with pytest.raises(kind) as caught:
-            await call
-        assert advised == ("Check that it runs, the address and the authority" in str(caught.value))
 
+    async def fail(*_: object, **__: object) -> None:
+        raise grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
 
-_ON_A_PAGE: Final = 2
-
-
-class _Ledger:
-    """A channel to an analyzer that sends a ledger, a few entries at a time."""
-
-    def __init__(self, entries: Sequence[LedgerEntry]) -> None:
-        self._entries = entries
-
-    def unary_unary(self, *_: object, **__: object) -> Any:
-        """Return the call of a path."""
-        return self._page
-
-    stream_unary = unary_stream = stream_stream = unary_unary
-
-    async def _page(self, request: Any, **_: object) -> Any:
-        numbers = [0, *(one.entry for one in self._entries)]
-        start = numbers.index(request.after) if request.after in numbers else len(numbers)
-        return ledger_to_wire(self._entries[start : start + _ON_A_PAGE])
+    with pytest.raises(kind) as caught:
+        await _operator(fail).tasks()
+    assert advised == ("Check that it runs, the address and the authority" in str(caught.value))
 
 
 def _chain(length: int) -> list[LedgerEntry]:
@@ -92,8 +69,12 @@ def _chain(length: int) -> list[LedgerEntry]:
 
 
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    channel = cast("grpc.aio.Channel", _Ledger(entries))
-    found, head = await OperatorClient(channel, "127.0.0.1", "token").ledger()
+    async def page(request: Any, **_: object) -> Any:
+        numbers = [0, *(one.entry for one in entries)]
+        start = numbers.index(request.after) if request.after in numbers else len(numbers)
+        return ledger_to_wire(entries[start : start + _ON_A_PAGE])
+
+    found, head = await _operator(page).ledger()
     assert head.entry == len(found)
     return found
 
