@@ -11,31 +11,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.registry import randomizer_of
 from common.messages.submission import Submission, Value, pack
-from common.task.task import Task
-from common.task_digest import TaskDigest
-from user_agent.contribution import draw_dummies, draw_dummy_counts
-from user_agent.encoding import encoder_for
+from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 
-class GroupContributor:
-    """Prepares the submissions of many simulated users at once, distributed as devices'."""
+class GroupContributor(Contributor):
+    """A device's contributor that can prepare many simulated users' submissions at once."""
 
-    def __init__(self, task: Task, digest: TaskDigest) -> None:
-        """Lay out a task. Raises TaskError if its mechanism is unknown."""
-        self._task = task
-        self._mechanism = randomizer_of(task)
-        self._lay_out = encoder_for(task, None)
-        analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
-        shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
-        self._seal_report = analyzer_key.sealer(report_context(digest))
-        self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
-
-    def prepare(
+    def prepare_group(
         self, values: Sequence[Value], ids: Sequence[bytes], rng: np.random.Generator
     ) -> list[bytes]:
         """
@@ -45,7 +30,7 @@ class GroupContributor:
         """
         if not values:
             return []
-        sealed = [self._seal_report(report.tobytes()) for report in self.reports(values, rng).flat]
+        sealed = [self._seal_report(report.tobytes()) for report in self._reports(values, rng).flat]
         each = self._task.reports_per_user
         envelopes = []
         for user, submission_id in enumerate(ids):
@@ -54,7 +39,7 @@ class GroupContributor:
             envelopes.append(self._seal_envelope(pack(submission)))
         return envelopes
 
-    def reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
+    def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
         """Draw all reports of n > 0 users in the order of sending, shape (n, reports_per_user)."""
         n_users, each = len(values), self._task.reports_per_user
         own = self._mechanism.randomize(_joined([self._lay_out(v, rng) for v in values]), rng)

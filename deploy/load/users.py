@@ -194,7 +194,7 @@ def _seal_group(
         envelopes = int(ENVELOPES[kinds[user]])
         people += [sample_value(task, rng) if values is None else values[user]] * envelopes
         ids += [rng.bytes(SUBMISSION_ID_BYTES)] * envelopes
-    sealed = iter(contributor.prepare(people, ids, rng))
+    sealed = iter(contributor.prepare_group(people, ids, rng))
     return b"".join(
         next(sealed) if opens else rng.bytes(task.envelope_bytes)
         for opens in np.repeat(genuine, ENVELOPES[kinds])

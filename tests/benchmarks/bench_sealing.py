@@ -118,7 +118,7 @@ def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Lin
     alone = best_of(3, lambda: [device.prepare(value, rng) for value in values], clock)
     least = best_of(7, seals, clock)
     ids = [rng.bytes(SUBMISSION_ID_BYTES) for _ in values]
-    together = best(7, lambda: group.prepare(values, ids, rng))
+    together = best(7, lambda: group.prepare_group(values, ids, rng))
     least = min(least, best_of(7, seals, clock))  # of the same moment
     line(
         "preparing people",

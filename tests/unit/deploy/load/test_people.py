@@ -77,7 +77,8 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     together = _classes(
         task,
         _opened(
-            task, group.prepare([value] * _PEOPLE, [rng.bytes(16) for _ in range(_PEOPLE)], rng)
+            task,
+            group.prepare_group([value] * _PEOPLE, [rng.bytes(16) for _ in range(_PEOPLE)], rng),
         ),
     )
 
@@ -92,13 +93,13 @@ def test_a_group_keeps_each_persons_value_and_id() -> None:
     task = protocol_task("puredump")
     group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
     values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]
-    envelopes = group.prepare(values, ids, rng)
+    envelopes = group.prepare_group(values, ids, rng)
     supported = mechanism_of(task).supports
 
     for value, reports in zip(values, _opened(task, envelopes), strict=True):
         assert supported(reports[~is_null(reports)], value).any()
     plaintexts = [SHUFFLER_KEY.open(one, envelope_context(_DIGEST)) for one in envelopes]
     assert ids == [unpack(one, task).submission_id for one in plaintexts]
-    assert [] == group.prepare([], [], rng)
+    assert [] == group.prepare_group([], [], rng)
     with pytest.raises(ValueRangeError):
-        group.prepare([1, 30], ids[:2], rng)
+        group.prepare_group([1, 30], ids[:2], rng)
