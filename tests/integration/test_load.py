@@ -1,7 +1,7 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
-import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,74 +12,45 @@ from typer.testing import CliRunner
 from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
 from deploy.cli import app
-from deploy.load.behaviour import MISBEHAVING, Behaviour
+from deploy.load.behaviour import MISBEHAVING
 from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json
-from deploy.load.run import execute, run
-from deploy.load.target import Target, connect
-from deploy.load.users import SealedUsers, seal
+from deploy.load.run import execute
+from deploy.load.target import connect
+from deploy.load.users import SealedUsers
 from deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
 from tests.support.services import Services
 
-_USERS = 240
 _STORED = 228
-"""Of them: four misbehave in each way, and in three ways nothing of them is stored."""
-_SHARES: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
+"""Of 240 users, of whom four misbehave in each way: in three ways nothing of them is stored."""
+_PLAN = LoadPlan(n_users=240, shares=dict.fromkeys(MISBEHAVING, 1 / 60), dataset="zipf:100", seed=4)
+_HONEST = LoadPlan(n_users=30, dataset="zipf:100", mode="bulk")
 
 
-class Begun(Bars):
-    """Bars that show nothing and remember what began."""
-
-    def __init__(self) -> None:
-        super().__init__(Console(quiet=True))
-        self.begun: list[str] = []
-
-    def start_phase(self, what: str, users: int | None) -> None:
-        """Remember it."""
-        self.begun.append(what)
-        super().start_phase(what, users)
-
-
-def _connect(
-    services: Services, digest: TaskDigest
-) -> contextlib.AbstractAsyncContextManager[Target]:
-    """Connect to the services with all their operators' files."""
+async def _run(
+    services: Services, signed: SignedTask, plan: LoadPlan, **changes: Any
+) -> Finished | None:
+    """Run with all operators' files; changes are arguments of `execute`."""
     folder = services.directory
-    return connect(
+    connecting = connect(
         "services",
         services.shuffler.address,
-        digest,
+        signed.digest(),
         authority=folder / "tls" / "authority.pem",
         analyzer=services.analyzer.address,
         token_file=folder / "analyzer" / "operator.token",
         shuffler_token_file=folder / "shuffler" / "operator.token",
     )
-
-
-async def _load(services: Services, *, stored: int, target_size: int = 0, **plan: Any) -> Finished:
-    """Run for users of whom four misbehave in each way."""
-    signed = await services.publish(n_min=stored, target_size=target_size or stored)
-    fields: dict[str, Any] = {"n_users": _USERS, "shares": _SHARES, "dataset": "zipf:100"} | plan
-    asked = LoadPlan(**fields)
-    async with _connect(services, signed.digest()) as target:
-        return await run(asked, target, seal(signed, asked), Begun())
-
-
-async def _job(
-    services: Services, signed: SignedTask, bars: Bars, **changes: Any
-) -> Finished | None:
-    """Run thirty users in bulk; changes are arguments of `execute`."""
-    plan = LoadPlan(mode="bulk", n_users=30, dataset="zipf:100")
-    return await execute(_connect(services, signed.digest()), plan, bars=bars, **changes)
+    bars = Bars(Console(quiet=True))
+    return await execute(connecting, plan, **{"bars": bars} | changes)
 
 
 @pytest.mark.parametrize(
-    "plan",
+    "changes",
     [
-        pytest.param({"fetch_task": True, "rate": 400.0, "seed": 1}, id="users"),
+        pytest.param({"fetch_task": True, "rate": 400.0}, id="users"),
         pytest.param({"mode": "bulk", "concurrency": 2}, id="bulk", marks=pytest.mark.slow),
         pytest.param(
             {"processes": 3, "rate": 100.0, "pattern": "burst", "burst": 20},
@@ -89,18 +60,18 @@ async def _job(
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
-    services: Services, plan: dict[str, Any]
+    services: Services, changes: dict[str, Any]
 ) -> None:
     """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
-    finished = await _load(services, stored=_STORED, **plan)
+    signed = await services.publish(n_min=_STORED, target_size=_STORED)
+    finished = await _run(services, signed, replace(_PLAN, **changes))
 
+    assert finished is not None
     assert [] == [row for row in finished.rows if not row.holds]
     assert finished.result is not None
     assert _STORED == finished.result.n_users == finished.tally.acknowledged
     assert 4 == finished.tally.dropped
-    assert {Outcome.STORED, Outcome.REPEATED, Outcome.CONFLICT, Outcome.MALFORMED} == set(
-        finished.tally.answers
-    )
+    assert {"stored", "repeated", "conflict", "malformed"} == {*finished.tally.answers}
     assert finished.tally.milliseconds()["max"] > 0
     assert {f"{cause}, by the shuffler" for cause in Outcome} <= {row.what for row in finished.rows}
     assert '"counts_match": true' in dumps(as_json(finished))
@@ -109,10 +80,14 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
     ramp = Ramp(first=10, last=20, steps=2, step_seconds=2.0)
-    finished = await _load(services, stored=1, target_size=100, n_users=80, mode="bulk", ramp=ramp)
+    signed = await services.publish(n_min=1, target_size=100)
+    finished = await _run(services, signed, replace(_PLAN, n_users=80, mode="bulk", ramp=ramp))
 
+    assert finished is not None
+    found = as_json(finished)["ramp"]
+    assert (20, None) == (found["held_users_per_second"], found["broke"])
     assert [(10, True), (20, True)] == [
-        (step["offered_users"], step["holds"]) for step in finished.steps
+        (step["offered_users"], step["holds"]) for step in found["steps"]
     ]
     assert 60 == finished.n_users
     assert finished.counts_match
@@ -123,8 +98,9 @@ async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
     services: Services,
 ) -> None:
     """The batch would close before the last of them, and nothing could be compared."""
+    signed = await services.publish(n_min=20, target_size=20)
     with pytest.raises(PlanError, match="close before the last"):
-        await _load(services, stored=100)
+        await _run(services, signed, _HONEST)
 
 
 @pytest.mark.parametrize(
@@ -142,11 +118,11 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
     await submit(services, signed, *envelopes(signed, 1))
     if target_size == 1:
         await result_of(services, signed)
-    bars = Begun()
+    bars = Bars(Console(quiet=True))
     with pytest.raises(PlanError, match=sentence):
-        await _job(services, signed, bars)
+        await _run(services, signed, _HONEST, bars=bars)
 
-    assert [] == bars.begun
+    assert [] == bars.tasks
 
 
 async def test_what_was_prepared_is_replayed_and_the_batch_closed(
@@ -156,11 +132,11 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    with Begun() as bars:
-        assert await _job(services, signed, bars, prepare=path) is None
-        with pytest.raises(SettingsError, match="prepared for another task"):
-            await _job(services, other, bars, replayed=SealedUsers.load(path))
-        finished = await _job(services, signed, bars, replayed=SealedUsers.load(path), close=True)
+    assert await _run(services, signed, _HONEST, prepare=path) is None
+    prepared = SealedUsers.load(path)
+    with pytest.raises(SettingsError, match="prepared for another task"):
+        await _run(services, other, _HONEST, replayed=prepared)
+    finished = await _run(services, signed, _HONEST, replayed=prepared, close=True)
 
     assert finished is not None
     assert finished.counts_match
