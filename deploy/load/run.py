@@ -171,20 +171,15 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
         begin += _LEAD_SECONDS * (processes > 1)
         times = begin + arrivals(calls, rate * share, rng, burst=burst)
     senders: list[Sender] = []
-    schedules = [times[number::processes].tolist() for number in range(processes)]
-    end = finished.n_users + count
-    for schedule in schedules:
+    end, each = finished.n_users + count, math.ceil(places / processes)
+    for schedule in (times[number::processes].tolist() for number in range(processes)):
         first = finished.n_users
         finished.n_users = min(first + together * len(schedule), end)
-        senders.append(Sender(finished.target.to, users.part(first, finished.n_users), plan))
+        part = users.part(first, finished.n_users)
+        senders.append(Sender(finished.target.to, part, plan, schedule, each))
     bars.start_phase(name, senders[0].users.n_users)
-    each = max(1, places // processes)
-    others = [
-        wrap_future(pool.submit(run_alone, sender, schedule, each))
-        for sender, schedule in zip(senders[1:], schedules[1:], strict=True)
-    ]
-    own = max(each, places - each * len(others))
-    tally = await senders[0].run(schedules[0], own, bars.show_tally)
+    others = [wrap_future(pool.submit(run_alone, sender)) for sender in senders[1:]]
+    tally = await senders[0].run(bars.show_tally)
     for other in await asyncio.gather(*others):
         tally.add(other)
     if rate is not None:  # a phase takes at least as long as its schedule
@@ -252,7 +247,7 @@ async def contribute_all(
     """
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
-    tally = await Sender(to, users, plan).run(repeat(0.0), plan.in_flight)
+    tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()
     if lost := len(values) - tally.answers[Outcome.STORED]:
         causes = ", ".join({*tally.refusals, *tally.failures, *tally.answers} - {Outcome.STORED})
         raise BatchStateError(f"{lost} submissions were not stored: {causes}")

@@ -86,29 +86,33 @@ def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
 
 
 class Sender:
-    """Sends users' submissions; `tally` counts what they saw so far."""
+    """
+    Sends users' submissions; `tally` counts what they saw so far.
 
-    def __init__(self, to: Destination, users: SealedUsers, plan: LoadPlan) -> None:
+    `times` are scheduled starts on the monotonic clock, ascending, of each user, or in bulk of each
+    call: waits count from there. 0 is as soon as fewer than `places` are in flight.
+    """
+
+    def __init__(
+        self,
+        to: Destination,
+        users: SealedUsers,
+        plan: LoadPlan,
+        times: Iterable[float],
+        places: int,
+    ) -> None:
         self._to = to
         self.users = users
         self._plan = plan
+        self._times = times
+        self._places = places
         self._digest = users.signed.digest()
         self._most = submissions_of_a_call(users.envelopes.shape[1])
         self.tally = Tally()
 
-    async def run(
-        self,
-        times: Iterable[float],
-        places: int,
-        progress: Callable[[Tally], None] = lambda _: None,
-    ) -> Tally:
-        """
-        Send all users: one by one, or in bulk a call's together.
-
-        `times` are scheduled starts on the monotonic clock, ascending: waits count from there. 0 is
-        as soon as fewer than `places` are in flight. `progress` sees the tally after each.
-        """
-        room, n_users = asyncio.Semaphore(places), self.users.n_users
+    async def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+        """Send all users; `progress` sees the tally after each user or call."""
+        room, n_users = asyncio.Semaphore(self._places), self.users.n_users
         together = self._most if self._plan.mode == "bulk" else 1
 
         async def send(users: range, intended: float) -> None:
@@ -119,7 +123,7 @@ class Sender:
             progress(self.tally)
 
         async with asyncio.TaskGroup() as group:
-            for first, at in zip(range(0, n_users, together), times, strict=False):
+            for first, at in zip(range(0, n_users, together), self._times, strict=False):
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
                 await room.acquire()
                 users = range(first, min(first + together, n_users))
@@ -255,6 +259,6 @@ class Sender:
             self.tally.waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))
 
 
-def run_alone(sender: Sender, times: Iterable[float], places: int) -> Tally:
+def run_alone(sender: Sender) -> Tally:
     """Run a sender in a process of its own."""
-    return asyncio.run(sender.run(times, places))
+    return asyncio.run(sender.run())
