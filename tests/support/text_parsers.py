@@ -93,5 +93,5 @@ PARSERS: Final = (
     typed(
         "shares of misbehaving users", shares_from, "0.1", "malformed=.02,duplicate=0.5", share=4
     ),
-    typed("ramp", lambda text: ramp_from(text).rates, "100:2000:10", share=4),
+    typed("ramp", lambda text: ramp_from(text).phases, "100:2000:10", share=4),
 )
