@@ -88,12 +88,10 @@ class LoadPlan:
     concurrency: int | None = None
     """Users (calls, in bulk) in flight in a closed loop; None for 64, or 4 calls a process."""
     pattern: Pattern = "steady"
-    """Of an open loop. `steady`: a Poisson process. `burst`: many users at the same moment."""
+    """Of an open loop. `steady`: a Poisson process. `burst`: `burst` users at the same moment."""
     burst: int = 100
-    """Users who arrive at the same moment, of the pattern `burst`."""
     ramp: Ramp | None = None
     processes: int = 1
-    """Processes that send."""
     patience: float = 120.0
     """Seconds for which a user retries while services do not answer."""
     fetch_task: bool = False

@@ -62,11 +62,7 @@ async def execute(
     Seal a plan's users for a target, or take replayed ones, and run.
 
     With `prepare`, users are only sealed into this file, and nothing is returned. With `close`, the
-    batch is closed at the end.
-
-    Raises:
-        PlanError: The shuffler's batch no longer collects, or holds users.
-        ShuffleDpError: As `run` raises; a service does not answer, or refuses.
+    batch is closed at the end. Raises PlanError if it no longer collects, or holds users.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
