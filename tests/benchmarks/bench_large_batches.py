@@ -71,12 +71,16 @@ async def _seconds(work: Awaitable[object]) -> float:
     return time.perf_counter() - started
 
 
+def _shuffler(folder: Path, n_users: int, **changes: Any) -> Shuffler:
+    case = published(n_min=n_users, target_size=n_users + 1, **_TASK | changes)
+    return Shuffler(folder, case=case, pool=_StrippingPool())
+
+
 async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     """Take so many submissions of one report, restart, permute and deliver."""
-    case = published(n_min=n_users, target_size=n_users + 1, deadline=2_000_000_000, **_TASK)
-    digest, task = case.signed.digest(), case.task
-    shuffler = Shuffler(folder, case=case, pool=_StrippingPool())
-    analyzer = CountingAnalyzer(case.signed, task.sealed_report_bytes)
+    shuffler = _shuffler(folder, n_users, deadline=2_000_000_000)
+    digest, task = shuffler.case.signed.digest(), shuffler.case.task
+    analyzer = CountingAnalyzer(shuffler.case.signed, task.sealed_report_bytes)
     shuffler.analyzer = analyzer  # type: ignore[assignment]
     await shuffler.start()
     rng, sent = np.random.default_rng(1), 0
@@ -86,8 +90,8 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
         size = task.envelope_bytes
         drawn = rng.bytes(count * size)
         envelopes = [drawn[start : start + size] for start in range(0, len(drawn), size)]
-        if await shuffler.collection.submit_bulk(digest, envelopes) != [Outcome.STORED] * count:
-            raise RuntimeError("a submission was not stored")
+        outcomes = await shuffler.collection.submit_bulk(digest, envelopes)
+        assert [Outcome.STORED] * count == outcomes
         inside = SUITES[task.suite].overhead_bytes + SUBMISSION_ID_BYTES
         sent += sum(word_sum(envelope[inside:]) for envelope in envelopes)
         return envelopes
@@ -102,64 +106,52 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     await shuffler.start()
     again = await shuffler.collection.submit_bulk(digest, envelopes)
     restarted = time.perf_counter() - started
-    if again != [Outcome.REPEATED] * len(again) or await shuffler.users() != n_users:
-        raise RuntimeError("a submission was forgotten")
+    assert {Outcome.REPEATED} == {*again}
+    assert n_users == await shuffler.users()
     shuffler.clock.seconds = 2_000_000_000.0
     analyzer.reachable = False
     permuted = await _seconds(shuffler.deliveries.advance())
-    if await shuffler.state() is not BatchState.PERMUTED:
-        raise RuntimeError("the batch was not permuted")
+    assert await shuffler.state() is BatchState.PERMUTED
     analyzer.reachable = True
     delivered = await _seconds(shuffler.deliveries.advance())
-    if (n_users, sent % 2**64) != (analyzer.n_reports, analyzer.checksum):
-        raise RuntimeError("a report was lost")
-    figures = {
+    assert (n_users, sent % 2**64) == (analyzer.n_reports, analyzer.checksum)
+    shuffled = (await shuffler.collection.status(digest)).shuffle_seconds
+    shuffler.spool.close()
+    return {
         "reports": n_users,
         "ingest_s": ingested,
         "restart_s": restarted,
         "permute_s": permuted,
-        "of_which_permutation_s": (await shuffler.collection.status(digest)).shuffle_seconds,
+        "of_which_permutation_s": shuffled,
         "deliver_s": delivered,
         "ingest_peak_mib": ingest_peak,
         "peak_mib": _peak_mib(),
     }
-    shuffler.spool.close()
-    return figures
 
 
 async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     """Start on so many undelivered submissions that came one by one, a hundred at the same time."""
-    case = published(n_min=n_users, target_size=n_users + 1, **_TASK)
-    digest, task = case.signed.digest(), case.task
-    shuffler = Shuffler(folder, case=case, pool=_StrippingPool())
+    shuffler = _shuffler(folder, n_users)
+    task = shuffler.case.task
     await shuffler.start()
-    await shuffler.rounds.find_or_begin(digest)
+    await shuffler.rounds.find_or_begin(shuffler.case.signed.digest())
     [found], rng = shuffler.rounds.unfinished(), np.random.default_rng(1)
     size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.key
-    arrivals: list[Arrival] = []
+
+    def arrival() -> Arrival:
+        groups = [form_group([rng.bytes(size)], key)[0]]
+        return Arrival(batch_id=found.batch_id, key=key, groups=groups, in_time=True)
+
     for _ in range(0, n_users, _DEVICES):
-        arrivals = [
-            Arrival(
-                batch_id=found.batch_id,
-                key=key,
-                groups=[form_group([rng.bytes(size)], key)[0]],
-                in_time=True,
-            )
-            for _ in range(_DEVICES)
-        ]
-        await asyncio.gather(*(shuffler.spool.append(arrival) for arrival in arrivals))
+        arrivals = [arrival() for _ in range(_DEVICES)]
+        await asyncio.gather(*map(shuffler.spool.append, arrivals))
     shuffler.spool.close()
     started = time.perf_counter()
     await shuffler.start()
-    if await shuffler.spool.append(arrivals[0]) != [[Outcome.REPEATED]]:
-        raise RuntimeError("a submission was forgotten")
-    figures = {
-        "submissions": n_users,
-        "restart_s": time.perf_counter() - started,
-        "peak_mib": _peak_mib(),
-    }
+    assert [[Outcome.REPEATED]] == await shuffler.spool.append(arrivals[0])
+    restarted = time.perf_counter() - started
     shuffler.spool.close()
-    return figures
+    return {"submissions": n_users, "restart_s": restarted, "peak_mib": _peak_mib()}
 
 
 async def _release(n_reports: int, folder: Path) -> dict[str, float]:
@@ -189,9 +181,9 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     stage_peak = _peak_mib()
     released = await _seconds(analyzer.releases.settled())
     result = await analyzer.releases.result(signed.digest())
-    if (n_reports, 0) != (result.n_reports, sum(result.refused.values())):
-        raise RuntimeError("a report was lost")
-    figures = {
+    assert (n_reports, 0) == (result.n_reports, sum(result.refused.values()))
+    await analyzer.stop()
+    return {
         "reports": n_reports,
         "stage_s": staged,
         "release_s": released,
@@ -199,8 +191,6 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
         "stage_peak_mib": stage_peak,
         "peak_mib": _peak_mib(),
     }
-    await analyzer.stop()
-    return figures
 
 
 _CASES: Final = {"shuffler": _shuffle, "restart": _restart, "analyzer": _release}
