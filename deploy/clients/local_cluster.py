@@ -57,21 +57,12 @@ class Cluster:
     user_agent: Child
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        log_level: str = "INFO",
-        environment: Mapping[str, str] = GRPC_SILENCE,
-        metrics: bool = False,
+        self, directory: Path, environment: Mapping[str, str] = GRPC_SILENCE, **shared: str
     ) -> None:
-        """Take their folder, log level, variables, and whether they serve their metrics."""
+        """Take their folder, variables, and settings that all three share."""
         self._directory = directory
-        self._shared: dict[str, str | float | bool] = {
-            "tls_directory": str(directory / "tls"),
-            "log_level": log_level,
-            **({"metrics_listen": "127.0.0.1:0"} if metrics else {}),
-        }
-        self._environment = dict(environment)
+        self._environment = environment
+        self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
         try:

@@ -5,9 +5,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
@@ -47,17 +46,12 @@ _BY_SENTENCE: Final = {
 """Refusals of several kinds that share one status."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
+class Destination(NamedTuple):
     """The address that simulated users connect to."""
 
     address: str
     authority: bytes | None
     """PEM of the authority to trust; None for plaintext on loopback."""
-
-    def __post_init__(self) -> None:
-        if self.authority is None and not is_local(self.address):
-            raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
 
     def open(self) -> grpc.aio.Channel:
         """Open a channel with a connection of its own, which retries nothing by itself."""
@@ -69,10 +63,12 @@ class Destination:
             ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
             ("grpc.ssl_target_name_override", "shuffler"),
         ]
-        if self.authority is None:
-            return grpc.aio.insecure_channel(self.address, options=options)
-        credentials = grpc.ssl_channel_credentials(self.authority)
-        return grpc.aio.secure_channel(self.address, credentials, options=options)
+        if self.authority is not None:
+            credentials = grpc.ssl_channel_credentials(self.authority)
+            return grpc.aio.secure_channel(self.address, credentials, options=options)
+        if not is_local(self.address):
+            raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
+        return grpc.aio.insecure_channel(self.address, options=options)
 
 
 def submissions_of_a_call(envelope_bytes: int) -> int:

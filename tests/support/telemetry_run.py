@@ -108,7 +108,7 @@ class Evidence:
 async def run(directory: Path) -> Evidence:
     """Start the three, let everybody answer both tasks, and wait until the batches are over."""
     markers, begun = Markers.drawn(USERS), time.time()
-    cluster = Cluster(directory, log_level="DEBUG", environment=LOUD, metrics=True)
+    cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
     relay = Relay()
     try:
         await cluster.start_analyzer()
