@@ -170,7 +170,7 @@ def load(
     kind: TargetKind = "local" if local else "sink" if sink else "services"
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-    check_options(kind, given, bursts=pattern == "burst")
+    check_options(kind, mode, pattern, given)
     check_folder(prepare)
     climb = None
     if ramp is not None:

@@ -99,14 +99,6 @@ class LoadPlan:
     seed: int | None = None
     """Chooses people, behaviours and arrival times. Sealing is never repeatable."""
 
-    def __post_init__(self) -> None:
-        if self.rate is not None and self.ramp is not None:
-            raise PlanError("give a rate or a ramp, not both")
-        if self.pattern == "burst" and not self.is_open:
-            raise PlanError("bursts need a rate or a ramp")
-        if self.fetch_task and self.mode == "bulk":
-            raise PlanError("users in bulk fetch no task; leave --fetch-task out")
-
     @property
     def in_flight(self) -> int:
         """Users or calls in flight in a closed loop."""
@@ -150,14 +142,9 @@ _CONSENT: Final = (
 )
 
 
-def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = False) -> None:
-    """
-    Refuse `given` options that would have no effect, or that need another one.
-
-    Raises:
-        PlanError: Names the options and the reason.
-    """
-    present, remote = {*given}, kind == "services"
+def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collection[str]) -> None:
+    """Raise PlanError for `given` options that have no effect, or that need another one."""
+    present, remote, bursts = {*given}, kind == "services", pattern == "burst"
     sent_nothing = f"replay analyzer {_RESULT} {_ACCESS} {_SENDING}"
     ignored = (
         (not remote, f"task authority analyzer prepare {_RESULT} {_ACCESS}", f"--{kind} has these"),
@@ -168,7 +155,9 @@ def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = Fa
         ("prepare" in present, sent_nothing, "--prepare sends nothing"),
         ("shuffler_token_file" in present, "i_run_these_services", "the token shows consent"),
         ("replay" in present, "users misbehaving dataset draft", "the prepared file has the users"),
+        ("ramp" in present, "rate", "a ramp has rates of its own"),
         ("ramp" not in present, "step_seconds p99_limit", "there is no --ramp"),
+        (mode == "bulk", "fetch_task", "users in bulk fetch no task"),
         (not bursts, "burst", "users come in bursts with --pattern burst"),
         (bool({"rate", "ramp"} & present), "concurrency", "users arrive on a schedule"),
     )
@@ -179,6 +168,7 @@ def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = Fa
             raise PlanError(f"leave {', '.join(options[name] for name in useless)} out: {why}")
     needed = (
         ("analyzer" in present, "token_file", "--analyzer needs --token-file"),
+        (bursts, "rate ramp", "bursts need a rate or a ramp"),
         (remote, "task replay", "name the task: its digest"),
         (remote and "close" in present, "shuffler_token_file", _CLOSING),
         (remote, "shuffler_token_file i_run_these_services prepare", _CONSENT),
