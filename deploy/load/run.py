@@ -167,12 +167,12 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
         begin += _LEAD_SECONDS * (processes > 1)
         times = begin + arrivals(calls, rate * share, rng, burst=burst)
     senders: list[Sender] = []
-    end, each = finished.n_users + count, math.ceil(places / processes)
-    for schedule in (times[number::processes].tolist() for number in range(processes)):
-        first = finished.n_users
+    end = finished.n_users + count
+    for number in range(processes):
+        schedule, first = times[number::processes].tolist(), finished.n_users
         finished.n_users = min(first + together * len(schedule), end)
-        part = users.part(first, finished.n_users)
-        senders.append(Sender(finished.target.to, part, plan, schedule, each))
+        part, own = users.part(first, finished.n_users), (places + number) // processes
+        senders.append(Sender(finished.target.to, part, plan, schedule, max(1, own)))
     bars.start_phase(name, senders[0].users.n_users)
     others = [wrap_future(pool.submit(run_alone, sender)) for sender in senders[1:]]
     tally = await senders[0].run(bars.show_tally)

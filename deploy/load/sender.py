@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -81,35 +82,27 @@ def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
     return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 
+@dataclass(eq=False)
 class Sender:
-    """
-    Sends users' submissions; `tally` counts what they saw so far.
+    """Sends users' submissions; `tally` counts what they saw so far."""
 
-    `times` are scheduled starts on the monotonic clock, ascending, of each user, or in bulk of each
-    call: waits count from there. 0 is as soon as fewer than `places` are in flight.
-    """
+    to: Destination
+    users: SealedUsers
+    plan: LoadPlan
+    times: Iterable[float]
+    """Scheduled start of each user, or in bulk of each call, on the monotonic clock, ascending:
+    waits count from there. 0 is as soon as fewer than `places` are in flight."""
+    places: int
+    tally: Tally = field(default_factory=Tally)
 
-    def __init__(
-        self,
-        to: Destination,
-        users: SealedUsers,
-        plan: LoadPlan,
-        times: Iterable[float],
-        places: int,
-    ) -> None:
-        self._to = to
-        self.users = users
-        self._plan = plan
-        self._times = times
-        self._places = places
-        self._digest = users.signed.digest()
-        self._most = submissions_of_a_call(users.envelopes.shape[1])
-        self.tally = Tally()
+    def __post_init__(self) -> None:
+        self._digest = self.users.signed.digest()
+        self._most = submissions_of_a_call(self.users.envelopes.shape[1])
 
     async def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Send all users; `progress` sees the tally after each user or call."""
-        room, n_users = asyncio.Semaphore(self._places), self.users.n_users
-        together = self._most if self._plan.mode == "bulk" else 1
+        room, n_users = asyncio.Semaphore(self.places), self.users.n_users
+        together = self._most if self.plan.mode == "bulk" else 1
 
         async def send(users: range, intended: float) -> None:
             try:
@@ -119,7 +112,7 @@ class Sender:
             progress(self.tally)
 
         async with asyncio.TaskGroup() as group:
-            for first, at in zip(range(0, n_users, together), self._times, strict=False):
+            for first, at in zip(range(0, n_users, together), self.times, strict=False):
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
                 await room.acquire()
                 users = range(first, min(first + together, n_users))
@@ -133,8 +126,8 @@ class Sender:
         sent = {user: found for user in users if (found := submissions(user))}
         try:
             if sent:
-                async with self._to.open() as channel:
-                    send = self._send_together if self._plan.mode == "bulk" else self._send_alone
+                async with self.to.open() as channel:
+                    send = self._send_together if self.plan.mode == "bulk" else self._send_alone
                     await send(shuffler_pb2_grpc.ShufflerStub(channel), sent, intended)
         except PeerError:
             tally.given_up += len(sent)
@@ -147,7 +140,7 @@ class Sender:
 
     async def _leave(self) -> None:
         """Connect, begin a submission, send nothing, and hang up."""
-        async with self._to.open() as channel:
+        async with self.to.open() as channel:
             call: Any = channel.stream_unary("/shuffledp.v1.Shuffler/Submit")()
             try:
                 async with asyncio.timeout(_DEADLINE):
@@ -169,7 +162,7 @@ class Sender:
         flood: list[asyncio.Task[Outcome | None]] = []
         try:
             with self._waiting(intended):
-                if self._plan.fetch_task:
+                if self.plan.fetch_task:
                     fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
                     await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
                 if self.users.kinds[user] == Behaviour.FLOODING:
@@ -232,7 +225,7 @@ class Sender:
         self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False
     ) -> T:
         """Call until there is a final answer, with longer and longer pauses, or once."""
-        pause, give_up = _FIRST_PAUSE, time.monotonic() + self._plan.patience
+        pause, give_up = _FIRST_PAUSE, time.monotonic() + self.plan.patience
         while True:
             try:
                 return await reply(call(), "the shuffler")
