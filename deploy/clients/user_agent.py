@@ -21,10 +21,7 @@ async def send(
     """
     Contribute a value through a user agent on a Unix socket, which needs no TLS.
 
-    Raises:
-        SettingsError: The address is not a Unix socket's.
-        ValueRangeError: The value is larger than any item's number.
-        PeerError, PeerRefusalError: The agent cannot be reached, or refuses.
+    Raises ValueRangeError if the value is larger than any item's number.
     """
     request = contribution_to_wire(digest, value, person)
     try:
@@ -39,7 +36,7 @@ async def send(
 async def ask_for_receipt(
     agent: str, digest: TaskDigest, person: str
 ) -> user_agent_pb2.GetReceiptResponse:
-    """Ask for the receipt of an answer. Raises as `send`, and if there is no answer."""
+    """Ask for the receipt of an answer; raise PeerRefusalError if there is no answer."""
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
     answer: user_agent_pb2.GetReceiptResponse = await _call(agent, "GetReceipt", request)
     return answer

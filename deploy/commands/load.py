@@ -225,13 +225,7 @@ def load(
 
 
 def tell(finished: report.Finished, *, json: bool) -> None:
-    """
-    Print the outcome of a run.
-
-    Raises:
-        Exit: A count differs from the expected one.
-        ShuffleDpError: Counts or the result are missing.
-    """
+    """Print the outcome of a run; raise its failure, or Exit if a count differs."""
     if json:
         print_json(report.as_json(finished))
     else:

@@ -48,10 +48,7 @@ _ROUNDING: Final = 1e-9
 def shares_from(text: str) -> dict[Behaviour, float]:
     """
     Parse the shares of misbehaving users: `malformed=.02,duplicate=.1`, or one number, which is
-    split evenly over all behaviours.
-
-    Raises:
-        PlanError: A name or number is invalid, or no user would be honest.
+    split evenly over all behaviours. Raise PlanError if one is invalid, or no user would be honest.
     """
     try:
         if "=" in text:
@@ -80,8 +77,7 @@ def assign(
     """
     Draw n_users behaviours: numbers to the nearest, in random order, the last user honest.
 
-    Raises:
-        PlanError: No user would be honest.
+    Raises PlanError if no user would be honest.
     """
     kinds = np.zeros(n_users, dtype=np.uint8)
     numbers = {kind: round(share * n_users) for kind, share in shares.items()}

@@ -92,9 +92,7 @@ async def run(
     close, and late submissions would be answered `closed`. With `close`, a batch that has not
     closed by itself is closed at the end.
 
-    Raises:
-        PlanError: The batch would close before the last user.
-        SettingsError: A process that sends has ended.
+    Raises PlanError if the batch would close before the last user.
     """
     finished = Finished(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
@@ -236,10 +234,7 @@ async def contribute_all(
     """
     Let one honest user contribute each value, in bulk: for the demo and for tests.
 
-    `progress` is told how many more users' submissions are sealed.
-
-    Raises:
-        BatchStateError: A submission was not stored.
+    `progress` is told how many more are sealed. Raises BatchStateError if one is not stored.
     """
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)

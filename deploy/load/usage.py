@@ -110,12 +110,7 @@ def read_usage(url: str) -> Usage:
 
 
 def usage_from(page: bytes) -> Usage:
-    """
-    Parse a service's metrics page.
-
-    Raises:
-        SettingsError: It is no such page, or lacks the process's usage.
-    """
+    """Parse a service's metrics page; raise SettingsError if it lacks the process's usage."""
     try:
         families = text_string_to_metric_families(page.decode("utf-8"))
         found = {sample.name: sample.value for one in families for sample in one.samples}

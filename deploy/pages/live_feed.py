@@ -29,11 +29,7 @@ _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
 
 
 def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
-    """
-    Render the page on which the shuffler's operator watches a batch.
-
-    It asks for `progress.json` beside it every `poll_seconds`.
-    """
+    """Render a live page, which asks for `progress.json` beside it every `poll_seconds`."""
     return render(
         "live.html",
         version=version,
