@@ -132,11 +132,11 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
-    if file is not None:
-        draft = drafts.read(file, key)
-    else:
+    if file is None:
         size = dataset(plan.dataset, stored).domain_size
         draft = demo_draft(size, stored, now=now, shuffler_key=key)
+    else:
+        draft = drafts.read(file, key)
     n_min = min(draft.n_min, stored) if plan.ramp is None else 1
     return replace(draft, n_min=n_min, target_size=stored, deadline=int(now) + _DAY)
 
@@ -145,15 +145,13 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
     """Start services on this machine, and publish a task, by a draft's file or as the demo's."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
-        async with Cluster(Path(folder)) as cluster:
-            async with cluster.operator() as operator:
-                draft = load_draft(file, plan, cluster.shuffler_key)
-                digest = (await operator.create_task(draft)).digest()
+        async with Cluster(Path(folder)) as cluster, cluster.operator() as operator:
+            signed = await operator.create_task(load_draft(file, plan, cluster.shuffler_key))
             services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
             async with connect(
                 "local",
                 cluster.shuffler.address,
-                digest,
+                signed.digest(),
                 authority=cluster.authority,
                 analyzer=cluster.analyzer.address,
                 token_file=cluster.analyzer.state / "operator.token",
@@ -184,8 +182,8 @@ async def sink(signed: SignedTask) -> AsyncIterator[Target]:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
-        process = spawn.Process(target=_run, args=(theirs, signed, Path(folder)), name=SINK)
-        process.daemon = True
+        args = (theirs, signed, Path(folder))
+        process = spawn.Process(target=_run, args=args, name=SINK, daemon=True)
         process.start()
         theirs.close()  # so that the end of the process ends the wait
         try:

@@ -34,16 +34,10 @@ def users(case: PublishedTask) -> SealedUsers:
     return seal(case.signed, LoadPlan(n_users=7, shares=_ALL, dataset="zipf:30", seed=3))
 
 
-@pytest.fixture(scope="module")
-def file(users: SealedUsers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a prepared file of the users."""
-    path = tmp_path_factory.mktemp("prepared") / "users"
-    users.save(path)
-    return path
-
-
-def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, file: Path) -> None:
-    """Task, behaviours, values and envelopes; readable by its owner only."""
+def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, tmp_path: Path) -> None:
+    """By its owner only; a damaged one is refused, with what to do."""
+    file = tmp_path / "users"
+    users.save(file)
     read = SealedUsers.load(file)
 
     assert users.signed == read.signed
@@ -51,6 +45,12 @@ def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, file: Pat
         np.testing.assert_array_equal(getattr(users, name), getattr(read, name))
     assert 0o600 == file.stat().st_mode & 0o777
     assert 1.0 == pytest.approx(read.truth(7, 30).sum())
+
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SettingsError, match="prepare it again"):
+        SealedUsers.load(file)
+    with pytest.raises(SettingsError, match="nothing cannot be read"):
+        SealedUsers.load(tmp_path / "nothing")
 
 
 def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: SealedUsers) -> None:
@@ -95,17 +95,6 @@ def test_envelopes_carry_the_values_beside_them() -> None:
     assert (
         expected == np.frombuffer(raw, dtype=mechanism_of(case.task).report_dtype)["item"].tolist()
     )
-
-
-def test_a_damaged_or_missing_file_is_refused(file: Path, tmp_path: Path) -> None:
-    """With what to do; that no bytes do anything else is a property of every parser."""
-    path = tmp_path / "damaged"
-    path.write_bytes(file.read_bytes()[:-1])
-
-    with pytest.raises(SettingsError, match="prepare it again"):
-        SealedUsers.load(path)
-    with pytest.raises(SettingsError, match="nothing cannot be read"):
-        SealedUsers.load(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize(
