@@ -47,8 +47,8 @@ function show() {
 function showHeads() {
   byId("order").value = chosen.order;
   byId("direction").textContent = chosen.descending
-    ? (chosen.order === "label" ? "Last first" : "Largest first")
-    : (chosen.order === "label" ? "First first" : "Smallest first");
+    ? (chosen.order === "label" ? "Descending" : "Largest first")
+    : (chosen.order === "label" ? "Ascending" : "Smallest first");
   for (const head of document.querySelectorAll("#bars .sort")) {
     const column = head.closest("th");
     if (head.dataset.order === chosen.order) column.setAttribute("aria-sort", chosen.descending ? "descending" : "ascending");
