@@ -1,25 +1,18 @@
 """Whatever a stranger sends gets a clear error with the right status; nothing accepted is lost."""
 
-import math
-import re
-from collections.abc import AsyncIterator
-
 import pytest
 
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
-from common.errors import PeerRefusalError
 from common.messages.submission import Submission, pack
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import chunk_to_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
     contribute,
     envelopes,
     refusal,
     result_of,
-    submit_bulk,
 )
 from tests.support.services import Services
 
@@ -69,19 +62,6 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
     assert 0 == sum(result.refused.values())
 
 
-async def test_reports_that_do_not_open_are_counted_by_cause(services: Services) -> None:
-    """Inside a valid envelope only the analyzer can tell; the batch is released all the same."""
-    signed = await services.publish(n_min=20, target_size=20)
-    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
-    key = HpkePublicKey(task.suite, task.shuffler_key)
-    odd = Submission(submission_id=b"i" * 16, sealed_reports=bytes(60) + b"\x01" * 60)
-    unreadable = key.seal(pack(odd), envelope_context(digest))
-    await submit_bulk(services, signed, [*envelopes(signed, 19), unreadable])
-    result = await result_of(services, signed)
-
-    assert {"unreadable": 2, "repeated": 0, "malformed": 0} == result.refused
-
-
 async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Services) -> None:
     """With a sentence that does not repeat it; a right value is accepted afterwards."""
     signed = await services.publish()
@@ -121,51 +101,3 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
         assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
         status, message = await refusal(contribute(services, signed))
         assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
-
-
-async def test_a_draft_that_breaks_a_rule_is_refused(services: Services) -> None:
-    """By the analyzer, with the rule and the number."""
-    for changes, message in (
-        ({"local_epsilon": math.nan}, "local_epsilon is nan"),
-        ({"buckets": 12}, "buckets is 12; it must be a prime number"),
-        ({"n_min": 30}, "target_size is 20; it must lie between 30"),
-        ({"deadline": 1}, "not in the future"),
-        ({"deadline": 2**63}, "deadline is 9223372036854775808"),
-        ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta"),
-        ({"population": "two\nlines"}, "population must be printable ASCII"),
-    ):
-        with pytest.raises(PeerRefusalError, match=re.escape(message)) as caught:
-            await services.publish(**changes)
-        assert "INVALID_ARGUMENT" == caught.value.status
-
-
-async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
-    """Nothing, reports first, a manifest that does not add up, an unknown task."""
-    signed = await services.publish()
-
-    async def messages(
-        *parts: analyzer_pb2.DeliverBatchRequest,
-    ) -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
-        for part in parts:
-            yield part
-
-    def manifest(digest: bytes, n_reports: int) -> analyzer_pb2.DeliverBatchRequest:
-        return analyzer_pb2.DeliverBatchRequest(
-            manifest=analyzer_pb2.BatchManifest(
-                task_digest=digest, batch_id=bytes(16), n_users=10, n_reports=n_reports
-            )
-        )
-
-    async with services.channel_as("shuffler") as channel:
-        analyzer = analyzer_pb2_grpc.AnalyzerStub(channel)
-        for parts, status in (
-            ((), "INVALID_ARGUMENT"),
-            ((chunk_to_wire(bytes(60)),), "INVALID_ARGUMENT"),
-            ((manifest(signed.digest(), 19),), "INVALID_ARGUMENT"),
-            ((manifest(signed.digest(), 20), chunk_to_wire(bytes(60))), "INVALID_ARGUMENT"),
-            ((manifest(signed.digest(), 20), chunk_to_wire(bytes(61))), "INVALID_ARGUMENT"),
-            ((manifest(_UNKNOWN, 20),), "NOT_FOUND"),
-            ((manifest(signed.digest(), 20), chunk_to_wire(b"")), "INVALID_ARGUMENT"),
-        ):
-            call = analyzer.DeliverBatch(messages(*parts), timeout=DEADLINE)
-            assert (await refusal(call))[0] == status

@@ -2,7 +2,6 @@
 
 import json
 
-import grpc
 import pytest
 
 from common.errors import PeerError, PeerRefusalError, ShuffleDpError
@@ -14,7 +13,6 @@ from tests.support.clients import (
     DEADLINE,
     collect,
     command,
-    contribute,
     envelopes,
     final_state,
     submit_bulk,
@@ -57,19 +55,6 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
-
-
-async def test_a_person_who_has_spent_their_cap_answers_no_more(services: Services) -> None:
-    """Five tasks of local epsilon 4 are 20; the sixth is refused with a sentence, for good."""
-    *tasks, sixth = [await services.publish(local_epsilon=4.0) for _ in range(6)]
-    for signed in tasks:
-        await contribute(services, signed, "spender")
-    with pytest.raises(grpc.aio.AioRpcError, match="20 is spent on 5 tasks") as caught:
-        await contribute(services, sixth, "spender")
-    await contribute(services, tasks[4], "spender")
-    await contribute(services, sixth, "two")
-
-    assert grpc.StatusCode.RESOURCE_EXHAUSTED is caught.value.code()
 
 
 async def test_a_limit_of_grpc_is_no_spent_budget(services: Services) -> None:

@@ -1,9 +1,6 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,77 +11,42 @@ from typer.testing import CliRunner
 from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
 from deploy.cli import app
-from deploy.load.behaviour import MISBEHAVING, Behaviour
+from deploy.load.behaviour import MISBEHAVING
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json
-from deploy.load.run import execute, run
-from deploy.load.target import Target, connect
-from deploy.load.users import seal
+from deploy.load.run import execute
+from deploy.load.target import connect
 from deploy.terminal.json_output import dumps
-from tests.support.clients import envelopes, result_of, submit
+from tests.support.clients import envelopes, submit
 from tests.support.services import Services
 
 _USERS = 240
 _STORED = 228
 """Of them: four misbehave in each way, and in three ways nothing of them is stored."""
-_SHARES: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
-
-
-class Begun(Bars):
-    """Bars that show nothing and remember what began."""
-
-    def __init__(self) -> None:
-        super().__init__(Console(quiet=True))
-        self.begun: list[str] = []
-
-    def start_phase(self, what: str, users: int | None) -> None:
-        """Remember it."""
-        self.begun.append(what)
-        super().start_phase(what, users)
-
-
-def _connect(services: Services) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
-    """Connect to the services with all their operators' files."""
-    folder = services.directory
-    return partial(
-        connect,
-        "services",
-        services.shuffler.address,
-        authority=folder / "tls" / "authority.pem",
-        analyzer=services.analyzer.address,
-        token_file=folder / "analyzer" / "operator.token",
-        shuffler_token_file=folder / "shuffler" / "operator.token",
-    )
 
 
 async def _load(
-    services: Services,
-    plan: LoadPlan,
-    *,
-    n_users: int = _USERS,
-    stored: int = _STORED,
-    target_size: int = 0,
-) -> Finished:
-    signed = await services.publish(n_min=stored, target_size=target_size or stored)
-    crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
-    users = seal(signed, crowd, seed=4, processes=1)
-    with Begun() as bars:
-        async with _connect(services)(signed.digest()) as target:
-            return await run(plan, target, users, bars)
-
-
-def _job(
-    services: Services, signed: SignedTask, bars: Bars, **changes: Any
-) -> Awaitable[Finished | None]:
-    """Run thirty users in bulk; changes are arguments of `execute`."""
-    plan, crowd = LoadPlan(mode="bulk"), Crowd(n_users=30, dataset="zipf:100")
-    arguments: dict[str, Any] = {
-        "services": _connect(services),
+    services: Services, signed: SignedTask, plan: LoadPlan, users: int, **changes: Any
+) -> Finished | None:
+    """Run a load with all operators' files; changes are arguments of `execute`."""
+    folder = services.directory
+    shares = dict.fromkeys(MISBEHAVING, 4 / _USERS) if users == _USERS else {}
+    fields: dict[str, Any] = {
         "digest": signed.digest(),
-    } | changes
-    return execute("services", plan, crowd, bars=bars, **arguments)
+        "services": lambda digest: connect(
+            "services",
+            services.shuffler.address,
+            digest,
+            authority=folder / "tls" / "authority.pem",
+            analyzer=services.analyzer.address,
+            token_file=folder / "analyzer" / "operator.token",
+            shuffler_token_file=folder / "shuffler" / "operator.token",
+        ),
+    }
+    crowd = Crowd(n_users=users, shares=shares, dataset="zipf:100")
+    with Bars(Console(quiet=True)) as bars:
+        return await execute("services", plan, crowd, bars=bars, **fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +65,12 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
     services: Services, plan: LoadPlan
 ) -> None:
     """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
-    finished = await _load(services, plan)
+    signed = await services.publish(n_min=_STORED, target_size=_STORED)
+    finished = await _load(services, signed, plan, _USERS)
 
-    assert [] == [row for row in finished.rows if not row.holds]
+    assert finished is not None
     assert finished.result is not None
+    assert [] == [row for row in finished.rows if not row.holds]
     assert _STORED == finished.result.n_users == finished.total.acknowledged
     assert 4 == finished.total.dropped
     assert {Outcome.STORED, Outcome.REPEATED, Outcome.CONFLICT, Outcome.MALFORMED} == set(
@@ -119,57 +83,44 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
 
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
+    signed = await services.publish(n_min=1, target_size=100)
     plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, step_seconds=2.0))
-    finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
+    finished = await _load(services, signed, plan, 80)
 
+    assert finished is not None
     assert [10, 20] == [step.offered_users for step in finished.steps], finished.steps
     assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None
 
 
-async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
-    services: Services,
-) -> None:
-    """The batch would close before the last of them, and nothing could be compared."""
-    with pytest.raises(PlanError, match="close before the last"):
-        await _load(services, LoadPlan(), stored=100)
-
-
-@pytest.mark.parametrize(
-    ("target_size", "sentence"),
-    [
-        (1000, "the batch holds 1 users; it must hold 0"),
-        (1, "the batch is [a-z]+; it must be collecting"),
-    ],
-)
-async def test_a_batch_that_real_users_are_in_is_left_alone(
-    services: Services, target_size: int, sentence: str
-) -> None:
-    """With the shuffler's token that is seen before anybody is sealed; and that it has closed."""
-    signed = await services.publish(n_min=1, target_size=target_size)
-    await submit(services, signed, *envelopes(signed, 1))
-    if target_size == 1:
-        await result_of(services, signed)
-    bars = Begun()
-    with bars, pytest.raises(PlanError, match=sentence):
-        await _job(services, signed, bars)
-
-    assert [] == bars.begun
+async def test_a_batch_whose_counts_cannot_be_compared_is_left_alone(services: Services) -> None:
+    """It would close before the last user, or real users are in it, or have filled it."""
+    small = await services.publish(n_min=1, target_size=20)
+    taken = await services.publish(n_min=1, target_size=1000)
+    closed = await services.publish(n_min=1, target_size=1)
+    for signed in (taken, closed):
+        await submit(services, signed, *envelopes(signed, 1))
+    for signed, sentence in (
+        (small, "close before the last"),
+        (taken, "the batch holds 1 users; it must hold 0"),
+        (closed, "the batch is [a-z]+; it must be collecting"),
+    ):
+        with pytest.raises(PlanError, match=sentence):
+            await _load(services, signed, LoadPlan(mode="bulk"), 30)
 
 
 async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     services: Services, tmp_path: Path
 ) -> None:
     """By whoever holds both operators' tokens; and another task's file is refused."""
-    path = tmp_path / "users"
+    path, plan = tmp_path / "users", LoadPlan(mode="bulk")
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    with Begun() as bars:
-        assert await _job(services, signed, bars, prepare=path) is None
-        with pytest.raises(SettingsError, match="prepared for another task"):
-            await _job(services, other, bars, replay=path)
-        finished = await _job(services, signed, bars, digest=None, replay=path, close=True)
+    assert await _load(services, signed, plan, 30, prepare=path) is None
+    with pytest.raises(SettingsError, match="prepared for another task"):
+        await _load(services, other, plan, 30, replay=path)
+    finished = await _load(services, signed, plan, 30, digest=None, replay=path, close=True)
 
     assert finished is not None
     assert finished.counts_match

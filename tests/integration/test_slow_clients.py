@@ -163,14 +163,6 @@ async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
     assert min(answered) > 0
 
 
-async def test_500_calls_at_once_on_one_connection_are_all_served() -> None:
-    """A relay's: gRPC keeps those beyond the share at its end. Nothing is tried a second time."""
-    async with _server() as running, shuffler_stub(running.address, None) as stub:
-        request = shuffler_pb2.SubmitRequest()
-        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
-        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
-
-
 @pytest.mark.parametrize(("method", "kind"), [(_SUBMIT, CallKind.SHORT), (_BULK, CallKind.BULK)])
 async def test_calls_that_never_send_leave_room_for_others(method: str, kind: CallKind) -> None:
     """Four connections begin more than all places; they get a share each."""
