@@ -38,15 +38,15 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
     assert [] == list((services.directory / "shuffler").glob("batch-*.key"))
 
 
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite != DEFAULT_SUITE])
 @pytest.mark.own_services
 async def test_acknowledged_submissions_outlive_the_absence_of_services(
-    services: Services,
+    services: Services, suite: str
 ) -> None:
     """
     A task of another suite: all services restart while users submit, and the analyzer is away when
     the batch closes.
     """
-    [suite] = SUITES.keys() - {DEFAULT_SUITE}
     key = (services.directory / "shuffler" / f"envelope-{suite}.pub").read_text(encoding="ascii")
     wanted = draft(bytes.fromhex(key), suite=suite, n_min=20, target_size=20)
     async with services.operator() as operator:

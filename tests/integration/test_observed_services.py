@@ -22,8 +22,6 @@ from tests.support.protocol_tasks import protocol_task
 
 _USERS = 160
 
-pytestmark = pytest.mark.slow
-
 
 def _subject(protocol: str = "mixdump") -> AuditSubject:
     return AuditSubject(
@@ -54,6 +52,7 @@ def test_honest_services_reveal_nothing(record: RunRecord) -> None:
     assert sum(one.tests for one in found) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw"])
 def test_other_protocols_too(protocol: str) -> None:
     """A shuffler that samples, one that adds dummies, and no dummies at all."""
@@ -62,6 +61,7 @@ def test_other_protocols_too(protocol: str) -> None:
     assert [] == [one for one in _all(record) if not one.passed]
 
 
+@pytest.mark.slow
 def test_a_delivery_by_arrival_is_noticed() -> None:
     """The weakness of the self-test."""
     outcome = OBSERVATION.run_broken(_subject(), np.random.default_rng(1))
