@@ -33,7 +33,19 @@ _FLOATS: Final = (
     *(0.0, -0.0, 0.5, 1.0, 1.5, -1.0, 20.0, 20.5, 5e-324, 1e-300, 1e-16, 1e-15, 1e15, 1e300, 1e308),
     *(1.0000000001, float("inf"), float("-inf"), float("nan")),
 )
-_VALUES: Final = (*_INTEGERS, *_FLOATS, True, False, None, [], {}, [[]], [1, 2, 3], {"a": 1}, ["a"])
+_VALUES: Final[tuple[Any, ...]] = (
+    *_INTEGERS,
+    *_FLOATS,
+    True,
+    False,
+    None,
+    [],
+    {},
+    [[]],
+    [1, 2, 3],
+    {"a": 1},
+    ["a"],
+)
 _TEXTS: Final = (
     *("", " ", "\0", "a\0b", "\ud800", "\udfff\ud800", "\u202e", "\ufeff", "é", "\U0001f9ee"),
     *("x" * 65, "x" * 257, "x" * 5000, "none", "../../x", "/dev/zero", "%s%n"),
@@ -218,12 +230,14 @@ def _changed(rng: Random, kind: int, data: Any) -> Any:
 
 
 def _written(number: int, kind: int, data: Any) -> bytes:
-    tag = _varint(number << 3 | kind)
+    body: bytes
     if kind == _VARINT:
-        return tag + _varint(data)
-    if kind == _BYTES:
-        return tag + _varint(len(data)) + data
-    return tag + data.to_bytes(8 if kind == _FIXED64 else 4, "little")
+        body = _varint(data)
+    elif kind == _BYTES:
+        body = _varint(len(data)) + data
+    else:
+        body = data.to_bytes(8 if kind == _FIXED64 else 4, "little")
+    return _varint(number << 3 | kind) + body
 
 
 def _varint(value: int) -> bytes:
