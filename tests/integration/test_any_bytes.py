@@ -144,22 +144,6 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED"} <= seen
 
 
-class _Liar(grpc.GenericRpcHandler):
-    """Answers every call with the same bytes."""
-
-    def __init__(self, answer: bytes) -> None:
-        self._answer = answer
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Take any call, of one request or of many."""
-
-        async def answered(_requests: AsyncIterator[bytes], _context: object) -> bytes:
-            return self._answer
-
-        del handler_call_details
-        return grpc.stream_unary_rpc_method_handler(answered)
-
-
 async def _nothing() -> AsyncIterator[bytes]:
     for chunk in list[bytes]():
         yield chunk
@@ -171,7 +155,19 @@ async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: b
     GRPC hands over nothing for it. A client says that the other party cannot serve, and what was
     acknowledged with garbage counts as not delivered.
     """
-    server = grpc.aio.server(handlers=[_Liar(garbage)])
+
+    async def answered(_requests: AsyncIterator[bytes], _context: object) -> bytes:
+        return garbage
+
+    lie = grpc.stream_unary_rpc_method_handler(answered)
+    calls = [
+        grpc.method_handlers_generic_handler(
+            service.full_name, {method.name: lie for method in service.methods}
+        )
+        for module in (analyzer_pb2, shuffler_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+    ]
+    server = grpc.aio.server(handlers=calls)
     address = bind(server, "127.0.0.1:0", None)
     await server.start()
     digest = TaskDigest(bytes(32))
