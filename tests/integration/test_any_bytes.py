@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from itertools import chain
 from random import Random
 from typing import Any, Final
 
@@ -109,32 +110,27 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
     """
     signed = await services.publish(n_min=20, target_size=1000)
     examples, asked = _examples(signed), analyzer_pb2.GetTaskRequest(task_digest=signed.digest())
-    tokens = {
-        party: (services.directory / party / "operator.token").read_text(encoding="ascii")
-        for party in ("analyzer", "shuffler")
-    }
-    seen = set()
-    for party, path, method in _calls():
-        seeds = examples.get(method.input_type.name, (asked.SerializeToString(),))
-        stream, rng = method.client_streaming, Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
-        address = getattr(services, party).address
-        async with AsyncExitStack() as opened:
-            channels = [
-                await opened.enter_async_context(channel)
-                for channel in (
-                    # The analyzer takes connections only from those who show a certificate.
-                    [services.channel_as("operator"), services.channel_as("shuffler")]
-                    if party == "analyzer"
-                    else [services.channel(party, address)]
-                )
-            ]
+    tokens, seen = {"user_agent": ""}, set[str]()
+    for party in ("analyzer", "shuffler"):
+        tokens[party] = (services.directory / party / "operator.token").read_text(encoding="ascii")
+    async with AsyncExitStack() as opened:
+        channels = {
+            # The analyzer takes connections only from those who show a certificate.
+            "analyzer": [services.channel_as("operator"), services.channel_as("shuffler")],
+            "shuffler": [services.channel("shuffler", services.shuffler.address)],
+            "user_agent": [services.channel("user_agent", services.user_agent.address)],
+        }
+        for channel in chain(*channels.values()):
+            await opened.enter_async_context(channel)
+        for party, path, method in _calls():
+            seeds = examples.get(method.input_type.name, (asked.SerializeToString(),))
+            stream, rng = method.client_streaming, Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
             for number in range(_INPUTS):
                 requests = [mutated(rng, seeds, "protobuf") for _ in range(rng.choice((1, 2, 4)))]
                 if stream and rng.random() < 0.5:
                     requests[0] = seeds[0]
-                shown = rng.choice((tokens.get(party, ""), "", "x" * 5000, "~ ~"))
-                channel = rng.choice(channels)
-                status = _UNHEARD
+                shown = rng.choice((tokens[party], "", "x" * 5000, "~ ~"))
+                channel, status = rng.choice(channels[party]), _UNHEARD
                 while status == _UNHEARD:
                     status = await _status(channel, path, requests, stream=stream, token=shown)
                 seen.add(status)
