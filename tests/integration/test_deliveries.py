@@ -77,7 +77,7 @@ async def test_an_analyzer_that_says_nothing_to_a_manifest_is_tried_again(
             pass
         return b""
 
-    handler = grpc.stream_unary_rpc_method_handler(answered)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(answered)
     calls = grpc.method_handlers_generic_handler("shuffledp.v1.Analyzer", {"DeliverBatch": handler})
     server = grpc.aio.server(handlers=[calls])
     address = bind(server, "127.0.0.1:0", None)

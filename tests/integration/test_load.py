@@ -31,7 +31,7 @@ async def _load(
 ) -> Finished | None:
     """Run a load with all operators' files; changes are arguments of `execute`."""
     folder = services.directory
-    shares = dict.fromkeys(MISBEHAVING, 4 / _USERS) if users == _USERS else {}
+    shares = {kind: 4 / _USERS for kind in MISBEHAVING if users == _USERS}
     fields: dict[str, Any] = {
         "digest": signed.digest(),
         "services": lambda digest: connect(

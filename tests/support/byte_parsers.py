@@ -1,6 +1,5 @@
 """Tasks, keys, ciphertexts and reports, which are read as fixed or canonical bytes."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -90,7 +89,7 @@ def _of_mechanism(name: str) -> Parser:
     )
 
 
-_BYTES: Final[tuple[tuple[float, str, Callable[[bytes], object], *tuple[bytes, ...]], ...]] = (
+_BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *(16, "submission", lambda raw: unpack(raw, _CASE.task)),
         bytes(16 + _CASE.task.reports_per_user * _SEALED),
@@ -130,6 +129,7 @@ _BYTES: Final[tuple[tuple[float, str, Callable[[bytes], object], *tuple[bytes, .
         _ISSUER.issue(),
     ),
 )
+"""Shares, names, readers, and bytes that they read."""
 
 PARSERS: Final = (
     Parser(

@@ -3,9 +3,8 @@
 import gzip
 import io
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +26,6 @@ from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
-from tests.support.mutation import Form
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS
@@ -115,7 +113,7 @@ def _submissions(path: Path) -> object:
     return [users.submissions(user) for user in range(users.n_users)]
 
 
-_FILES: Final[tuple[tuple[Form, str, Callable[[Path], object], *tuple[bytes, ...]], ...]] = (
+_FILES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
         *(drafts.as_toml(one).encode() for one in DRAFTS),
@@ -165,6 +163,7 @@ _FILES: Final[tuple[tuple[Form, str, Callable[[Path], object], *tuple[bytes, ...
     ("binary", "state.sqlite", _database, _sqlite()),
     ("binary", "raw.users", _submissions, _users()),
 )
+"""Forms, names, readers, and contents that they read."""
 _LESS: Final[dict[str, dict[str, float]]] = {
     "questions.json": {"share": 0.05},  # several searches for an epsilon each
     # 128 kB hold up to 64 million rows, each read in some microseconds

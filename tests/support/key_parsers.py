@@ -56,7 +56,7 @@ def _among(
             path.chmod(0o600)
         return read(folder)
 
-    fields = {"name": file_name, "share": 1} | more
+    fields: dict[str, Any] = {"name": file_name, "share": 1} | more
     return Parser(read=changed, seeds=seeds or (others[file_name],), **fields)
 
 

@@ -1,13 +1,9 @@
 """Messages of the parties, operators and people, and the evidence that the shuffler keeps."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from google.protobuf.message import Message
 
 from analyzer.intake import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
@@ -78,18 +74,19 @@ _KEPT_COMMITMENT: Final = evidence.commitment_to_bytes(_COMMITMENT)
 _UNTIL: Final = (2**40).to_bytes(8)
 
 
-_SUMMARY: Final = TaskSummary(
-    task_digest=EXAMPLE_DIGEST,
-    state=TaskState.OPEN,
-    protocol="od-hp",
-    domain_size=9,
-    population="staff",
-    n_min=2,
-    target_size=3,
-    deadline=2**31,
-    n_users=5,
-    failure="none could be counted",
-)
+def _summary(state: TaskState) -> TaskSummary:
+    return TaskSummary(
+        task_digest=EXAMPLE_DIGEST,
+        state=state,
+        protocol="od-hp",
+        domain_size=9,
+        population="staff",
+        n_min=2,
+        target_size=3,
+        deadline=2**31,
+        n_users=5,
+        failure="none could be counted",
+    )
 
 
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
@@ -143,7 +140,7 @@ def _relayed(path: Path) -> bytes:
 
 _sentinels: Final = partial(evidence.sentinels_to_wire, EXAMPLE_DIGEST)
 
-_MESSAGES: Final[tuple[tuple[str, Callable[[Any], object], *tuple[Message, ...]], ...]] = (
+_MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
     (
         *("contribution", submissions.contribution_from_wire),
@@ -173,10 +170,13 @@ _MESSAGES: Final[tuple[tuple[str, Callable[[Any], object], *tuple[Message, ...]]
         analyzer_pb2.ListTasksRequest(),
         analyzer_pb2.ListTasksRequest(after=EXAMPLE_DIGEST),
     ),
-    ("list of tasks", tasks.summaries_from_wire, tasks.summaries_to_wire([_SUMMARY])),
+    (
+        *("list of tasks", tasks.summaries_from_wire),
+        tasks.summaries_to_wire([_summary(TaskState.OPEN)]),
+    ),
     (
         *("description of a task", tasks.description_from_wire),
-        *(tasks.description_to_wire(_SIGNED, replace(_SUMMARY, state=one)) for one in TaskState),
+        *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
     ),
     (
         *("manifest", batches.manifest_from_wire),
@@ -241,6 +241,7 @@ _MESSAGES: Final[tuple[tuple[str, Callable[[Any], object], *tuple[Message, ...]]
         user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST, person="Ada"),
     ),
 )
+"""Names, readers, and messages that they read."""
 _SHARES: Final = {
     "description of a task": 8.0,
     "result": 8.0,
