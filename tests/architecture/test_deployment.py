@@ -19,7 +19,6 @@ from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 
 _ROOT: Final = Path(__file__).parents[2]
-_COMPOSE: Final = _ROOT / "deploy" / "compose.yaml"
 _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     "analyzer": AnalyzerSettings,
     "shuffler": ShufflerSettings,
@@ -27,13 +26,16 @@ _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
 }
 
 
-def _project() -> dict[str, Any]:
-    return tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((_ROOT / name).read_text(encoding="utf-8"))
 
 
-def _compose() -> dict[str, Any]:
-    read: dict[str, Any] = yaml.safe_load(_COMPOSE.read_text(encoding="utf-8"))
-    return read
+def _yaml(name: str) -> Any:
+    return yaml.safe_load((_ROOT / "deploy" / name).read_text(encoding="utf-8"))
+
+
+_COMPOSE: Final[dict[str, Any]] = _yaml("compose.yaml")
+_CONTAINERS: Final[dict[str, dict[str, Any]]] = _COMPOSE["services"]
 
 
 def _pins(file: str) -> dict[str, frozenset[str]]:
@@ -58,7 +60,7 @@ def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     """Nobody adds a package to a group and forgets `make lock`; groups name what is required."""
-    project = _project()
+    project = _toml("pyproject.toml")
     groups = project["dependency-groups"]
     named: set[str] = set()
     for entry in groups[party]:
@@ -73,14 +75,9 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 
 def test_the_compose_file_keeps_to_its_specification() -> None:
     """Which both generations of the program read."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     outcome = subprocess.run(
-        [
-            *(sys.executable, "-m", "check_jsonschema"),
-            *("--builtin-schema", "vendor.compose-spec", str(_COMPOSE)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "deploy/compose.yaml"], cwd=_ROOT, capture_output=True, text=True, check=False
     )
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
@@ -88,34 +85,40 @@ def test_the_compose_file_keeps_to_its_specification() -> None:
 
 def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
     """Nor a way round through one that carries both; every network is closed to the outside."""
-    compose = _compose()
-    services = {name: set(one.get("networks", ())) for name, one in compose["services"].items()}
+    services = {name: set(one.get("networks", ())) for name, one in _CONTAINERS.items()}
 
-    assert {"internal": True} in compose["networks"].values()
-    assert all(network == {"internal": True} for network in compose["networks"].values())
-    assert set() == services["user_agent"] & services["analyzer"]
-    for name, networks in services.items():
-        bridges = networks & services["user_agent"] and networks & services["analyzer"]
-        assert not bridges or name == "shuffler"
+    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
+        _COMPOSE["networks"]
+    )
+    assert all(network == {"internal": True} for network in _COMPOSE["networks"].values())
+    assert {"edge"} == services["user_agent"]
+    assert "edge" not in services["analyzer"]
+    assert ["shuffler"] == [
+        name
+        for name, networks in services.items()
+        if networks & services["user_agent"] and networks & services["analyzer"]
+    ]
 
 
-@pytest.mark.parametrize("name", _compose()["services"])
+@pytest.mark.parametrize("name", _CONTAINERS)
 def test_every_container_is_hardened(name: str) -> None:
     """Only what makes certificates is root, for a moment; nothing that prepares has a network."""
-    service = _compose()["services"][name]
+    service = _CONTAINERS[name]
 
-    assert service["read_only"] is True
-    assert ["ALL"] == service["cap_drop"]
-    assert ["no-new-privileges:true"] == service["security_opt"]
     assert {
-        "net.ipv4.ip_forward": "0",
-        "net.ipv4.conf.all.arp_ignore": "1",
-        "net.ipv4.conf.all.arp_announce": "2",
-    } == service["sysctls"]
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "sysctls": {
+            "net.ipv4.ip_forward": "0",
+            "net.ipv4.conf.all.arp_ignore": "1",
+            "net.ipv4.conf.all.arp_announce": "2",
+        },
+        "restart": "unless-stopped" if name in _SETTINGS else "no",
+    }.items() <= service.items()
     assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
     assert "ports" not in service
     assert ("user" in service or "cap_add" in service) == (name == "prepare_certificates")
-    assert ("unless-stopped" if name in _SETTINGS else "no") == service["restart"]
     assert ("none" == service.get("network_mode")) == name.startswith("prepare_")
 
 
@@ -124,7 +127,7 @@ def test_what_prepares_a_party_sees_nothing_of_another() -> None:
     secrets = "${SHUFFLEDP_SECRETS:-./secrets}"
     mounted = {
         name.removeprefix("prepare_"): set(service["volumes"])
-        for name, service in _compose()["services"].items()
+        for name, service in _CONTAINERS.items()
         if name.startswith("prepare_")
     }
 
@@ -138,12 +141,11 @@ def test_what_prepares_a_party_sees_nothing_of_another() -> None:
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_the_settings_of_containers_are_settings(party: str) -> None:
     """With what compose gives beside the file they make what the service starts with."""
-    given = _compose()["services"][party].get("environment", {})
-    environment = dict.fromkeys(given, "00" * 32)
-    file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+    service, file = _CONTAINERS[party], _ROOT / "deploy" / "settings" / f"{party}.toml"
+    environment = dict.fromkeys(service.get("environment", {}), "00" * 32)
     settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
 
-    secrets = {one["target"] for one in _compose()["services"][party]["secrets"]}
+    secrets = {one["target"] for one in service["secrets"]}
     paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
     named = {path for path in (*paths, getattr(settings, "state_key", None)) if path}
     assert {Path("/run/secrets") / one for one in secrets} == named
@@ -152,23 +154,13 @@ def test_the_settings_of_containers_are_settings(party: str) -> None:
 
 def test_a_persons_device_is_not_measured() -> None:
     """Its user agent tells no metrics, has no network for them, and is not asked."""
-    folder = _ROOT / "deploy"
-    configuration = (folder / "prometheus" / "prometheus.yaml").read_text(encoding="utf-8")
-    [asked] = yaml.safe_load(configuration)["scrape_configs"]
-    [targets] = [one["targets"] for one in asked["static_configs"]]
-    listening = {
-        party
-        for party in _SETTINGS
-        if "metrics_listen"
-        in tomllib.loads((folder / "settings" / f"{party}.toml").read_text(encoding="utf-8"))
-    }
+    [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
+    files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 
-    assert ["analyzer:9464", "shuffler:9464"] == targets
-    assert {"analyzer", "shuffler"} == listening
-    assert ["edge"] == _compose()["services"]["user_agent"]["networks"]
-    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
-        _compose()["networks"]
-    )
+    assert [["analyzer:9464", "shuffler:9464"]] == [
+        one["targets"] for one in asked["static_configs"]
+    ]
+    assert ["analyzer", "shuffler"] == [n for n, file in files.items() if "metrics_listen" in file]
 
 
 def test_an_image_holds_its_own_folders_and_has_the_usual_base() -> None:

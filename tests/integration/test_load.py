@@ -12,7 +12,7 @@ from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from deploy.cli import app
-from deploy.load.behaviour import MISBEHAVING
+from deploy.load.behaviour import MISBEHAVING, Behaviour
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json
 from deploy.load.run import execute
@@ -31,7 +31,7 @@ async def _load(
 ) -> Finished | None:
     """Run a load with all operators' files; changes are arguments of `execute`."""
     folder = services.directory
-    shares = {kind: 4 / _USERS for kind in MISBEHAVING if users == _USERS}
+    shares: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
     fields: dict[str, Any] = {
         "digest": signed.digest(),
         "services": lambda digest: connect(
@@ -44,7 +44,7 @@ async def _load(
             shuffler_token_file=folder / "shuffler" / "operator.token",
         ),
     }
-    crowd = Crowd(n_users=users, shares=shares, dataset="zipf:100")
+    crowd = Crowd(n_users=users, shares=shares if users == _USERS else {}, dataset="zipf:100")
     with Bars(Console(quiet=True)) as bars:
         return await execute("services", plan, crowd, bars=bars, **fields | changes)
 

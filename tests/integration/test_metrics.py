@@ -7,7 +7,6 @@ import pytest_asyncio
 
 from common.messages.batch import BatchState
 from common.runtime.metrics import DEFINITIONS, PARTIES, Party
-from common.version import VERSION
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
@@ -100,19 +99,3 @@ async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
         assert by_batches(before[party]) == by_batches(after[party])
     cpu = "shuffledp_process_cpu_seconds_total"
     assert value(before["shuffler"], cpu) < value(after["shuffler"], cpu)
-
-
-async def test_the_user_agent_tells_nothing_of_what_its_person_does(measured: Services) -> None:
-    """That it runs, how long its certificate lasts, what the process takes."""
-    series = await scrape(measured.directory / "user_agent")
-
-    assert {
-        "shuffledp_up",
-        "shuffledp_certificate_days_left",
-        "shuffledp_process_cpu_seconds_total",
-        "shuffledp_process_resident_memory_bytes",
-        "shuffledp_memory_limit_bytes",
-    } == {name for name, _ in series}
-    assert 1 == value(series, "shuffledp_up", party="user_agent", version=VERSION)
-    days = value(series, "shuffledp_certificate_days_left", certificate="own")
-    assert 363 <= days <= 365

@@ -164,7 +164,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     ("binary", "raw.users", _submissions, _users()),
 )
 """Forms, names, readers, and contents that they read."""
-_LESS: Final[dict[str, dict[str, float]]] = {
+_LESS: Final[dict[str, dict[str, Any]]] = {
     "questions.json": {"share": 0.05},  # several searches for an epsilon each
     # 128 kB hold up to 64 million rows, each read in some microseconds
     "people.csv.gz": {"share": 2.0, "most_seconds": 300.0},
