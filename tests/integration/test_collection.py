@@ -1,11 +1,22 @@
+"""Collections over three real servers, with their receipts, proofs and sentinels."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import grpc
+import numpy as np
 import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
+from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
 from common.task.task import Task
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
+    collect,
+    command,
     contribute,
     envelopes,
     final_state,
@@ -67,3 +78,65 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
 
     assert suite == Task.from_bytes(signed.task_bytes).suite
     assert (20, 0) == (result.n_users, sum(result.refused.values()))
+
+
+async def test_a_device_finds_out_by_itself_that_it_was_counted(services: Services) -> None:
+    """Through the shuffler, from the analyzer's signature; in a batch of several buckets."""
+    signed = await services.publish(n_min=600, target_size=600)
+    for person in ("one", "two"):
+        await contribute(services, signed, person)
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="one")
+    stranger = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="nobody")
+    async with services.stubs() as (agent, _, _analyzer):
+        before = await agent.GetReceipt(question, timeout=DEADLINE)
+        await submit_bulk(services, signed, envelopes(signed, 598))
+        async with asyncio.timeout(DEADLINE):
+            while (await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
+                await asyncio.sleep(0.05)
+        after = await agent.GetReceipt(question, timeout=DEADLINE)
+        with pytest.raises(grpc.aio.AioRpcError, match="has answered no task"):
+            await agent.GetReceipt(stranger, timeout=DEADLINE)
+
+    assert ("arrived", "unchecked") == (before.state, before.inclusion)
+    assert before.receipt_verified
+    assert ("arrived", "counted") == (after.state, after.inclusion)
+
+
+async def test_sentinels_go_the_way_of_users_and_count_as_none(
+    services: Services, tmp_path: Path
+) -> None:
+    """An operator plants them among forty users; the result is of those forty."""
+    signed = await services.publish(n_min=40, target_size=60, local_epsilon=4.0)
+    kept, directory = tmp_path / "sentinels.jsonl", services.directory
+    printed = await command(
+        services,
+        *("sentinels", "plant", "--task", signed.digest().hex(), "--count", "20", "--json"),
+        *("--shuffler", services.shuffler.address, "--output", str(kept)),
+        *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
+        *("--shuffler-identity", str(directory / "shuffler" / "identity.pub")),
+    )
+    result = await collect(services, signed, 40)
+
+    planted = json.loads(printed)
+    assert (0, 20) == (planted["refused"], planted["acknowledged"])
+    assert (40, 80) == (result.n_users, result.n_reports)
+    assert (20, 0, 0) == (
+        result.n_sentinels,
+        result.n_sentinels_missing,
+        result.n_sentinels_repeated,
+    )
+    lines = [json.loads(line) for line in kept.read_text(encoding="ascii").splitlines()]
+    assert ["stored", "acknowledged"] * 20 == [one["state"] for one in lines if "state" in one]
+    assert 0o600 == kept.stat().st_mode & 0o777
+
+
+async def test_sentinels_that_fill_several_messages_are_registered(services: Services) -> None:
+    """Six thousand of 28 reports, twice the contents of one call; as acknowledged, too."""
+    signed = await services.publish(dummies_per_user=27, n_min=10, target_size=6_010)
+    leaves = np.random.default_rng(3).bytes(6_001 * 28 * 32)
+    *sentinels, last = [leaves[at : at + 28 * 32] for at in range(0, len(leaves), 28 * 32)]
+    async with services.operator() as operator:
+        for acknowledged in (False, True):
+            await operator.register_sentinels(signed.digest(), sentinels, acknowledged=acknowledged)
+        with pytest.raises(PeerRefusalError, match="would have 6001 sentinels"):
+            await operator.register_sentinels(signed.digest(), [last], acknowledged=False)
