@@ -20,10 +20,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import envelope_context
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
-from common.messages.submission import Submission, unpack
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
 from deploy.audit.harness.relay import Relay
@@ -33,11 +31,10 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
-from tests.support.keys import active_key
 from tests.support.scrapes import fetch, series_in
 from user_agent.contribution import Contributor
 
-USERS: Final = 288
+USERS: Final = 48
 PERSONS: Final = 4
 _ITEMS: Final = 32_000
 _LABELS: Final = 6
@@ -95,8 +92,6 @@ class Evidence:
     ended: float = 0.0
     tasks: list[SignedTask] = field(default_factory=list)
     """One of many items, one with labels."""
-    submissions: list[Submission] = field(default_factory=list)
-    """Of the first task, in the order in which they were submitted."""
     ports: set[int] = field(default_factory=set)
     """Of clients, as the shuffler saw them."""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -153,7 +148,6 @@ class Evidence:
             "person": [person.encode() for person in markers.persons],
             "header": [way for one in markers.ids for way in encodings(one)],
             "address": [address.encode() for address in markers.addresses],
-            "submission id": [w for one in self.submissions for w in encodings(one.submission_id)],
             "token": sorted(tokens),
             "time": times
             + [str(second).encode() for second in moments]
@@ -203,7 +197,6 @@ async def _collect(cluster: Cluster, found: Evidence) -> None:
         found.tasks.append(await publish(cluster, users, buckets=0, **fields))
     for person in range(PERSONS):
         await _answer(cluster, found, found.tasks[0], person)
-    key = active_key(cluster.shuffler.state)
     async with AsyncExitStack() as stack:
         stubs = [
             await stack.enter_async_context(_client(cluster, found, address))
@@ -218,9 +211,6 @@ async def _collect(cluster: Cluster, found: Evidence) -> None:
                     _look(cluster, found, "collecting")
                 value = markers.values[user % 5] if task.domain_size == _ITEMS else user % _LABELS
                 envelope = contributor.prepare(value, rng)
-                if task.domain_size == _ITEMS:
-                    opened = key.open(envelope, envelope_context(digest))
-                    found.submissions.append(unpack(opened, task))
                 request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
                 headers = markers.headers[user % _CLIENTS]
                 call = stubs[user % _CLIENTS].Submit(request, timeout=20, metadata=headers)

@@ -1,11 +1,11 @@
 """
-Nothing crosses the shuffler but ciphertexts in random order, whatever is switched on.
+Nothing crosses the shuffler but ciphertexts, whatever is switched on.
 
 Two batches are run over three child processes at level DEBUG, with every trace that gRPC has asked
 for by the environment, and with the headers that tracing libraries and gateways add. Then
 everything that shuffler and analyzer wrote to files, logs and metrics, and every byte that the
 shuffler sent to the analyzer, is searched for what was planted. SHUFFLEDP_MARKERS_SEED plants other
-markers.
+markers. `tests/integration/test_observed_services.py` looks for submissions and their order.
 
 Allowed, and therefore not looked for:
 
@@ -30,10 +30,7 @@ import numpy as np
 import pytest
 
 from common.runtime.logs import Field
-from common.task.task import Task
 from deploy.audit.observation.byte_search import kinds_found
-from tests.support.order import neighbours, rank_correlation
-from tests.support.recording import sealed_reports
 from tests.support.telemetry_run import LOUD, PERSONS, USERS, Evidence, run
 
 _BESIDE = rb"(?<=[ -\-/:-@G-`g-~])"
@@ -78,7 +75,7 @@ def test_what_is_searched_was_written_and_sent(evidence: Evidence, everything: b
 
 def test_nothing_that_was_planted_is_anywhere(evidence: Evidence, everything: bytes) -> None:
     """
-    Values, labels, persons, trace and request ids, addresses, submission ids, tokens, times.
+    Values, labels, persons, trace and request ids, addresses, tokens, times.
 
     Each as text or bytes; times as seconds, and as the beginning of anything finer.
     """
@@ -199,27 +196,3 @@ def test_grpc_would_have_logged_headers_and_peers() -> None:
 
     assert marker.encode() in outcome.stderr
     assert b"ipv4:127.0.0.1:" in outcome.stderr
-
-
-def test_the_analyzers_order_tells_nothing_of_the_order_of_arrival(evidence: Evidence) -> None:
-    """
-    No rank correlation of places, and no more neighbours of one user than chance puts together.
-
-    Services draw as they do in production, so no seed can be stated: six standard deviations fail
-    by chance with probability below 2e-9, and 24 neighbours, where two are expected, below 1e-16.
-    """
-    task = Task.from_bytes(evidence.tasks[0].task_bytes)
-    owner = {
-        report: number
-        for number, submission in enumerate(evidence.submissions)
-        for report in sealed_reports(submission, task)
-    }
-    sent = list(owner)
-    delivered = [report for report in evidence.delivered() if report in owner]
-
-    assert owner.keys() == set(delivered)
-    assert abs(rank_correlation(sent, delivered)) < 6
-    assert neighbours(delivered, owner) < 24
-    # Order of arrival, and any that keeps a user's reports together, would be seen.
-    assert rank_correlation(sent, sent) > 6
-    assert neighbours(sent, owner) >= USERS
