@@ -24,15 +24,26 @@ def grr_law(value: int, items: int, local_epsilon: float) -> Law:
     }
 
 
+def _hashed_law(hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: float) -> Law:
+    """Law of one report of local hashing: of each seed, the value's bucket there."""
+    drawn = list(hashes)
+    total = (math.exp(local_epsilon) + buckets - 1) * len(drawn)
+    return {
+        (seed, bucket): (math.exp(local_epsilon) if bucket == own else 1) / total
+        for seed, own in drawn
+        for bucket in range(buckets)
+    }
+
+
 def hashing_law(value: int, q: int, local_epsilon: float, seeds: Iterable[int]) -> Law:
     """Law of one report of local hashing over F_q with one digit: bucket seed·value mod q."""
-    drawn = list(seeds)
-    total = (math.exp(local_epsilon) + q - 1) * len(drawn)
-    return {
-        (seed, bucket): (math.exp(local_epsilon) if bucket == seed * value % q else 1) / total
-        for seed in drawn
-        for bucket in range(q)
-    }
+    return _hashed_law(((seed, seed * value % q) for seed in seeds), q, local_epsilon)
+
+
+def every_function_law(value: int, values: int, buckets: int, local_epsilon: float) -> Law:
+    """Law of one report of local hashing whose seed names any function from values to buckets."""
+    functions = itertools.product(range(buckets), repeat=values)
+    return _hashed_law(enumerate(one[value] for one in functions), buckets, local_epsilon)
 
 
 def uniform_law(messages: Sequence[Message]) -> Law:
@@ -55,17 +66,6 @@ def duchi_law(value: float, local_epsilon: float) -> Law:
     """Law of Duchi's bit of a number in -1 .. 1."""
     up = 0.5 + value * math.tanh(local_epsilon / 2) / 2
     return {(1,): up, (0,): 1 - up}
-
-
-def every_function_law(value: int, values: int, buckets: int, local_epsilon: float) -> Law:
-    """Law of one report of local hashing whose seed names any function from values to buckets."""
-    functions = list(itertools.product(range(buckets), repeat=values))
-    total = (math.exp(local_epsilon) + buckets - 1) * len(functions)
-    return {
-        (seed, bucket): (math.exp(local_epsilon) if bucket == function[value] else 1) / total
-        for seed, function in enumerate(functions)
-        for bucket in range(buckets)
-    }
 
 
 def _spread(
