@@ -26,7 +26,7 @@ from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
 from deploy.audit.harness.relay import Relay
 from deploy.audit.observation.byte_search import encodings
-from deploy.audit.observation.run_record import delivery_in, files_of
+from deploy.audit.observation.run_record import files_of
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -106,34 +106,17 @@ class Evidence:
 
     def everything(self) -> bytes:
         """Return all that was written or sent."""
-        return b"\n".join((*self.files.values(), self._texts(), self._sent()))
+        chunks = [request for call in self.relay.calls for request in call.requests[1:]]
+        return b"\n".join((self.without_ciphertexts(), *self.files.values(), *chunks))
 
     def without_ciphertexts(self) -> bytes:
-        """Return what short patterns can be searched for in: all but files and reports."""
-        sent = self._sent()
-        for report in self.delivered():
-            sent = sent.replace(report, b"")
-        return self._texts() + b"\n" + sent
-
-    def _texts(self) -> bytes:
-        return b"\n".join((*self.logs.values(), *self.metrics.values(), self.failure.encode()))
-
-    def _sent(self) -> bytes:
-        parts = list[bytes]()
+        """Return what short patterns can be searched for in: not files, nor chunks of reports."""
+        parts = [*self.logs.values(), *self.metrics.values(), self.failure.encode()]
         for call in self.relay.calls:
             for header in call.headers:
                 parts += [one if isinstance(one, bytes) else one.encode() for one in header]
-            parts += [call.path.encode(), *call.requests]
+            parts += [call.path.encode(), *call.requests[:1]]
         return b"\n".join(parts)
-
-    def delivered(self) -> list[bytes]:
-        """Return the sealed reports of the first task in the order of delivery."""
-        size = Task.from_bytes(self.tasks[0].task_bytes).sealed_report_bytes
-        deliveries = [call for call in self.relay.calls if call.method == "DeliverBatch"]
-        found = [delivery_in(call.requests, size) for call in deliveries]
-        return next(
-            reports for manifest, reports in found if manifest.task_digest == self.tasks[0].digest()
-        )
 
     def planted(self) -> dict[str, list[bytes]]:
         """Return patterns by what they would reveal; none is so short that chance finds it."""
