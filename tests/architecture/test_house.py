@@ -140,8 +140,9 @@ def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     others = [other for other in (*_PARTIES, "deploy") if other != party]
     program = (
-        "import sys\n"
-        f"sys.path[:] = [{str(tmp_path)!r}] + [p for p in sys.path if p != {str(_ROOT)!r}]\n"
+        "import os, sys\n"
+        "others = [path for path in sys.path if not os.path.isdir(path + '/deploy')]\n"
+        f"sys.path[:] = [{str(tmp_path)!r}, *others]\n"
         f"import {party}.server, {party}.__main__\n"
         f"assert {party}.server.__file__.startswith({str(tmp_path)!r})\n"
         "import importlib\n"
