@@ -1,4 +1,4 @@
-"""Locks, images and compose file agree with each other and with the project."""
+"""Locks, images, compose file and alert rules agree with each other and with the project."""
 
 import re
 import subprocess
@@ -12,14 +12,15 @@ import yaml
 from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
+from common.runtime.metrics import DEFINITIONS
 from common.runtime.settings import ServiceSettings, load
 from deploy.docker.__main__ import USUAL_BASE
 from deploy.docker.engine import IMAGES
 from shuffler.settings import ShufflerSettings
+from tests.support.tools import tool
 from user_agent.settings import UserAgentSettings
 
 _ROOT: Final = Path(__file__).parents[2]
-_COMPOSE: Final = _ROOT / "deploy" / "compose.yaml"
 _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     "analyzer": AnalyzerSettings,
     "shuffler": ShufflerSettings,
@@ -27,13 +28,16 @@ _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
 }
 
 
-def _project() -> dict[str, Any]:
-    return tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((_ROOT / name).read_text(encoding="utf-8"))
 
 
-def _compose() -> dict[str, Any]:
-    read: dict[str, Any] = yaml.safe_load(_COMPOSE.read_text(encoding="utf-8"))
-    return read
+def _yaml(name: str) -> Any:
+    return yaml.safe_load((_ROOT / "deploy" / name).read_text(encoding="utf-8"))
+
+
+_COMPOSE: Final[dict[str, Any]] = _yaml("compose.yaml")
+_CONTAINERS: Final[dict[str, dict[str, Any]]] = _COMPOSE["services"]
 
 
 def _pins(file: str) -> dict[str, frozenset[str]]:
@@ -58,7 +62,7 @@ def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     """Nobody adds a package to a group and forgets `make lock`; groups name what is required."""
-    project = _project()
+    project = _toml("pyproject.toml")
     groups = project["dependency-groups"]
     named: set[str] = set()
     for entry in groups[party]:
@@ -73,14 +77,9 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 
 def test_the_compose_file_keeps_to_its_specification() -> None:
     """Which both generations of the program read."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     outcome = subprocess.run(
-        [
-            *(sys.executable, "-m", "check_jsonschema"),
-            *("--builtin-schema", "vendor.compose-spec", str(_COMPOSE)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "deploy/compose.yaml"], cwd=_ROOT, capture_output=True, text=True, check=False
     )
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
@@ -88,34 +87,40 @@ def test_the_compose_file_keeps_to_its_specification() -> None:
 
 def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
     """Nor a way round through one that carries both; every network is closed to the outside."""
-    compose = _compose()
-    services = {name: set(one.get("networks", ())) for name, one in compose["services"].items()}
+    services = {name: set(one.get("networks", ())) for name, one in _CONTAINERS.items()}
 
-    assert {"internal": True} in compose["networks"].values()
-    assert all(network == {"internal": True} for network in compose["networks"].values())
-    assert set() == services["user_agent"] & services["analyzer"]
-    for name, networks in services.items():
-        bridges = networks & services["user_agent"] and networks & services["analyzer"]
-        assert not bridges or name == "shuffler"
+    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
+        _COMPOSE["networks"]
+    )
+    assert all(network == {"internal": True} for network in _COMPOSE["networks"].values())
+    assert {"edge"} == services["user_agent"]
+    assert "edge" not in services["analyzer"]
+    assert ["shuffler"] == [
+        name
+        for name, networks in services.items()
+        if networks & services["user_agent"] and networks & services["analyzer"]
+    ]
 
 
-@pytest.mark.parametrize("name", _compose()["services"])
+@pytest.mark.parametrize("name", _CONTAINERS)
 def test_every_container_is_hardened(name: str) -> None:
     """Only what makes certificates is root, for a moment; nothing that prepares has a network."""
-    service = _compose()["services"][name]
+    service = _CONTAINERS[name]
 
-    assert service["read_only"] is True
-    assert ["ALL"] == service["cap_drop"]
-    assert ["no-new-privileges:true"] == service["security_opt"]
     assert {
-        "net.ipv4.ip_forward": "0",
-        "net.ipv4.conf.all.arp_ignore": "1",
-        "net.ipv4.conf.all.arp_announce": "2",
-    } == service["sysctls"]
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "sysctls": {
+            "net.ipv4.ip_forward": "0",
+            "net.ipv4.conf.all.arp_ignore": "1",
+            "net.ipv4.conf.all.arp_announce": "2",
+        },
+        "restart": "unless-stopped" if name in _SETTINGS else "no",
+    }.items() <= service.items()
     assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
     assert "ports" not in service
     assert ("user" in service or "cap_add" in service) == (name == "prepare_certificates")
-    assert ("unless-stopped" if name in _SETTINGS else "no") == service["restart"]
     assert ("none" == service.get("network_mode")) == name.startswith("prepare_")
 
 
@@ -124,7 +129,7 @@ def test_what_prepares_a_party_sees_nothing_of_another() -> None:
     secrets = "${SHUFFLEDP_SECRETS:-./secrets}"
     mounted = {
         name.removeprefix("prepare_"): set(service["volumes"])
-        for name, service in _compose()["services"].items()
+        for name, service in _CONTAINERS.items()
         if name.startswith("prepare_")
     }
 
@@ -138,12 +143,11 @@ def test_what_prepares_a_party_sees_nothing_of_another() -> None:
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_the_settings_of_containers_are_settings(party: str) -> None:
     """With what compose gives beside the file they make what the service starts with."""
-    given = _compose()["services"][party].get("environment", {})
-    environment = dict.fromkeys(given, "00" * 32)
-    file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+    service, file = _CONTAINERS[party], _ROOT / "deploy" / "settings" / f"{party}.toml"
+    environment = dict.fromkeys(service.get("environment", {}), "00" * 32)
     settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
 
-    secrets = {one["target"] for one in _compose()["services"][party]["secrets"]}
+    secrets = {one["target"] for one in service["secrets"]}
     paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
     named = {path for path in (*paths, getattr(settings, "state_key", None)) if path}
     assert {Path("/run/secrets") / one for one in secrets} == named
@@ -152,23 +156,13 @@ def test_the_settings_of_containers_are_settings(party: str) -> None:
 
 def test_a_persons_device_is_not_measured() -> None:
     """Its user agent tells no metrics, has no network for them, and is not asked."""
-    folder = _ROOT / "deploy"
-    configuration = (folder / "prometheus" / "prometheus.yaml").read_text(encoding="utf-8")
-    [asked] = yaml.safe_load(configuration)["scrape_configs"]
-    [targets] = [one["targets"] for one in asked["static_configs"]]
-    listening = {
-        party
-        for party in _SETTINGS
-        if "metrics_listen"
-        in tomllib.loads((folder / "settings" / f"{party}.toml").read_text(encoding="utf-8"))
-    }
+    [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
+    files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 
-    assert ["analyzer:9464", "shuffler:9464"] == targets
-    assert {"analyzer", "shuffler"} == listening
-    assert ["edge"] == _compose()["services"]["user_agent"]["networks"]
-    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
-        _compose()["networks"]
-    )
+    assert [["analyzer:9464", "shuffler:9464"]] == [
+        one["targets"] for one in asked["static_configs"]
+    ]
+    assert ["analyzer", "shuffler"] == [n for n, file in files.items() if "metrics_listen" in file]
 
 
 def test_an_image_holds_its_own_folders_and_has_the_usual_base() -> None:
@@ -191,3 +185,71 @@ def test_a_build_is_shown_no_secret() -> None:
 
     assert "*" == rules[0]
     assert {"deploy/secrets", "deploy/.env", "**/*.key", "**/*.pem", "**/*.token"} <= set(rules)
+
+
+_PROMETHEUS_OWN: Final = {"up"}
+
+
+def _rules() -> dict[str, dict[str, Any]]:
+    return {
+        rule["alert"]: rule
+        for group in _yaml("prometheus/alerts.yaml")["groups"]
+        for rule in group["rules"]
+    }
+
+
+def _promtool(*arguments: str) -> str:
+    folder = _ROOT / "deploy" / "prometheus"
+    outcome = subprocess.run(
+        [tool("promtool"), *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    said = outcome.stdout + outcome.stderr
+    assert outcome.returncode == 0, said
+    return said
+
+
+def test_the_rules_are_valid_and_every_case_of_them_holds() -> None:
+    """To Prometheus's own tool: alerts_test.yaml states which alert fires when, with its labels."""
+    assert f"{len(_rules())} rules found" in _promtool("check", "rules", "alerts.yaml")
+    assert "SUCCESS" in _promtool("check", "config", "prometheus.yaml")
+    assert "SUCCESS" in _promtool("test", "rules", "alerts_test.yaml")
+
+
+def test_every_alert_is_seen_firing_and_not_firing() -> None:
+    """One without the other could be an alert that always fires, or never."""
+    fires: set[str] = set()
+    rests: set[str] = set()
+    for case in _yaml("prometheus/alerts_test.yaml")["tests"]:
+        for alert in case["alert_rule_test"]:
+            (fires if alert["exp_alerts"] else rests).add(alert["alertname"])
+
+    assert set(_rules()) == fires == rests
+
+
+@pytest.mark.parametrize("alert", _rules().values(), ids=lambda alert: alert["alert"])
+def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None:
+    """Of names and label values that the table has: a misspelt one would never fire."""
+    selected = re.findall(r"\b(shuffledp_\w+|up)\b(?:\{([^}]*)\})?", alert["expr"])
+
+    assert selected
+    for name, matchers in selected:
+        if name in _PROMETHEUS_OWN:
+            continue
+        found = [one for each in DEFINITIONS.values() for one in each if one.name == name]
+        assert found, name
+        for label, texts in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
+            known = {text for metric in found for text in metric.labels[label]}
+            assert set(texts.split("|")) <= known
+
+
+def test_every_alert_has_a_severity_and_a_row_on_the_page() -> None:
+    """In the section that its runbook names; the page explains no alert that there is not."""
+    page = (_ROOT / "docs" / "operators" / "running.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+
+    assert sorted(_rules()) == sorted(re.findall(r"`(\w+)`", " ".join(rows)))
+    for alert in _rules().values():
+        assert "docs/operators/running.md#alerts" == alert["annotations"]["runbook"]
+        assert alert["labels"]["severity"] in {"warning", "critical"}
+        assert {"summary", "action"} <= set(alert["annotations"])

@@ -1,10 +1,13 @@
-"""The shape of the house: sizes, unique names, no circles, and private names kept private."""
+"""The shape of the house: sizes, unique names, no circles, private names, floors."""
 
 import ast
+import re
+import shutil
 import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -103,15 +106,6 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
-def _circle(graph: dict[str, set[str]]) -> list[str]:
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        return circle
-    return []
-
-
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_folders_import_each_other_one_way_only(depth: int) -> None:
     """At every depth: no circle, and so no arrow back up."""
@@ -128,40 +122,70 @@ def test_folders_import_each_other_one_way_only(depth: int) -> None:
             if there and here != there and not nested:
                 graph[here].add(there)
 
-    assert [] == _circle(graph)
+    TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle
 
 
-def _private_uses(path: Path) -> list[str]:
-    """Return the private names of other modules that a file uses."""
-    own: set[str] = set()
-    for node in ast.walk(_tree(path)):
-        match node:
-            case ast.Attribute(value=ast.Name(id="self" | "cls")):
-                own.add(node.attr)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                own.add(node.name)
-            case ast.Assign(targets=[*targets]) | ast.AnnAssign(target=targets):
-                listed = targets if isinstance(targets, list) else [targets]
-                own |= {target.id for target in listed if isinstance(target, ast.Name)}
-    used = [
-        alias.name
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _FOLDERS
-        for alias in node.names
-    ]
-    used += [
-        node.attr
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Attribute) and node.attr not in own
-    ]
-    return [name for name in used if name.startswith("_") and not name.startswith("__")]
-
-
-_LIBRARIES: Final = {"_exit"}
-"""Names of libraries that begin with an underscore and are public all the same."""
-
-
-def test_no_module_uses_a_private_name_of_another() -> None:
-    """So that each may change what it does not show."""
+def test_no_module_imports_a_private_name_of_another() -> None:
+    """So that each may change what it does not show; ruff sees private attributes."""
     for path in _sources(*_FOLDERS):
-        assert set() == set(_private_uses(path)) - _LIBRARIES, _name(path)
+        names = [name.split(".") for name in _imported(path)]
+        private = [one for one in names if one[0] in _FOLDERS and re.match("_[^_]", one[-1])]
+        assert [] == private, _name(path)
+
+
+@pytest.mark.parametrize("party", _PARTIES)
+def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path: Path) -> None:
+    """protos, common and its own folder suffice to load it all; no other party can be imported."""
+    for folder in ("protos", "common", party):
+        shutil.copytree(_ROOT / folder, tmp_path / folder)
+    others = [other for other in (*_PARTIES, "deploy") if other != party]
+    program = (
+        "import os, sys\n"
+        "others = [path for path in sys.path if not os.path.isdir(path + '/deploy')]\n"
+        f"sys.path[:] = [{str(tmp_path)!r}, *others]\n"
+        f"import {party}.server, {party}.__main__\n"
+        f"assert {party}.server.__file__.startswith({str(tmp_path)!r})\n"
+        "import importlib\n"
+        f"for other in {others!r}:\n"
+        "    try:\n"
+        "        importlib.import_module(other)\n"
+        "    except ModuleNotFoundError:\n"
+        "        continue\n"
+        "    raise SystemExit(f'{other} can be imported')\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('scipy', 'common')))\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert outcome.returncode == 0, outcome.stderr
+    if party == "shuffler":
+        assert "scipy" not in outcome.stdout
+        assert "common.mechanisms" not in outcome.stdout
+        assert "common.accounting" not in outcome.stdout
+
+
+def test_real_randomness_and_clocks_are_made_at_the_edge() -> None:
+    """`secure_generator()` and `SystemClock()` are called in server.py and in deploy/ alone."""
+    paths = _sources("common", *_PARTIES)
+    inside = [path for path in paths if path.name not in {"server.py", "clock.py"}]
+
+    assert [] == [path for path in inside if _made_at_the_edge(path.read_text(encoding="utf-8"))]
+
+
+def _made_at_the_edge(source: str) -> set[str]:
+    """Return the calls, by plain name or as an attribute, that belong to a composition root."""
+    called = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            called.add(getattr(node.func, "id", getattr(node.func, "attr", "")))
+    return called & {"secure_generator", "SystemClock", "default_rng", "time"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["secure_generator()", "numpy.random.default_rng(1)", "x = SystemClock()", "time.time()"],
+)
+def test_the_test_above_would_notice(source: str) -> None:
+    """However it is called."""
+    assert _made_at_the_edge(source)

@@ -91,29 +91,31 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
 
 
 @pytest.mark.own_services
-async def test_a_renewed_certificate_is_shown_without_a_restart(services: Services) -> None:
-    """The authority itself is replaced: who trusts the new one is served, the old one is not."""
-    tls = services.directory / "tls"
-    old = services.channel_as("operator")
-    authority = Authority.make(tls, "new", SystemClock().now())
-    for party in ("analyzer", "operator"):
-        authority.issue(tls, party, SystemClock().now())
-    new = services.channel_as("operator")
+async def test_renewed_certificates_are_shown_without_a_restart(services: Services) -> None:
+    """
+    The authority itself is replaced: who trusts the new one is served, the old one is not. A new
+    certificate beside the old key changes nothing.
+    """
+    signed, tls, clock = await services.publish(), services.directory / "tls", SystemClock()
+    old, key = services.channel_as("operator"), (tls / "analyzer.key").read_bytes()
+    Authority.read(tls).issue(tls, "analyzer", clock.now())
+    (tls / "analyzer.key").write_bytes(key)
+    with pytest.raises(SettingsError, match="not the key"):
+        Tls.open(TlsFiles.within(tls, "analyzer"), "analyzer", clock)
     request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
-    for channel, status in ((new, "PERMISSION_DENIED"), (old, "UNAVAILABLE")):
+
+    async def answer(channel: grpc.aio.Channel) -> str:
         async with channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-            assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
+            return await _status(stub.GetTask(request, timeout=DEADLINE))
 
-
-@pytest.mark.own_services
-async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services) -> None:
-    """The analyzer trusts the new authority alone; a task is fetched through the shuffler."""
-    signed = await services.publish()
-    tls = services.directory / "tls"
-    authority = Authority.make(tls, "new", SystemClock().now())
-    for party in ("analyzer", "shuffler"):
-        authority.issue(tls, party, SystemClock().now())
+    assert _DENIED == await answer(services.channel_as("operator"))
+    authority = Authority.make(tls, "new", clock.now())
+    for party in ("analyzer", "operator", "shuffler"):
+        authority.issue(tls, party, clock.now())
+    assert _DENIED == await answer(services.channel_as("operator"))
+    assert "UNAVAILABLE" == await answer(old)
+    # The shuffler shows its new one to an analyzer that trusts the new authority alone.
     address = services.analyzer.address
     await services.analyzer.stop()
     await services.start_analyzer(address)
@@ -146,22 +148,6 @@ async def test_a_batch_waits_for_the_right_certificate(services: Services) -> No
         (tls / f"shuffler.{kind}").write_bytes(content)
 
     assert 2 == (await result_of(services, signed)).n_users
-
-
-@pytest.mark.own_services
-async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
-    """A new certificate beside the old key: the server goes on with what it has."""
-    tls = services.directory / "tls"
-    key = (tls / "analyzer.key").read_bytes()
-    Authority.read(tls).issue(tls, "analyzer", SystemClock().now())
-    (tls / "analyzer.key").write_bytes(key)
-
-    with pytest.raises(SettingsError, match="not the key"):
-        Tls.open(TlsFiles.within(tls, "analyzer"), "analyzer", SystemClock())
-    async with services.channel_as("operator") as channel:
-        stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-        request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
-        assert "PERMISSION_DENIED" == await _status(stub.GetTask(request, timeout=DEADLINE))
 
 
 async def test_health_is_asked_one_at_a_time(services: Services) -> None:

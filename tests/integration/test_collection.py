@@ -1,16 +1,22 @@
+"""Collections over three real servers, with their receipts, proofs and sentinels."""
+
+import asyncio
+import json
 from pathlib import Path
 
+import grpc
+import numpy as np
 import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
-from common.errors import SettingsError
+from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
-from common.runtime.state_directory import StateKey
 from common.task.task import Task
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
     collect,
+    command,
     contribute,
     envelopes,
     final_state,
@@ -45,33 +51,22 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
 
 @pytest.mark.parametrize("suite", [suite for suite in SUITES if suite != DEFAULT_SUITE])
 @pytest.mark.own_services
-async def test_a_task_of_another_suite_outlives_a_restart(services: Services, suite: str) -> None:
-    """Through a device before it, and in bulk after it."""
+async def test_acknowledged_submissions_outlive_the_absence_of_services(
+    services: Services, suite: str
+) -> None:
+    """
+    A task of another suite: all services restart while users submit, and the analyzer is away when
+    the batch closes.
+    """
     key = (services.directory / "shuffler" / f"envelope-{suite}.pub").read_text(encoding="ascii")
-    wanted = draft(bytes.fromhex(key), suite=suite, n_min=40, target_size=40)
+    wanted = draft(bytes.fromhex(key), suite=suite, n_min=20, target_size=20)
     async with services.operator() as operator:
         signed = await operator.create_task(wanted)
     await contribute(services, signed)
-    for service in (services.user_agent, services.shuffler, services.analyzer):
-        await service.stop()
-    await services.start()
-    result = await collect(services, signed, 39)
-
-    assert suite == Task.from_bytes(signed.task_bytes).suite
-    assert (40, 0) == (result.n_users, sum(result.refused.values()))
-    assert 0 == int(result.histogram.frequencies.argmax())
-
-
-@pytest.mark.own_services
-async def test_acknowledged_submissions_outlive_the_absence_of_services(
-    services: Services,
-) -> None:
-    """The shuffler restarts while users submit; the analyzer is away when the batch closes."""
-    signed = await services.publish(n_min=20, target_size=20)
-    users = envelopes(signed, 20)
+    users = envelopes(signed, 19)
     await submit(services, signed, *users[:10])
-    await services.shuffler.stop()
-    await services.start_shuffler(services.shuffler.address)
+    await services.stop()
+    await services.start()
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
         await shuffler.FetchTask(fetch, timeout=DEADLINE)
@@ -81,19 +76,67 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     await services.start_analyzer(address)
     result = await result_of(services, signed)
 
+    assert suite == Task.from_bytes(signed.task_bytes).suite
     assert (20, 0) == (result.n_users, sum(result.refused.values()))
 
 
-async def test_a_service_starts_only_under_its_own_state_key(tmp_path: Path) -> None:
-    """The error names the setting."""
-    services = Services(tmp_path)
-    await services.start_analyzer()
-    await services.analyzer.stop()
-    right = (tmp_path / "analyzer.key").read_bytes()
-    (tmp_path / "analyzer.key").write_bytes(StateKey.generate())
-    with pytest.raises(SettingsError, match="state_key"):
-        await services.start_analyzer()
+async def test_a_device_finds_out_by_itself_that_it_was_counted(services: Services) -> None:
+    """Through the shuffler, from the analyzer's signature; in a batch of several buckets."""
+    signed = await services.publish(n_min=600, target_size=600)
+    for person in ("one", "two"):
+        await contribute(services, signed, person)
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="one")
+    stranger = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="nobody")
+    async with services.stubs() as (agent, _, _analyzer):
+        before = await agent.GetReceipt(question, timeout=DEADLINE)
+        await submit_bulk(services, signed, envelopes(signed, 598))
+        async with asyncio.timeout(DEADLINE):
+            while (await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
+                await asyncio.sleep(0.05)
+        after = await agent.GetReceipt(question, timeout=DEADLINE)
+        with pytest.raises(grpc.aio.AioRpcError, match="has answered no task"):
+            await agent.GetReceipt(stranger, timeout=DEADLINE)
 
-    (tmp_path / "analyzer.key").write_bytes(right)
-    await services.start_analyzer()
-    await services.analyzer.stop()
+    assert ("arrived", "unchecked") == (before.state, before.inclusion)
+    assert before.receipt_verified
+    assert ("arrived", "counted") == (after.state, after.inclusion)
+
+
+async def test_sentinels_go_the_way_of_users_and_count_as_none(
+    services: Services, tmp_path: Path
+) -> None:
+    """An operator plants them among forty users; the result is of those forty."""
+    signed = await services.publish(n_min=40, target_size=60, local_epsilon=4.0)
+    kept, directory = tmp_path / "sentinels.jsonl", services.directory
+    printed = await command(
+        services,
+        *("sentinels", "plant", "--task", signed.digest().hex(), "--count", "20", "--json"),
+        *("--shuffler", services.shuffler.address, "--output", str(kept)),
+        *("--analyzer-identity", str(directory / "analyzer" / "identity.pub")),
+        *("--shuffler-identity", str(directory / "shuffler" / "identity.pub")),
+    )
+    result = await collect(services, signed, 40)
+
+    planted = json.loads(printed)
+    assert (0, 20) == (planted["refused"], planted["acknowledged"])
+    assert (40, 80) == (result.n_users, result.n_reports)
+    assert (20, 0, 0) == (
+        result.n_sentinels,
+        result.n_sentinels_missing,
+        result.n_sentinels_repeated,
+    )
+    lines = [json.loads(line) for line in kept.read_text(encoding="ascii").splitlines()]
+    assert ["stored", "acknowledged"] * 20 == [one["state"] for one in lines if "state" in one]
+    assert 0o600 == kept.stat().st_mode & 0o777
+
+
+async def test_sentinels_that_fill_several_messages_are_registered(services: Services) -> None:
+    """Six thousand of 28 reports, twice the contents of one call; as acknowledged, too."""
+    signed = await services.publish(dummies_per_user=27, n_min=10, target_size=6_010)
+    leaves = np.random.default_rng(3).bytes(6_001 * 28 * 32)
+    *sentinels, last = [leaves[at : at + 28 * 32] for at in range(0, len(leaves), 28 * 32)]
+    async with services.operator() as operator:
+        for acknowledged in (False, True):
+            await operator.register_sentinels(signed.digest(), sentinels, acknowledged=acknowledged)
+        with pytest.raises(PeerRefusalError, match="would have 6001 sentinels"):
+            await operator.register_sentinels(signed.digest(), [last], acknowledged=False)

@@ -146,23 +146,6 @@ async def test_a_duplicated_user_is_counted_once_and_the_copy_as_refused(
     assert InclusionState.MISSING is (await line.inclusions(_USERS))[4]
 
 
-async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
-    """A user's place is taken by a copy of a sentinel: the sentinels are all there."""
-    await _contribute(line)
-    await line.plant(_SENTINELS)
-
-    await line.shuffler.deliver(lambda _, users: ([*users[1:], users[-1]], True))
-    result = await _result(line)
-
-    assert (20, 0, 2) == (
-        result.n_sentinels,
-        result.n_sentinels_missing,
-        result.n_sentinels_repeated,
-    )
-    assert 2 == result.refused["repeated"]
-    assert _USERS == result.n_users
-
-
 async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
     line: InProcessRun,
 ) -> None:

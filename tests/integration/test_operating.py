@@ -1,7 +1,6 @@
 """Commands that change a running task or shuffler, against real servers."""
 
 import json
-from pathlib import Path
 
 import grpc
 import pytest
@@ -90,55 +89,6 @@ async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Se
             assert text.encode() not in written
 
 
-async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | None, str, str]:
-    """Plant three sentinels, with an authority's copy that has no certificate beside it."""
-    directory = services.directory
-    authority = directory / "elsewhere" / "authority.pem"
-    authority.parent.mkdir(exist_ok=True)
-    authority.write_bytes((directory / "tls" / "authority.pem").read_bytes())
-    return await run_command(
-        *("sentinels", "plant", "--task", digest.hex(), "--count", "3", "--json"),
-        *("--shuffler", services.shuffler.address, "--analyzer", services.analyzer.address),
-        *("--token-file", str(directory / "analyzer" / "operator.token")),
-        *("--authority", str(authority), "--output", str(directory / "sentinels.jsonl"), *more),
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.own_services
-async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services: Services) -> None:
-    """With a certificate from anywhere; refused without tokens, the same ones are sent with."""
-    directory = services.directory
-    await _ask_for_tokens(services)
-    signed = await services.publish(n_min=10, target_size=20)
-    digest, few = signed.digest(), directory / "few.txt"
-    few.write_bytes((directory / "tokens.txt").read_bytes()[:-161])
-    files = {
-        "certificate": directory / "tls" / "operator.pem",
-        "key": directory / "tls" / "operator.key",
-        "analyzer-identity": directory / "analyzer" / "identity.pub",
-        "shuffler-identity": directory / "shuffler" / "identity.pub",
-    }
-    options = [text for name, file in files.items() for text in (f"--{name}", str(file))]
-    own, pinned = options[:4], options[4:]
-
-    status, _, complaint = await _plant(services, digest)
-    assert (1, True) == (status, "the analyzer at" in complaint)
-    status, printed, _ = await _plant(services, digest, *own)
-    refused = json.loads(printed)
-    assert (1, 3, 0) == (status, refused["refused"], refused["acknowledged"])
-    assert ["this shuffler requires a valid token with every submission"] == list(
-        refused["reasons"]
-    )
-    status, _, complaint = await _plant(services, digest, *own, "--tokens", str(few))
-    assert (1, True) == (status, "need a token each; the file of tokens holds 2" in complaint)
-    tokens = str(directory / "tokens.txt")
-    status, printed, complaint = await _plant(services, digest, *own, *pinned, "--tokens", tokens)
-    planted = json.loads(printed)
-    assert (0, 0, 3) == (status, planted["refused"], planted["acknowledged"])
-    assert "Sending 3 sentinels. After an interruption run the same command again.\n" == complaint
-
-
 @pytest.mark.own_services
 async def test_a_connection_has_a_limit_without_tokens(services: Services) -> None:
     """Over it, another connection is served; the refusal asks for a pause."""
@@ -153,16 +103,3 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
 
     assert grpc.StatusCode.RESOURCE_EXHAUSTED is caught.value.code()
     assert "shuffledp-foreseen" not in dict(caught.value.trailing_metadata() or ())
-
-
-@pytest.mark.own_services
-async def test_a_socket_has_no_limit_for_all_its_clients_together(
-    services: Services, tmp_path: Path
-) -> None:
-    """GRPC has one name for all of them."""
-    await services.shuffler.stop()
-    await services.start_shuffler(f"unix:{tmp_path / 'socket'}", submissions_per_connection=1)
-    signed = await services.publish(n_min=10, target_size=10)
-    for envelope in envelopes(signed, 2):
-        [answer] = await submit(services, signed, envelope)
-        assert not answer.repeated

@@ -57,52 +57,30 @@ async def test_without_the_setting_there_is_no_reflection(services: Services) ->
             assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
 
 
-async def test_with_the_setting_a_conversation_lists_and_describes_calls(
-    reflecting: Services,
-) -> None:
-    """The second question comes after the first answer, as command-line clients ask."""
+async def test_a_connection_holds_one_conversation(reflecting: Services) -> None:
+    """
+    The second question comes after the first answer, as command-line clients ask. A second
+    conversation is refused for lack of room; the first is ended once nothing is said for the time
+    that a request may take.
+    """
     described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SHUFFLER)
-    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
-            timeout=_DEADLINE
-        )
-        await call.write(_LIST)
-        listed = await call.read()
-        await call.write(described)
-        file = await call.read()
-        call.cancel()
-
-    assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
-    assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
-
-
-async def test_one_connection_holds_one_conversation(reflecting: Services) -> None:
-    """Its second is refused for lack of room, another connection's is not."""
-    held = CallKind.REFLECTION.value.share
-    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        calls = [stub.ServerReflectionInfo(timeout=_DEADLINE) for _ in range(held)]
-        for call in calls:
-            await call.write(_LIST)
-            await call.read()
-        extra = stub.ServerReflectionInfo(timeout=2)
-        await extra.write(_LIST)
-        assert (await extra.code()).name == "RESOURCE_EXHAUSTED"
-        for call in calls:
-            call.cancel()
-
-
-@pytest.mark.slow
-async def test_a_conversation_in_which_nothing_is_said_is_ended(reflecting: Services) -> None:
-    """After the time that a request may take to come."""
     async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         call = stub.ServerReflectionInfo(timeout=30)
         await call.write(_LIST)
-        await call.read()
+        listed = await call.read()
+        await call.write(described)
+        file = await call.read()
+        extra = stub.ServerReflectionInfo(timeout=2)
+        await extra.write(_LIST)
+        assert (await extra.code()).name == "RESOURCE_EXHAUSTED"
         async with asyncio.timeout(2 * CallKind.REFLECTION.value.read_seconds):
             assert (await call.code()).name == "DEADLINE_EXCEEDED"
-        assert await call.details() == "the request did not come whole within 5 seconds"
+
+    assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
+    assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
+    assert 1 == CallKind.REFLECTION.value.share
+    assert await call.details() == "the request did not come whole within 5 seconds"
 
 
 async def test_a_conversation_whose_answers_nobody_takes_is_ended(

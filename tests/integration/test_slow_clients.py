@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -45,21 +45,9 @@ class Answering(ShufflerServicer):
         """Return a receipt."""
         return shuffler_pb2.SubmitResponse(receipt=bytes(64))
 
-    async def SubmitBulk(  # noqa: N802  # named as in the .proto file
-        self, _request: object, _context: object
-    ) -> shuffler_pb2.SubmitBulkResponse:
-        """Return a receipt."""
-        return shuffler_pb2.SubmitBulkResponse(receipt=bytes(64))
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    address: str
-    servicer: Answering
-
 
 @asynccontextmanager
-async def _server(connections: Connections = _LIMITS) -> AsyncIterator[_Running]:
+async def _server(connections: Connections = _LIMITS) -> AsyncIterator[tuple[str, Answering]]:
     """Run a plaintext server behind the gate."""
     server = make_server(AdmissionInterceptor(certificates=False, token=None), connections)
     servicer = Answering()
@@ -67,7 +55,7 @@ async def _server(connections: Connections = _LIMITS) -> AsyncIterator[_Running]
     address = bind(server, "127.0.0.1:0", None)
     await server.start()
     try:
-        yield _Running(address, servicer)
+        yield address, servicer
     finally:
         await server.stop(0)
 
@@ -88,7 +76,6 @@ async def _connections(address: str, count: int, window: int) -> AsyncIterator[l
 async def _is_served(address: str) -> None:
     async with shuffler_stub(address, None) as stub:
         await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON)
-        await stub.SubmitBulk(shuffler_pb2.SubmitBulkRequest(), timeout=_SOON)
         await stub.FetchTask(shuffler_pb2.FetchTaskRequest(), timeout=_SOON)
 
 
@@ -97,25 +84,25 @@ async def test_who_never_takes_an_answer_holds_no_more_than_a_share() -> None:
     Four connections ask for thousands of answers: as many long ones are made as they have turns,
     and somebody else is served.
     """
-    async with _server() as running, _connections(running.address, 4, 0) as greedy:
+    async with _server() as (address, servicer), _connections(address, 4, 0) as greedy:
         for _ in range(1024):
             for one in greedy:
                 await one.call(_FETCH, b"")
                 await one.call(_SUBMIT, b"")
         made = len(greedy) * CallKind.TASK.value.turns_share
         async with asyncio.timeout(_SOON):
-            while running.servicer.tasks < made:
+            while servicer.tasks < made:
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
-        assert made == running.servicer.tasks
-        await _is_served(running.address)
+        assert made == servicer.tasks
+        await _is_served(address)
 
 
 async def test_a_place_is_held_until_the_answer_is_gone() -> None:
     """Not until it is made: what is not taken counts against the connection that leaves it."""
     wide = replace(_LIMITS, streams=2 * CallKind.SHORT.value.share)
-    async with _server(wide) as running:
-        greedy = await RawConnection.open(running.address, 0)
+    async with _server(wide) as (address, _):
+        greedy = await RawConnection.open(address, 0)
         for _ in range(CallKind.SHORT.value.share):
             await greedy.call(_SUBMIT, b"")
         await asyncio.sleep(0.3)
@@ -130,24 +117,23 @@ async def test_a_place_is_held_until_the_answer_is_gone() -> None:
 async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
     """Though it answers pings; until then it has its turns, and afterwards others have them."""
     short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
-    count = CallKind.TASK.value.turns // CallKind.TASK.value.turns_share
-    async with _server(short) as running:
-        greedy = [await RawConnection.open(running.address, 0) for _ in range(count)]
-        staying = [asyncio.create_task(one.stay()) for one in greedy]
-        for one in greedy:
-            for _ in range(CallKind.TASK.value.turns_share):
-                await one.call(_FETCH, b"")
-        async with asyncio.timeout(_SOON):
-            await asyncio.gather(*staying)
-        for one in greedy:
-            one.close()
-        await _is_served(running.address)
+    limits = CallKind.TASK.value
+    count = limits.turns // limits.turns_share
+    async with _server(short) as (address, _):
+        async with _connections(address, count, 0) as greedy:
+            for one in greedy:
+                for _ in range(limits.turns_share):
+                    await one.call(_FETCH, b"")
+            async with asyncio.timeout(_SOON):
+                while not all(one.is_over() for one in greedy):
+                    await asyncio.sleep(0.05)
+        await _is_served(address)
 
 
 async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
     """Over ten connections, one after the other, without an error."""
     short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
-    async with _server(short) as running, open_channel(running.address, "shuffler", None) as to:
+    async with _server(short) as (address, _), open_channel(address, "shuffler", None) as to:
         stub = shuffler_pb2_grpc.ShufflerStub(to)
         until = asyncio.get_running_loop().time() + 2
 
@@ -163,34 +149,26 @@ async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
     assert min(answered) > 0
 
 
-async def test_500_calls_at_once_on_one_connection_are_all_served() -> None:
-    """A relay's: gRPC keeps those beyond the share at its end. Nothing is tried a second time."""
-    async with _server() as running, shuffler_stub(running.address, None) as stub:
-        request = shuffler_pb2.SubmitRequest()
-        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
-        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
-
-
 @pytest.mark.parametrize(("method", "kind"), [(_SUBMIT, CallKind.SHORT), (_BULK, CallKind.BULK)])
 async def test_calls_that_never_send_leave_room_for_others(method: str, kind: CallKind) -> None:
     """Four connections begin more than all places; they get a share each."""
-    async with _server() as running, _connections(running.address, 4, _WINDOW) as greedy:
+    async with _server() as (address, _), _connections(address, 4, _WINDOW) as greedy:
         for _ in range(kind.value.places // 4):
             for one in greedy:
                 await one.begin(method, _ANNOUNCED)
-        await _is_served(running.address)
+        await _is_served(address)
 
 
 async def test_a_call_behind_slow_connections_is_served_in_time() -> None:
     """Enough connections fill the queue for reading; a call behind them waits, and gets in."""
     limits = CallKind.SHORT.value
     count = limits.turns // limits.turns_share
-    async with _server() as running, _connections(running.address, count, _WINDOW) as slow:
+    async with _server() as (address, _), _connections(address, count, _WINDOW) as slow:
         for one in slow:
             for _ in range(limits.turns_share):
                 await one.begin(_SUBMIT, _ANNOUNCED)
         await asyncio.sleep(0.2)
-        async with shuffler_stub(running.address, None) as stub:
+        async with shuffler_stub(address, None) as stub:
             call = stub.Submit(shuffler_pb2.SubmitRequest(), timeout=30)
             await asyncio.sleep(1)
             assert not call.done()
@@ -205,10 +183,10 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off() -> N
     served at once, and the calls are ended when they should have been read.
     """
     limits = CallKind.SHORT.value
-    async with _server() as running:
-        slow = await RawConnection.open(running.address)
+    async with _server() as (address, _):
+        slow = await RawConnection.open(address)
         streams = [await slow.begin(_SUBMIT, _ANNOUNCED) for _ in range(3 * limits.turns_share)]
-        await _is_served(running.address)
+        await _is_served(address)
         said = bytearray()
         async with asyncio.timeout(limits.read_seconds + _SOON):
             while b"did not come whole within 10 seconds" not in said:
@@ -221,9 +199,8 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off() -> N
 @pytest.mark.slow
 async def test_a_connection_on_which_nothing_is_said_is_closed() -> None:
     """Half open, it would hold a file and memory for ever."""
-    async with _server() as running:
-        host, _, port = running.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+    async with _server() as (address, _):
+        reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
         async with asyncio.timeout(30):
             while await reader.read(1024):
                 pass
@@ -232,7 +209,7 @@ async def test_a_connection_on_which_nothing_is_said_is_closed() -> None:
 
 async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
     """Parsed, it can take 20 times its bytes: an unfinished call would hold that for a minute."""
-    async with _server() as running, connect(running.address, None) as channel:
+    async with _server() as (address, _), connect(address, None) as channel:
         call: grpc.aio.StreamUnaryCall[bytes, bytes] = channel.stream_unary(_BULK)()
         await call.write(b"no message")
         await asyncio.sleep(0.3)

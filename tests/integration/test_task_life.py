@@ -1,26 +1,29 @@
-"""A task's life as its operators see it, against real servers."""
+"""A task's life and its population's budget as operators see them, against real servers."""
 
 import asyncio
 import json
 import signal
-import sqlite3
 import sys
 import urllib.request
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from common.errors import PeerRefusalError
-from common.messages.batch import BatchState, TaskState
+from common.errors import PeerError, PeerRefusalError, ShuffleDpError
+from common.messages.batch import BatchState
+from common.messages.guarantee import rounded_down
+from common.runtime.rpc import reply
 from common.task_digest import TaskDigest
 from deploy.clients.shuffler import ShufflerClient
+from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
     collect,
     command,
     credentials,
     envelopes,
+    final_state,
     refusal,
     run_as_operator,
     submit,
@@ -72,39 +75,11 @@ async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Se
     assert 0 == status.n_users
 
 
-async def test_a_list_tells_what_became_of_every_task(services: Services) -> None:
-    """Open, and released with its users."""
-    waiting = await services.publish(n_min=4, target_size=9, population="staff", budget_epsilon=9.0)
-    done = await services.publish(n_min=3, target_size=3)
-    await collect(services, done, 3)
-    async with services.operator() as operator:
-        summaries = {summary.task_digest: summary for summary in await operator.tasks()}
-        described, summary = await operator.describe(waiting.digest())
-
-    assert TaskState.OPEN is summaries[waiting.digest()].state
-    assert TaskState.RELEASED is summaries[done.digest()].state
-    assert (0, 3) == (summaries[waiting.digest()].n_users, summaries[done.digest()].n_users)
-    assert (waiting, "staff") == (described, summary.population)
-
-
-@pytest.mark.own_services
-async def test_tasks_of_an_earlier_version_are_listed_after_a_start(services: Services) -> None:
-    """It kept no lines of tasks; the file that it left has no table for them."""
-    signed = await services.publish()
-    await services.analyzer.stop()
-    with closing(sqlite3.connect(services.directory / "analyzer" / "analyzer.sqlite")) as left:
-        left.execute("DROP TABLE task_lines")
-    await services.start_analyzer()
-    async with services.operator() as operator:
-        listed = await operator.tasks()
-
-    assert [signed.digest()] == [summary.task_digest for summary in listed]
-
-
 async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     services: Services, tmp_path: Path
 ) -> None:
     """List, show, and the result as a table and in files."""
+    waiting = await services.publish(n_min=4, target_size=9)
     signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
     await collect(services, signed, 3)
     digest = signed.digest().hex()
@@ -112,16 +87,15 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     shown = await command(services, "task", "show", digest, "--shuffler", services.shuffler.address)
     table = await command(services, "result", digest, "--csv", str(tmp_path / "result.csv"))
 
-    assert ["released"] == [one["state"] for one in listed if one["task_digest"] == digest]
+    states = {one["task_digest"]: one["state"] for one in listed}
+    assert ("open", "released") == (states[waiting.digest().hex()], states[digest])
     assert "At the analyzer: released" in shown
     assert "At the shuffler: delivered" in shown
     assert "shuffler+analyzer" in shown
     assert "each of 100 values, the 20 largest" in " ".join(table.split())
-    lines = (tmp_path / "result.csv").read_text(encoding="utf-8").splitlines()
-    assert (101, "item,label,share,standard_error,interval_low,interval_high,refined") == (
-        len(lines),
-        lines[0],
-    )
+    head, *lines = (tmp_path / "result.csv").read_text(encoding="utf-8").splitlines()
+    assert "item,label,share,standard_error,interval_low,interval_high,refined" == head
+    assert 100 == len(lines)
 
 
 async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
@@ -183,3 +157,46 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
 def _read(address: str) -> str:
     with urllib.request.urlopen(address, timeout=DEADLINE) as answer:  # noqa: S310  # our own page
         return str(answer.read().decode())
+
+
+_USERS = 50
+
+
+@pytest.mark.own_services
+async def test_a_batch_over_its_populations_budget_is_quarantined(services: Services) -> None:
+    """The refusal is final at the shuffler; the ledger holds the first release alone."""
+    fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 0.75}
+    first, second = await services.publish(**fields), await services.publish(**fields)
+    result = await collect(services, first, _USERS)
+    assert BatchState.ERASED is await final_state(services, first)
+    await submit_bulk(services, second, envelopes(second, _USERS))
+    assert BatchState.QUARANTINED is await final_state(services, second)
+    async with services.operator() as operator:
+        [entry], head = await operator.ledger()
+        with pytest.raises(ShuffleDpError, match=r"the budget is 0\.75"):
+            await operator.result(second.digest())
+        with pytest.raises(PeerRefusalError, match=r"the budget is 0\.75") as caught:
+            await services.publish(**fields)
+
+    assert "RESOURCE_EXHAUSTED" == caught.value.status
+    assert (first.digest(), "staff", _USERS) == (
+        entry.task_digest,
+        entry.population,
+        entry.n_users,
+    )
+    assert result.guarantees[0].epsilon == entry.epsilon
+    assert entry.composed_epsilon <= 0.75
+    printed = json.loads(await command(services, "ledger", "--json"))
+    assert {"entry": 1, "entry_hash": head.entry_hash.hex()} == printed["head"]
+    [budget] = printed["populations"][0]["budgets"]
+    assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
+    shown = await command(services, "task", "show", second.digest().hex())
+    assert f" {rounded_down(budget['left_epsilon'])} " in shown
+
+
+async def test_a_limit_of_grpc_is_no_spent_budget(services: Services) -> None:
+    """The same status without the project's mark: the call may be made again."""
+    async with services.stubs() as (_, shuffler, _analyzer):
+        request = shuffler_pb2.SubmitRequest(task_digest=bytes(32), envelope=bytes(5 * 2**20))
+        with pytest.raises(PeerError, match="it has no room at the moment"):
+            await reply(shuffler.Submit(request, timeout=DEADLINE), "it")

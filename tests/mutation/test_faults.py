@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,26 +17,9 @@ _MOST_ROWS: Final = 60
 _SECONDS: Final = 300.0
 _TREE: Final = (
     *("protos", "common", "user_agent", "shuffler", "analyzer", "deploy", "tests", "examples"),
-    "pyproject.toml",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fault:
-    name: str
-    file: str
-    text: str
-    replacement: str
-    test: str
-
-
-_FAULTS: Final = [
-    _Fault(**row) for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]
-]
-
-
-def _name(fault: _Fault) -> str:
-    return fault.name
+_FAULTS: Final[list[dict[str, str]]] = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["fault"]
+_each_fault: Final = pytest.mark.parametrize("fault", _FAULTS, ids=lambda fault: fault["name"])
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +28,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("tree")
     for name in _TREE:
         source = _ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif source.exists():
-            shutil.copy(source, folder / name)
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(_ROOT / "pyproject.toml", folder)
     yield folder
     shutil.rmtree(folder)
 
@@ -57,29 +37,29 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_table_is_short_and_names_each_fault_once() -> None:
     """Rows that a mutation tester would find have no place in it."""
     assert len(_FAULTS) <= _MOST_ROWS
-    assert len({fault.name for fault in _FAULTS}) == len(_FAULTS)
+    assert len({fault["name"] for fault in _FAULTS}) == len(_FAULTS)
 
 
-@pytest.mark.parametrize("fault", _FAULTS, ids=_name)
-def test_a_fault_still_applies(fault: _Fault) -> None:
+@_each_fault
+def test_a_fault_still_applies(fault: dict[str, str]) -> None:
     """Its text stands once in its file, and its test exists."""
-    file, _, function = fault.test.partition("::")
+    file, _, function = fault["test"].partition("::")
 
-    assert 1 == (_ROOT / fault.file).read_text(encoding="utf-8").count(fault.text)
-    assert fault.text != fault.replacement
+    assert 1 == (_ROOT / fault["file"]).read_text(encoding="utf-8").count(fault["text"])
+    assert fault["text"] != fault["replacement"]
     assert f"def {function}(" in (_ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", _FAULTS, ids=_name)
-def test_a_fault_fails_its_test(fault: _Fault, tree: Path) -> None:
+@_each_fault
+def test_a_fault_fails_its_test(fault: dict[str, str], tree: Path) -> None:
     """By an assertion or an error of the test itself, not because it cannot be collected."""
-    file = tree / fault.file
+    file = tree / fault["file"]
     whole = file.read_text(encoding="utf-8")
-    file.write_text(whole.replace(fault.text, fault.replacement), encoding="utf-8")
+    file.write_text(whole.replace(fault["text"], fault["replacement"]), encoding="utf-8")
     try:
         outcome = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", fault.test],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", fault["test"]],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

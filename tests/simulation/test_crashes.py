@@ -20,6 +20,8 @@ from tests.support.world import World
 from user_agent.budget import SubmissionState
 
 _PERSONS: Final = 3
+Begin = Callable[[], None]
+"""Called when all is set up: boundaries count from here."""
 
 
 async def _everybody_answers(world: World) -> None:
@@ -34,10 +36,10 @@ async def _everybody_answers(world: World) -> None:
         await world.raise_the_dead()
 
 
-async def _released(world: World) -> None:
+async def _released(world: World, begin: Begin) -> None:
     """Enough users answer: the batch is released, and a late user is refused."""
     signed = await world.publish(_PERSONS, _PERSONS)
-    _count_from_here(world)
+    begin()
     await _everybody_answers(world)
     while await world.batch_state(signed.digest()) is BatchState.COLLECTING:
         await world.advance()
@@ -50,10 +52,10 @@ async def _released(world: World) -> None:
     assert [] == world.shuffler.key_files()
 
 
-async def _expired(world: World) -> None:
+async def _expired(world: World, begin: Begin) -> None:
     """Too few users answer: the batch expires and is destroyed."""
     signed = await world.publish(_PERSONS + 1, _PERSONS + 1)
-    _count_from_here(world)
+    begin()
     await _everybody_answers(world)
     world.around.clock.seconds += 2000
     await world.advance()
@@ -63,7 +65,7 @@ async def _expired(world: World) -> None:
     assert [] == world.shuffler.key_files()
 
 
-async def _refused(world: World) -> None:
+async def _refused(world: World, begin: Begin) -> None:
     """The analyzer holds another batch of the task: the shuffler's is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
@@ -78,7 +80,7 @@ async def _refused(world: World) -> None:
         forged, [number.to_bytes(task.sealed_report_bytes) for number in range(n_reports)]
     )
     await world.analyzer.settle()
-    _count_from_here(world)
+    begin()
     await _everybody_answers(world)
     await world.advance()
     await world.calm_down()
@@ -86,29 +88,27 @@ async def _refused(world: World) -> None:
     assert 1 == len(world.shuffler.key_files())
 
 
-_SCENARIOS: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = MappingProxyType(
+_SCENARIOS: Final[Mapping[str, Callable[[World, Begin], Awaitable[None]]]] = MappingProxyType(
     {"released": _released, "expired": _expired, "refused": _refused}
 )
-
-_FIRST: Final = next(iter(_SCENARIOS))
-
-
-def _count_from_here(world: World) -> None:
-    """Count boundaries, and schedule the crash, from here."""
-    world.around.faults.crossed.clear()
-    world.around.faults.countdown = world.around.faults.wanted
 
 
 async def _run(path: Path, scenario: str, crash: int | None) -> list[Boundary]:
     world = World(path)
     await world.start()
-    world.around.faults.wanted = crash
+    faults = world.around.faults
+
+    def begin() -> None:
+        """Count boundaries, and schedule the crash, from here."""
+        faults.crossed.clear()
+        faults.countdown = crash
+
     try:
-        await _SCENARIOS[scenario](world)
+        await _SCENARIOS[scenario](world, begin)
     finally:
         await world.end()
-    assert (crash is None) == (not world.around.faults.crashes), "the crash was not reached"
-    return world.around.faults.crossed
+    assert (crash is None) == (not faults.crashes), "the crash was not reached"
+    return faults.crossed
 
 
 async def test_the_scenarios_cover_every_transition_of_a_batch(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     """
     boundaries = await _run(tmp_path / "no crash", scenario, None)
     ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))
-    alike = 0 if scenario == _FIRST else ended
+    alike = 0 if scenario == "released" else ended
     first: dict[Boundary, int] = {}
     for number, boundary in enumerate(boundaries):
         first.setdefault(boundary, number)

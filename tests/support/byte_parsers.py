@@ -89,6 +89,48 @@ def _of_mechanism(name: str) -> Parser:
     )
 
 
+_BYTES: Final[tuple[tuple[Any, ...], ...]] = (
+    (
+        *(16, "submission", lambda raw: unpack(raw, _CASE.task)),
+        bytes(16 + _CASE.task.reports_per_user * _SEALED),
+    ),
+    (
+        *(4, "sealed envelope"),
+        lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
+        Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)),
+    ),
+    (
+        *(16, "sealed reports, some of them repeated", _without_repeats),
+        *(bytes(_SEALED * 3), bytes(range(_SEALED)) * 2),
+    ),
+    (
+        *(4, "sealed report", lambda raw: _CASE.analyzer_key.open(raw, _REPORT)),
+        _CASE.analyzer_key.public_key().seal(b"report", _REPORT),
+    ),
+    (
+        *(4, "public key", lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT)),
+        _CASE.task.analyzer_key,
+    ),
+    (
+        *(4, "private key", lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key()),
+        _CASE.analyzer_key.private_bytes(),
+    ),
+    (
+        *(4, "signing key", lambda raw: SigningIdentity(raw).sign(b"task")),
+        _CASE.identity.private_bytes(),
+    ),
+    (
+        *(4, "identity", lambda raw: PublicIdentity(raw).verify(_CASE.signed)),
+        _CASE.identity.public_identity().raw,
+    ),
+    (4, "signature", _verified, _CASE.signed.signature),
+    (
+        *(4, "user token", lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw))),
+        _ISSUER.issue(),
+    ),
+)
+"""Shares, names, readers, and bytes that they read."""
+
 PARSERS: Final = (
     Parser(
         name="task",
@@ -97,57 +139,9 @@ PARSERS: Final = (
         form="canonical",
         share=32,
     ),
-    Parser(
-        name="submission",
-        read=lambda raw: unpack(raw, _CASE.task),
-        seeds=(bytes(16 + _CASE.task.reports_per_user * _SEALED),),
-    ),
-    Parser(
-        name="sealed envelope",
-        read=lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
-        seeds=(Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)),),
-        share=4,
-    ),
-    Parser(
-        name="sealed reports, some of them repeated",
-        read=_without_repeats,
-        seeds=(bytes(_SEALED * 3), bytes(range(_SEALED)) * 2),
-    ),
     *(
-        Parser(name=name, read=read, seeds=(valid,), share=4)
-        for name, read, valid in (
-            (
-                "sealed report",
-                lambda raw: _CASE.analyzer_key.open(raw, _REPORT),
-                _CASE.analyzer_key.public_key().seal(b"report", _REPORT),
-            ),
-            (
-                "public key",
-                lambda raw: HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT),
-                _CASE.task.analyzer_key,
-            ),
-            (
-                "private key",
-                lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key(),
-                _CASE.analyzer_key.private_bytes(),
-            ),
-            (
-                "signing key",
-                lambda raw: SigningIdentity(raw).sign(b"task"),
-                _CASE.identity.private_bytes(),
-            ),
-            (
-                "identity",
-                lambda raw: PublicIdentity(raw).verify(_CASE.signed),
-                _CASE.identity.public_identity().raw,
-            ),
-            ("signature", _verified, _CASE.signed.signature),
-            (
-                "user token",
-                lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw)),
-                _ISSUER.issue(),
-            ),
-        )
+        Parser(name=name, read=read, seeds=tuple(seeds), share=share)
+        for share, name, read, *seeds in _BYTES
     ),
     *map(_of_mechanism, EXAMPLES),
 )

@@ -105,6 +105,10 @@ class RawConnection:
                     said = payload if kind == _PING else b""
                     self._writer.write(_frame(kind, _ACKNOWLEDGED, 0, said))
 
+    def is_over(self) -> bool:
+        """Return whether the server has hung up."""
+        return self._reader.at_eof()
+
     def close(self) -> None:
         """Hang up."""
         self._writer.close()

@@ -24,20 +24,48 @@ def grr_law(value: int, items: int, local_epsilon: float) -> Law:
     }
 
 
+def _hashed_law(hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: float) -> Law:
+    """Law of one report of local hashing: of each seed, the value's bucket there."""
+    drawn = list(hashes)
+    total = (math.exp(local_epsilon) + buckets - 1) * len(drawn)
+    return {
+        (seed, bucket): (math.exp(local_epsilon) if bucket == own else 1) / total
+        for seed, own in drawn
+        for bucket in range(buckets)
+    }
+
+
 def hashing_law(value: int, q: int, local_epsilon: float, seeds: Iterable[int]) -> Law:
     """Law of one report of local hashing over F_q with one digit: bucket seed·value mod q."""
-    drawn = list(seeds)
-    total = (math.exp(local_epsilon) + q - 1) * len(drawn)
-    return {
-        (seed, bucket): (math.exp(local_epsilon) if bucket == seed * value % q else 1) / total
-        for seed in drawn
-        for bucket in range(q)
-    }
+    return _hashed_law(((seed, seed * value % q) for seed in seeds), q, local_epsilon)
+
+
+def every_function_law(value: int, values: int, buckets: int, local_epsilon: float) -> Law:
+    """Law of one report of local hashing whose seed names any function from values to buckets."""
+    functions = itertools.product(range(buckets), repeat=values)
+    return _hashed_law(enumerate(one[value] for one in functions), buckets, local_epsilon)
 
 
 def uniform_law(messages: Sequence[Message]) -> Law:
     """Law of a dummy."""
     return {message: 1 / len(messages) for message in messages}
+
+
+def unary_law(value: int | None, bits: int, p: float, q: float) -> Law:
+    """Law of one unary encoding: its own bit set with chance p, every other (of None: all) q."""
+    chances = [p if bit == value else q for bit in range(bits)]
+    return {
+        report: math.prod(
+            chance if bit else 1 - chance for bit, chance in zip(report, chances, strict=True)
+        )
+        for report in itertools.product((0, 1), repeat=bits)
+    }
+
+
+def duchi_law(value: float, local_epsilon: float) -> Law:
+    """Law of Duchi's bit of a number in -1 .. 1."""
+    up = 0.5 + value * math.tanh(local_epsilon / 2) / 2
+    return {(1,): up, (0,): 1 - up}
 
 
 def _spread(
@@ -145,37 +173,3 @@ def true_delta_with_item_noise(
         worlds = [_spread([sent(value)], around, _added) for value in range(items)]
         worst = max(worst, _largest_excess(worlds, epsilon))
     return worst
-
-
-def true_delta_of_one_user(
-    local_epsilon: float, *, items: int, noise: Sequence[float], epsilon: float
-) -> float:
-    """
-    Return δ for randomized response over many items, each with noise, where nobody else takes part.
-
-    A count c of an item is so many times likelier with a report on it: r(c) = P(c - 1) / P(c). All
-    that the items besides the two values tell is how many of their counts have which ratio; those
-    that differ by less than 1e-9 count as one, which moves δ by less than e^ε times that.
-    """
-    total = math.exp(local_epsilon) + items - 1
-    own, other, growth = math.exp(local_epsilon) / total, 1 / total, math.exp(epsilon)
-    ratios: dict[float, float] = defaultdict(float)
-    for before, chance in zip([0.0, *noise], noise, strict=False):
-        ratios[round(before / chance, 9)] += chance
-    kinds = list(ratios.items())
-    spread: dict[tuple[int, ...], float] = {(0,) * len(kinds): 1.0}
-    for _ in range(items - 2):
-        grown: dict[tuple[int, ...], float] = defaultdict(float)
-        for counts, chance in spread.items():
-            for kind, (_, more) in enumerate(kinds):
-                seen = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
-                grown[seen] += chance * more
-        spread = grown
-    # What only a report on the first value can give: one more than the noise ever adds.
-    delta = max(0.0, own - growth * other) * noise[-1]
-    for (one, here), (two, there) in itertools.product(kinds, repeat=2):
-        apart = (own - growth * other) * one + (other - growth * own) * two
-        for counts, chance in spread.items():
-            rest = sum(n * ratio for n, (ratio, _) in zip(counts, kinds, strict=True))
-            delta += here * there * chance * max(0.0, apart + (1 - growth) * other * rest)
-    return delta

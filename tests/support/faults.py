@@ -1,6 +1,6 @@
 """
 Crashes at every boundary that a party crosses: around each commit, each change of a key file, and
-each call to another party.
+each call to another party, over a network in memory that loses what it is told to lose.
 
 A boundary is named by who crosses it, what it is about to do or has just done, and which of the
 two. A crash is a BaseException, so that no part of a party lives on by handling it.
@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
+from common.errors import PeerError, PeerRefusalError, ShuffleDpError
 from common.runtime.database import Database
 from common.runtime.state_directory import StateDirectory
 
@@ -20,6 +21,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PartyName = Literal["user_agent", "shuffler", "analyzer", "stranger"]
+Loss = Literal["request", "response"]
+
+_PASSING: Final = frozenset({"UNAVAILABLE", "ABORTED"})
+"""Of the statuses that the project's errors name, those after which a call is made again."""
 
 
 class Boundary(NamedTuple):
@@ -39,26 +44,18 @@ class Faults:
     """Counts the boundaries that are crossed, and lets the party crash at one of them."""
 
     crossed: list[Boundary] = field(default_factory=list)
-    wanted: int | None = None
-    """What a test will set the countdown to."""
     crashes: list[Boundary] = field(default_factory=list)
     countdown: int | None = None
     """Boundaries until the crash; None for none."""
-    only: PartyName | None = None
-    """Whose boundaries count down; None for everybody's."""
     suspended: bool = False
     """A test is looking into a file, or has had enough of faults: nothing is a boundary."""
-
-    def crash_after(self, boundaries: int, party: PartyName | None = None) -> None:
-        """Crash at the boundary after so many more."""
-        self.countdown, self.only = boundaries, party
 
     def due(self, boundary: Boundary) -> bool:
         """Take note of a boundary; return whether the party crashes at it."""
         if self.suspended or boundary.party == "stranger":
             return False
         self.crossed.append(boundary)
-        if self.countdown is None or self.only not in {None, boundary.party}:
+        if self.countdown is None:
             return False
         self.countdown -= 1
         if self.countdown >= 0:
@@ -155,3 +152,51 @@ class FaultyState(StateDirectory):
         self.life.cross("destroy key", "before")
         super().destroy(name)
         self.life.cross("destroy key", "after")
+
+
+@dataclass
+class Network:
+    """What the next call between two parties loses."""
+
+    losses: dict[PartyName, Loss] = field(default_factory=dict)
+    """By who is called."""
+
+    async def call(
+        self, caller: Life, callee: Life, act: str, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """
+        Make a call, with a boundary on either side of it.
+
+        Raises:
+            PeerError: It was lost on its way, or the party is down, or crashed meanwhile.
+            PeerRefusalError: The party refused.
+        """
+        caller.cross(act, "before")
+        lost = self.losses.pop(callee.party, None)
+        if lost == "request" or callee.over.is_set():
+            raise PeerError("nobody answers")
+        answer = await _served(callee, work)
+        caller.cross(act, "after")
+        if lost == "response":
+            raise PeerError("the answer was lost")
+        return answer
+
+
+async def _served(callee: Life, work: Callable[[], Awaitable[T]]) -> T:
+    """Let a party serve a call, and turn its errors into what a caller sees (see runtime/rpc)."""
+    serving = asyncio.ensure_future(work())
+    dying = asyncio.ensure_future(callee.over.wait())
+    await asyncio.wait({serving, dying}, return_when=asyncio.FIRST_COMPLETED)
+    dying.cancel()
+    if callee.over.is_set():
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        raise PeerError("the connection broke")
+    try:
+        return serving.result()
+    except ShuffleDpError as error:
+        if error.status in _PASSING:
+            raise PeerError(error.status) from error
+        raise PeerRefusalError(error.status, str(error)) from error
+    except Exception as error:
+        raise PeerError("INTERNAL") from error

@@ -4,7 +4,7 @@ import gzip
 import io
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -113,82 +113,66 @@ def _submissions(path: Path) -> object:
     return [users.submissions(user) for user in range(users.n_users)]
 
 
-PARSERS: Final = (
-    file_parser(
-        "draft.toml",
-        lambda path: drafts.read(path, bytes(32)),
+_FILES: Final[tuple[tuple[Any, ...], ...]] = (
+    (
+        *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
         *(drafts.as_toml(one).encode() for one in DRAFTS),
-        form="toml",
     ),
-    file_parser(
-        "questions.json",
-        answer_file,
-        _QUESTIONS,
-        form="json",
-        share=0.05,  # several searches for an epsilon each
-    ),
-    file_parser(
-        "user_agent.toml",
+    ("json", "questions.json", answer_file, _QUESTIONS),
+    (
+        *("toml", "user_agent.toml"),
         lambda path: load(UserAgentSettings, path, {}, "SHUFFLEDP_USER_AGENT"),
         _SETTINGS,
-        form="toml",
     ),
-    file_parser(
-        *("candidates.txt", read_candidates, b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
-        form="text",
+    ("text", "candidates.txt", read_candidates, b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
+    ("json", "result.json", read_iterated, *_PAIRS),
+    ("csv", "people.csv", files.read, _PEOPLE, _ITEMS),
+    (
+        *("binary", "people.csv.gz", files.read),
+        *(gzip.compress(raw, mtime=0) for raw in (_PEOPLE, _PEOPLE + b"4\n5\n" * 500)),
     ),
-    file_parser("result.json", read_iterated, *_PAIRS, form="json"),
-    file_parser("people.csv", files.read, _PEOPLE, _ITEMS, form="csv"),
-    file_parser(
-        "people.csv.gz",
-        files.read,
-        gzip.compress(_PEOPLE, mtime=0),
-        gzip.compress(_PEOPLE + b"4\n5\n" * 500, mtime=0),
-        share=2,
-        most_seconds=300.0,  # 128 kB hold up to 64 million rows, each read in some microseconds
-    ),
-    file_parser(
-        "people.parquet",
-        files.read,
+    (
+        *("binary", "people.parquet", files.read),
         _parquet({"value": ["a", "b", "b"], "other": [1, 2, 3]}),
         _parquet({"value": [1, 2, 3], "count": [4, 5, 6]}),
-        share=1,
     ),
-    file_parser("envelope.pub", read_shuffler_key, b"00" * 32 + b"\n", form="text"),
-    file_parser("token", read_token, b"ab" * 32, form="text"),
-    file_parser(
-        "shuffledp.toml",
-        read_profile,
-        b'analyzer = "127.0.0.1:7001"\nauthority = "tls/authority.pem"\n',
-        b"",
-        form="text",
+    ("text", "envelope.pub", read_shuffler_key, b"00" * 32 + b"\n"),
+    ("text", "token", read_token, b"ab" * 32),
+    (
+        *("text", "shuffledp.toml", read_profile),
+        *(b'analyzer = "127.0.0.1:7001"\nauthority = "tls/authority.pem"\n', b""),
     ),
-    file_parser(
-        "people.tokens",
-        lambda path: TokenFile(path).token("Ada"),
-        b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n",
-        b"00" * 80,
-        form="text",
+    (
+        *("text", "people.tokens", lambda path: TokenFile(path).token("Ada")),
+        *(b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n", b"00" * 80),
     ),
-    file_parser(
-        "tokens.txt",
-        lambda path: TokenFile(path).tokens(),
-        b"ab" * 80 + b"\n\n" + b"cd" * 80 + b"\n",
-        b"00" * 80,
-        form="text",
+    (
+        *("text", "tokens.txt", lambda path: TokenFile(path).tokens()),
+        *(b"ab" * 80 + b"\n\n" + b"cd" * 80 + b"\n", b"00" * 80),
     ),
-    file_parser(
-        "sentinels.jsonl",
-        _sentinels,
+    (
+        *("text", "sentinels.jsonl", _sentinels),
         *(_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
-        form="text",
     ),
-    file_parser("identity.pub", read_identity, b"ab" * 32 + b"\n", form="text"),
-    file_parser(
-        "batches/b/permuted",
+    ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),
+    (
+        *("binary", "batches/b/permuted"),
         lambda path: list(BatchFiles(path.parent, _BATCH_KEY).saved()),
         _permuted(),
     ),
-    file_parser("state.sqlite", _database, _sqlite(), share=1),
-    file_parser("raw.users", _submissions, _users(), share=2),
+    ("binary", "state.sqlite", _database, _sqlite()),
+    ("binary", "raw.users", _submissions, _users()),
+)
+"""Forms, names, readers, and contents that they read."""
+_LESS: Final[dict[str, dict[str, Any]]] = {
+    "questions.json": {"share": 0.05},  # several searches for an epsilon each
+    # 128 kB hold up to 64 million rows, each read in some microseconds
+    "people.csv.gz": {"share": 2.0, "most_seconds": 300.0},
+    "people.parquet": {"share": 1.0},
+    "state.sqlite": {"share": 1.0},
+    "raw.users": {"share": 2.0},
+}
+PARSERS: Final = tuple(
+    file_parser(name, read, *seeds, form=form, **_LESS.get(name, {}))
+    for form, name, read, *seeds in _FILES
 )

@@ -1,7 +1,7 @@
 """Keys, key rings and certificates on the disk: damaged, or put there by another."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,34 +26,23 @@ Files = dict[str, bytes]
 """Contents by name below a folder."""
 
 
-def _made_keys() -> Files:
-    """Start an analyzer once, and return its state key and its state."""
-    folder = directory() / "made-keys" / "state"
-    folder.parent.mkdir()
-    AnalyzerKeys.load(StateDirectory.open(folder), SCHEDULE, _NOW)
-    paths = (folder.with_suffix(".key"), *folder.iterdir())
-    return {str(path.relative_to(folder.parent)): path.read_bytes() for path in paths}
+def _made(folder: Path, paths: Iterable[Path]) -> Files:
+    """Read files that were made below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
-def _made_certificates() -> Files:
-    """Make an authority, and its certificate of the analyzer."""
-    folder = directory() / "made-certificates"
-    development_files(folder, "analyzer", ManualClock())
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-_KEYS: Final = _made_keys()
+_FOLDER: Final = directory() / "made-keys"
+_FOLDER.mkdir()
+AnalyzerKeys.load(StateDirectory.open(_FOLDER / "state"), SCHEDULE, _NOW)
+development_files(_FOLDER / "tls", "analyzer", ManualClock())
+_KEYS: Final = _made(_FOLDER, (_FOLDER / "state.key", *(_FOLDER / "state").iterdir()))
 _KEY_FILE: Final = next(name for name in sorted(_KEYS) if name.startswith("state/hpke-"))
-_SEALED: Final = {name for name in _KEYS if name.endswith((".key", ".json"))}
-_PEM: Final = _made_certificates()
+_UNSEALED: Final = {n: raw for n, raw in _KEYS.items() if not n.endswith((".key", ".json"))}
+_PEM: Final = _made(_FOLDER / "tls", (_FOLDER / "tls").iterdir())
 
 
 def _among(
-    others: Files,
-    read: Callable[[Path], object],
-    file_name: str,
-    *seeds: bytes,
-    **more: Any,
+    others: Files, read: Callable[[Path], object], file_name: str, *seeds: bytes, **more: Any
 ) -> Parser:
     """Register a reader of a folder of which one file is hostile and the others are as made."""
     folder = directory() / f"{len(others)} files beside {file_name.replace('/', ' ')}"
@@ -67,8 +56,8 @@ def _among(
             path.chmod(0o600)
         return read(folder)
 
-    more.setdefault("name", file_name)
-    return Parser(read=changed, seeds=seeds or (others[file_name],), **more)
+    fields: dict[str, Any] = {"name": file_name, "share": 1} | more
+    return Parser(read=changed, seeds=seeds or (others[file_name],), **fields)
 
 
 # --- a party's keys -------------------------------------------------------------------------------
@@ -136,35 +125,30 @@ def _renewed(folder: Path) -> object:
     return keys.show()
 
 
-def _of_certificates(
-    name: str, read: Callable[[Path], object], file_name: str, share: float
-) -> Parser:
-    missing = {"analyzer.pem", "analyzer.key"} if read == _issued else set()
-    others = {file: raw for file, raw in _PEM.items() if file not in missing}
-    return _among(others, read, file_name, _PEM[file_name], name=name, form="text", share=share)
-
-
 PARSERS: Final = (
     Parser(
         name="key ring", read=_rotated, seeds=(_ring(), KeyRing().to_json().encode()), form="json"
     ),
-    _among(_KEYS, _started, f"state/{RING_FILE}", form="json", share=1),
-    _among(_KEYS, _started, _KEY_FILE, name="state/hpke.key", share=1),
-    _among(_KEYS, _started, "state/operator.token", share=1),
-    _among(_KEYS, _started, "state.key", share=1),
-    _among(
-        {name: raw for name, raw in _KEYS.items() if name not in _SEALED},
-        _started,
-        "state/stray.key",
-        bytes(range(32)),
-        share=1,
+    _among(_KEYS, _started, f"state/{RING_FILE}", form="json"),
+    _among(_KEYS, _started, _KEY_FILE, name="state/hpke.key"),
+    _among(_KEYS, _started, "state/operator.token"),
+    _among(_KEYS, _started, "state.key"),
+    _among(_UNSEALED, _started, "state/stray.key", bytes(range(32))),
+    _among(_KEYS, _published, "state/envelope.pub", _OWN.raw.hex().encode(), form="text"),
+    *(
+        _among(
+            {file: raw for file, raw in _PEM.items() if read != _issued or file[:8] != "analyzer"},
+            *(read, file_name, _PEM[file_name]),
+            name=name,
+            form="text",
+            share=share,
+        )
+        for name, read, file_name, share in (
+            ("own certificate", _own, "analyzer.pem", 8),
+            ("own certificate's key", _own, "analyzer.key", 4),
+            ("authority's certificate", _issued, "authority.pem", 1),
+            ("authority's key", _issued, "authority.key", 1),
+            ("certificate to renew", _renewed, "analyzer.pem", 1),
+        )
     ),
-    _among(
-        *(_KEYS, _published, "state/envelope.pub", _OWN.raw.hex().encode()), form="text", share=1
-    ),
-    _of_certificates("own certificate", _own, "analyzer.pem", 8),
-    _of_certificates("own certificate's key", _own, "analyzer.key", 4),
-    _of_certificates("authority's certificate", _issued, "authority.pem", 1),
-    _of_certificates("authority's key", _issued, "authority.key", 1),
-    _of_certificates("certificate to renew", _renewed, "analyzer.pem", 1),
 )

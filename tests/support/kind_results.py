@@ -6,13 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.crypto.signing import SignedTask
 from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
 from common.protocols import Kind
 from common.task.task import Task
 from tests.support.kind_tasks import kind_task
-from tests.support.result_pages import guarantee
+from tests.support.results import released
 
 N_USERS: Final = 4000
 CANDIDATES: Final = ("Ohio", "Utah", "Alberta")
@@ -51,25 +50,11 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
 def result_of(task: Task, **changes: Any) -> Result:
     """Return a result of a task; an estimate is among the changes."""
     fields: dict[str, Any] = {
-        "task_digest": SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
-        "protocol": task.protocol,
-        "mechanism": task.mechanism.name,
-        "buckets": 0,
-        "local_epsilon": task.local_epsilon,
         "n_users": N_USERS,
         "n_reports": N_USERS,
-        "n_dummies": 0,
-        "refused": {"repeated": 0, "unreadable": 0, "malformed": 0},
-        "guarantees": (
-            guarantee("analyzer", task.central_epsilon, task.delta),
-            guarantee("shuffler+analyzer", task.local_epsilon, 0.0),
-            guarantee("network", 0.0, 0.0),
-        ),
         "published_claim": "no paper states one",
-        "open_seconds": 1.5,
-        "estimate_seconds": 0.25,
     }
-    return Result(**fields | changes)
+    return released(task, **fields | changes)
 
 
 def _estimate(task: Task) -> Estimate:

@@ -2,10 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
-from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
-from tests.support.network import Network
+from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
 from user_agent.inclusion_monitor import InclusionMonitor
+
+T = TypeVar("T")
 
 _IDENTITY: Final = SigningIdentity.generate()
 _SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)
@@ -59,7 +60,6 @@ class AnalyzerParty(AnalyzerCore):
         super().__init__(around.path / "analyzer")
         self._around = around
         self.life = Life("analyzer", around.faults)
-        self.life.over.set()
 
     def open_files(self) -> None:
         """Open the keys and the database, both of which may fail."""
@@ -97,18 +97,17 @@ class AnalyzerParty(AnalyzerCore):
 
 
 class ShufflerParty(Shuffler):
-    """A shuffler's core, which records its deliveries."""
+    """A shuffler's core, which makes its calls itself and records its deliveries."""
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
         super().__init__(around.path / "shuffler", keep_seconds=10.0**6)
         self._around = around
         self._to = analyzer
         self.clock = around.clock
-        self.analyzer = self  # type: ignore[assignment]  # it makes the calls itself
+        self.analyzer = self  # type: ignore[assignment]  # as far as its core knows
         self.delivered: list[tuple[BatchManifest, list[bytes]]] = []
         """Every delivery that was begun, as far as it got."""
         self.life = Life("shuffler", around.faults)
-        self.life.over.set()
 
     async def start(self) -> None:
         """Start, or start again on the same files."""
@@ -138,14 +137,12 @@ class ShufflerParty(Shuffler):
         """Rotate its keys."""
         self.keys.rotate(self.clock.now(), self.rounds.needed_keys())
 
+    async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._around.network.call(self.life, self._to.life, act, work)
+
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer; see shuffler/client."""
-        return await self._around.network.call(
-            self.life,
-            self._to.life,
-            "fetch task",
-            lambda: self._to.registry.get(digest),
-        )
+        return await self._call("fetch task", lambda: self._to.registry.get(digest))
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
@@ -162,11 +159,8 @@ class ShufflerParty(Shuffler):
             except Crash:
                 raise ConnectionError from None
 
-        return await self._around.network.call(
-            self.life,
-            self._to.life,
-            "deliver batch",
-            lambda: self._to.releases.deliver(manifest, on_the_way()),
+        return await self._call(
+            "deliver batch", lambda: self._to.releases.deliver(manifest, on_the_way())
         )
 
     async def advance(self) -> None:
@@ -190,7 +184,7 @@ class ShufflerParty(Shuffler):
 
 
 class DeviceParty:
-    """A user agent's core that answers for several persons."""
+    """A user agent's core that answers for several persons, and makes its calls itself."""
 
     def __init__(
         self, around: Surroundings, shuffler: ShufflerParty, analyzer: AnalyzerParty
@@ -199,8 +193,6 @@ class DeviceParty:
         self._shuffler = shuffler
         self._analyzer = analyzer
         self.path = around.path / "user_agent"
-        self.life = Life("user_agent", around.faults)
-        self.life.over.set()
         self.path.mkdir()
 
     async def start(self) -> None:
@@ -208,33 +200,28 @@ class DeviceParty:
         self.life = Life("user_agent", self._around.faults)
         self.budget = Budget(self.path / "budget.sqlite")
         self.budget._database = FaultyDatabase(self.budget._database, self.life)
+        identity = self._analyzer.keys.identity.public_identity()
+        shared: dict[str, Any] = {
+            "shuffler": self,
+            "budget": self.budget,
+            "clock": self._around.clock,
+            "rng": self._around.rng(),
+        }
         self.agent = Agent(
-            shuffler=self,
-            budget=self.budget,
-            policy=generous(self._analyzer.keys.identity.public_identity(), 20.0),
+            **shared,
+            policy=generous(identity, 20.0),
             several_persons=True,
-            clock=self._around.clock,
-            rng=self._around.rng(),
             secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=_IDENTITY.public_identity(),
         )
-        self.watch = InclusionMonitor(
-            shuffler=self,
-            budget=self.budget,
-            identity=self._analyzer.keys.identity.public_identity(),
-            clock=self._around.clock,
-            rng=self._around.rng(),
-            pause=1.0,
-        )
+        self.watch = InclusionMonitor(**shared, identity=identity, pause=1.0)
+
+    async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the shuffler; see user_agent/client."""
-        return await self._around.network.call(
-            self.life,
-            self._shuffler.life,
-            "fetch task",
-            lambda: self._shuffler.collection.fetch_task(digest),
-        )
+        return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit to the shuffler; see user_agent/client."""
@@ -243,19 +230,16 @@ class DeviceParty:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
             return self._shuffler.receipts.one(digest, envelope, outcome)
 
-        return await self._around.network.call(self.life, self._shuffler.life, "submit", submit)
+        return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Ask the shuffler for a proof; see user_agent/client."""
 
         async def relayed() -> InclusionProof:
-            return proof_from_wire(
-                proof_to_wire(*await self._shuffler.inclusions.relay(digest, prefix))
-            )
+            shown = await self._shuffler.inclusions.relay(digest, prefix)
+            return proof_from_wire(proof_to_wire(*shown))
 
-        return await self._around.network.call(
-            self.life, self._shuffler.life, "ask for a proof", relayed
-        )
+        return await self._call("ask for a proof", relayed)
 
     async def end(self) -> None:
         """Drop what is under way, as the end of a process does."""

@@ -2,8 +2,7 @@
 What refinements must give, worked out plainly and apart from the code that is judged.
 
 Projections are computed once more, by bisection, loops or a fine grid. Where a likelihood is
-climbed there is no closed form: one plain step from where it ended must change nothing, and of a
-few reports it must reach what many plain steps reach.
+climbed there is no closed form: one plain step from where it ended must change nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,42 +27,30 @@ _LEFT: Final = 0.5
 _BELOW: Final = 25.0
 """Log-likelihood by which EM may end below the projection: it stops before it fits noise. Three
 times what it is below at two million users, where a uniform answer is a hundred thousand below."""
-_SMALL: Final = 64
-"""Items and cells up to which a likelihood is climbed once more, step by step."""
-_FEW_REPORTS: Final = 50_000
-_PLAIN_STEPS: Final = 2000
 _MOVED: Final = 1e-3
 """χ² by which one more smoothed step may change the law of the reports."""
 
 
 def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) -> bool:
     """
-    Say whether refined shares are what the refinement's rule gives.
+    Return whether refined shares are what the refinement's rule gives.
 
     Args:
         refinement: By name.
         evidence: What was refined, with a channel for "em" and "ems".
         refined: Shape (domain_size,).
-
-    Cost: a few passes, two transforms for a likelihood.
     """
-    if not _is_distribution(refined):
+    if (refined < 0).any() or abs(float(refined.sum()) - 1) >= _CLOSE:
         return False
-    if refinement in PROJECTIONS:
-        expected = PROJECTIONS[refinement](evidence)
+    if refinement in _PROJECTIONS:
+        expected = _PROJECTIONS[refinement](evidence)
         return bool(np.allclose(refined, expected, rtol=0, atol=_CLOSE))
-    if evidence.channel is None:
-        return False
-    if refinement == "em":
-        return _climbed(evidence, evidence.channel, refined)
-    return _at_rest(evidence.cells, evidence.channel, refined)
+    assert evidence.channel is not None
+    rests = _climbed if refinement == "em" else _at_rest
+    return rests(evidence, evidence.channel, refined)
 
 
-def _is_distribution(shares: Vector) -> bool:
-    return bool((shares >= 0).all()) and abs(float(shares.sum()) - 1) < _CLOSE
-
-
-def projected(shares: Vector) -> Vector:
+def _projected(shares: Vector) -> Vector:
     """Take the same off every share, and cut at 0, such that 1 is left; found by bisection."""
     low, high = float(shares.min()) - 1, float(shares.max())
     for _ in range(_HALVINGS):
@@ -76,43 +63,37 @@ def projected(shares: Vector) -> Vector:
     return closest
 
 
-def multiplied(shares: Vector) -> Vector:
+def _multiplied(shares: Vector) -> Vector:
     """Leave negative shares out, and multiply the others."""
     positive = np.maximum(shares, 0)
-    if not positive.any():
-        return projected(shares)
     scaled: Vector = positive / positive.sum()
     return scaled
 
 
-def largest(shares: Vector) -> Vector:
+def _largest(shares: Vector) -> Vector:
     """Take the largest shares until they reach 1."""
     reached = 0.0
     for share in sorted(shares.tolist(), reverse=True):
         reached += max(share, 0.0)
         if reached >= 1:
-            return multiplied(np.where(shares >= share, shares, 0.0))
-    return multiplied(shares)
+            return _multiplied(np.where(shares >= share, shares, 0.0))
+    return _multiplied(shares)
 
 
-def outstanding(shares: Vector, absent_errors: Vector) -> Vector:
+def _outstanding(shares: Vector, absent_errors: Vector) -> Vector:
     """Keep what stands out from noise, and spread what is left evenly over the others."""
     reach = NormalDist().inv_cdf(1 - _FALSE_ALARM / len(shares))
     kept = shares >= reach * absent_errors
     left = 1 - float(shares[kept].sum())
-    refined = np.zeros(len(shares))
     if kept.all() or left < 0:
-        refined[kept] = projected(shares[kept])
-    else:
-        refined[kept], refined[~kept] = shares[kept], left / int((~kept).sum())
-    return refined
+        return _projected(np.where(kept, shares, -np.inf))
+    return np.where(kept, shares, left / int((~kept).sum()))
 
 
-def under_power_law(shares: Vector, errors: Vector, n_users: float) -> Vector:
+def _under_power_law(evidence: DebiasedShares) -> Vector:
     """Give the posterior means under a power law, on one fine grid for all, and project them."""
-    size = len(shares)
-    least = min(1 / n_users, 1 / (2 * size))
-    nodes = np.geomspace(least, 1, _NODES)
+    shares, errors, size = evidence.shares, evidence.standard_errors, len(evidence.shares)
+    nodes = np.geomspace(min(1 / evidence.n_users, 1 / (2 * size)), 1, _NODES)
     ends = np.ones(_NODES)
     ends[[0, -1]] = 0.5
 
@@ -126,21 +107,18 @@ def under_power_law(shares: Vector, errors: Vector, n_users: float) -> Vector:
     prior = (1 - steepness) * np.log(nodes)
     logs = prior - ((nodes - shares[:, None]) / errors[:, None]) ** 2 / 2
     weights = ends * np.exp(logs - logs.max(axis=1, keepdims=True))
-    return projected((weights @ nodes) / weights.sum(axis=1))
+    return _projected((weights @ nodes) / weights.sum(axis=1))
 
 
-PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = MappingProxyType(
+_PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = MappingProxyType(
     {
-        "norm-sub": lambda evidence: projected(evidence.shares),
-        "norm-mul": lambda evidence: multiplied(evidence.shares),
-        "norm-cut": lambda evidence: largest(evidence.shares),
-        "base-cut": lambda evidence: outstanding(evidence.shares, evidence.absent_errors),
-        "power-ns": lambda evidence: under_power_law(
-            evidence.shares, evidence.standard_errors, evidence.n_users
-        ),
+        "norm-sub": lambda evidence: _projected(evidence.shares),
+        "norm-mul": lambda evidence: _multiplied(evidence.shares),
+        "norm-cut": lambda evidence: _largest(evidence.shares),
+        "base-cut": lambda evidence: _outstanding(evidence.shares, evidence.absent_errors),
+        "power-ns": _under_power_law,
     }
 )
-"""All that has a plain formula; cost of the last: a grid of 20,000 nodes for each share."""
 
 
 def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
@@ -152,40 +130,23 @@ def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
     return step
 
 
-def _likelihood(cells: Counts, channel: Channel, shares: Vector) -> float:
-    seen = cells > 0
-    with np.errstate(divide="ignore"):  # what cannot be has the likelihood 0
-        return float(cells[seen] @ np.log(np.maximum(channel.forward(shares)[seen], 0)))
-
-
 def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
-    """Say whether a likelihood was climbed as far as it goes."""
-    cells, size = evidence.cells, len(refined)
-    there = _likelihood(cells, channel, refined)
-    if not np.isfinite(there):
-        return False
-    further = _likelihood(cells, channel, _plain_step(cells, channel, refined))
-    flat = _likelihood(cells, channel, np.full(size, 1 / size))
-    closest = _likelihood(cells, channel, projected(evidence.shares))
-    rests = further - there < _LEFT and there >= flat - _CLOSE and there >= closest - _BELOW
-    if size > _SMALL or len(cells) > _SMALL or cells.sum() > _FEW_REPORTS:
-        return rests
-    # The truth itself lies (size - 1)/2 below the top on average, by Wilks' theorem.
-    return rests and there >= _plain_top(cells, channel, size) - (size - 1) / 2
+    """Return whether a likelihood was climbed as far as it goes."""
+    cells = evidence.cells
+
+    def likelihood(shares: Vector) -> float:
+        return float(cells @ np.log(channel.forward(shares)))
+
+    there, flat = likelihood(refined), likelihood(np.full(len(refined), 1 / len(refined)))
+    further = likelihood(_plain_step(cells, channel, refined))
+    closest = likelihood(_projected(evidence.shares))
+    return further - there < _LEFT and there >= max(flat - _CLOSE, closest - _BELOW)
 
 
-def _plain_top(cells: Counts, channel: Channel, size: int) -> float:
-    """Give the log-likelihood that many plain steps reach, from even shares."""
-    shares = np.full(size, 1 / size)
-    for _ in range(_PLAIN_STEPS):
-        shares = _plain_step(cells, channel, shares)
-    return _likelihood(cells, channel, shares)
-
-
-def _at_rest(cells: Counts, channel: Channel, refined: Vector) -> bool:
-    """Say whether a step and a smoothing, one after the other, change nothing that matters."""
-    moved = _plain_step(cells, channel, refined)
+def _at_rest(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
+    """Return whether a step and a smoothing, one after the other, change nothing that matters."""
+    moved = _plain_step(evidence.cells, channel, refined)
     wide = np.pad(moved, 1, mode="edge")
     smoothed = (wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4
     change, law = channel.forward(smoothed - refined), channel.forward(refined)
-    return float(cells.sum()) * float((change[law > 0] ** 2 / law[law > 0]).sum()) < _MOVED
+    return float(evidence.cells.sum()) * float((change**2 / law).sum()) < _MOVED

@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.messages.result import Histogram, Result
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages.result_page import result_page
 from deploy.results.result_view import result_view
+from tests.support.results import guarantee, released
 from tests.support.tasks import PublishedTask, published
 
 N_USERS = 20_000
@@ -57,12 +57,10 @@ def collected(
     frequencies[0] = truth[0]
     frequencies[-1] = -errors[-1]
     refined = np.maximum(frequencies, 0)
-    result = Result(
-        task_digest=signed.signed.digest(),
-        protocol=signed.task.protocol,
-        mechanism=signed.task.mechanism.name,
+    result = released(
+        signed.task,
+        signed.signed.digest(),
         buckets=signed.task.item_mechanism.buckets,
-        local_epsilon=signed.task.local_epsilon,
         n_users=N_USERS,
         n_reports=2 * N_USERS,
         n_dummies=N_USERS - sum(refused),
@@ -79,8 +77,6 @@ def collected(
             guarantee("network", 0.0, 0.0),
         ),
         published_claim="Theorem 1 would claim epsilon 0.6194 at delta 1e-06",
-        open_seconds=1.5,
-        estimate_seconds=0.25,
     )
     return Collected(result=result, task=signed.task, truth=truth)
 
@@ -92,15 +88,3 @@ def page_of(found: Collected, *, known: bool = False) -> str:
         people = SamplePeople(kind="categorical", title="", values=[], draft={}, truth=found.truth)
     view = result_view(found.result.estimate, found.task, most=9, people=people)
     return result_page(found.result, found.task, view, version="1.2.3")
-
-
-def guarantee(coalition: Coalition, epsilon: float, delta: float) -> Guarantee:
-    """Return a guarantee with some theorem and assumption."""
-    return Guarantee(
-        coalition=coalition,
-        epsilon=epsilon,
-        delta=delta,
-        neighbouring=REPLACE_ONE,
-        theorem="a theorem",
-        assumptions=("the encryption holds",),
-    )

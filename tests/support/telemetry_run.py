@@ -1,259 +1,279 @@
-"""A batch over three child processes: markers planted, and everything kept that was written."""
+"""
+Run two batches over three child processes, with markers planted, and keep all that is written.
+
+The markers are drawn from a seed that can be given from outside, SHUFFLEDP_MARKERS_SEED, so that
+nobody can have written code that avoids these very markers.
+"""
 
 import asyncio
+import os
 import sqlite3
 import time
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from random import Random
+from string import ascii_lowercase
+from typing import Final
 
-import grpc
+import numpy as np
+import pytest
 
-from common.crypto.randomness import secure_generator
 from common.crypto.signing import SignedTask
-from common.messages.submission import Submission
+from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
-from common.wire.batches import chunk_from_wire
 from deploy.audit.harness.relay import Relay
+from deploy.audit.observation.byte_search import encodings
+from deploy.audit.observation.run_record import files_of
 from deploy.clients.local_cluster import Cluster
-from protos.shuffledp.v1 import (
-    analyzer_pb2,
-    shuffler_pb2,
-    shuffler_pb2_grpc,
-    user_agent_pb2,
-    user_agent_pb2_grpc,
-)
+from deploy.clients.user_agent import send
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
-from tests.support.markers import ITEMS, Markers
-from tests.support.recording import RecordingContributor
-from tests.support.relays import Client
 from tests.support.scrapes import fetch, series_in
+from user_agent.contribution import Contributor
 
-USERS: Final = 288
-_LABELLED_USERS: Final = 12
+USERS: Final = 48
+PERSONS: Final = 4
+_ITEMS: Final = 32_000
+_LABELS: Final = 6
+_CLIENTS: Final = 12
 _PATIENCE: Final = 60.0
 LOUD: Final = {"GRPC_VERBOSITY": "debug", "GRPC_TRACE": "all"}
-"""
-Everything that gRPC can print. Of its traces, `http` prints headers as they come and go, `call` and
-`api` the operations with their metadata, `tcp` and `event_engine_endpoint` the bytes on the wire
-with the peer's address, `secure_endpoint` the bytes within TLS; `all` is all of these.
-"""
+"""All that gRPC can print: headers, metadata, addresses of peers, bytes before and in TLS."""
+
+Headers = tuple[tuple[str, str | bytes], ...]
 
 
-def relayed(relay: Relay) -> bytes:
-    """Return all that callers sent, headers included."""
-    parts = list[bytes]()
-    for call in relay.calls:
-        for key, value in call.headers:
-            raw = value if isinstance(value, bytes) else value.encode()
-            parts.append(key.encode() + b": " + raw)
-        parts.append(call.path.encode() + b" " + b" ".join(call.requests))
-    return b"\n".join(parts)
+class Markers:
+    """Planted values, names, labels, addresses and trace headers."""
+
+    def __init__(self) -> None:
+        self._rng = rng = Random(int(os.environ.get("SHUFFLEDP_MARKERS_SEED", "20261121")))  # noqa: S311  # not a secret
+        self.values = sorted(rng.sample(range(10_001, _ITEMS), 5))
+        """Items of a large domain, below every port that a system gives out by itself."""
+        self.labels = tuple(f"label {self._word()}" for _ in range(_LABELS))
+        self.persons = [self._word() for _ in range(PERSONS)]
+        self.addresses = [
+            f"127.{rng.randrange(64, 127)}.{rng.randrange(100, 255)}.{rng.randrange(100, 255)}"
+            for _ in range(_CLIENTS)
+        ]
+        """Of loopback; each a client's own."""
+        self.ids = list[bytes]()
+        """Bytes and words in headers."""
+        self.headers = [self._headers() for _ in range(_CLIENTS)]
+
+    def _word(self) -> str:
+        return "".join(self._rng.choices(ascii_lowercase, k=14)).capitalize()
+
+    def _headers(self) -> Headers:
+        """Return what tracing libraries and gateways send along."""
+        trace, span = self._rng.randbytes(16), self._rng.randbytes(8)
+        vendor, user, request = self._word(), self._word(), self._word()
+        address = f"203.0.{self._rng.randrange(100, 255)}.{self._rng.randrange(100, 255)}"
+        self.ids += [trace, span, *(text.encode() for text in (vendor, user, request, address))]
+        return (
+            ("traceparent", f"00-{trace.hex()}-{span.hex()}-01"),
+            ("tracestate", f"vendor={vendor}"),
+            ("baggage", f"user={user}"),
+            ("x-request-id", request),
+            ("x-forwarded-for", address),
+            ("grpc-trace-bin", b"\0\0" + trace + b"\1" + span + b"\2\1"),
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Evidence:
     """What was planted, and what was written and sent."""
 
-    markers: Markers
-    begun: float
-    ended: float
-    tasks: tuple[SignedTask, SignedTask]
-    """One of many items; one with labels."""
-    submissions: tuple[Submission, ...]
-    """Of the first task, in the order in which they were submitted."""
-    ports: tuple[int, ...]
+    markers: Markers = field(default_factory=Markers)
+    begun: float = field(default_factory=time.time)
+    ended: float = 0.0
+    tasks: list[SignedTask] = field(default_factory=list)
+    """One of many items, one with labels."""
+    ports: set[int] = field(default_factory=set)
     """Of clients, as the shuffler saw them."""
-    collecting: dict[str, bytes]
-    """The shuffler's files just before the batch closed."""
-    files: dict[str, bytes]
-    """Files of shuffler and analyzer after the release, while they ran and after they stopped."""
-    logs: dict[str, bytes]
-    relay: Relay
-    numbers: tuple[float, ...]
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Of shuffler and analyzer: just before the batch closed, after the release, and stopped."""
+    logs: dict[str, bytes] = field(default_factory=dict)
+    metrics: dict[str, bytes] = field(default_factory=dict)
+    relay: Relay = field(default_factory=Relay)
+    numbers: list[float] = field(default_factory=list)
     """Every number in a column of the databases, and every metric."""
-    metrics: dict[str, bytes]
-    """What shuffler and analyzer answered whoever asks for metrics, by moment and party."""
+    failure: str = ""
+    """What a person reads whose answer cannot be sent."""
 
     def everything(self) -> bytes:
-        """Return all that was written or sent, by the shuffler or by the analyzer."""
-        parts = (*self.collecting.values(), *self.files.values(), *self.logs.values())
-        return b"\n".join((*parts, *self.metrics.values(), relayed(self.relay)))
+        """Return all that was written or sent."""
+        chunks = [request for call in self.relay.calls for request in call.requests[1:]]
+        return b"\n".join((self.without_ciphertexts(), *self.files.values(), *chunks))
 
     def without_ciphertexts(self) -> bytes:
-        """
-        Return what short patterns can be searched for in: logs, metrics, and what was sent but
-        reports.
-        """
-        sent = relayed(self.relay)
-        for report in self.delivered():
-            sent = sent.replace(report, b"")
-        return b"\n".join((*self.logs.values(), *self.metrics.values(), sent))
-
-    def delivered(self) -> list[bytes]:
-        """Return the sealed reports of the first task in the order of delivery."""
-        digest, found = self.tasks[0].digest(), list[bytes]()
-        size = Task.from_bytes(self.tasks[0].task_bytes).sealed_report_bytes
+        """Return what short patterns can be searched for in: not files, nor chunks of reports."""
+        parts = [*self.logs.values(), *self.metrics.values(), self.failure.encode()]
         for call in self.relay.calls:
-            if call.method != "DeliverBatch":
-                continue
-            first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, call.requests)
-            if first.manifest.task_digest == digest:
-                chunks = b"".join(map(chunk_from_wire, rest))
-                found += [chunks[start : start + size] for start in range(0, len(chunks), size)]
-        return found
+            for header in call.headers:
+                parts += [one if isinstance(one, bytes) else one.encode() for one in header]
+            parts += [call.path.encode(), *call.requests[:1]]
+        return b"\n".join(parts)
+
+    def planted(self) -> dict[str, list[bytes]]:
+        """Return patterns by what they would reveal; none is so short that chance finds it."""
+        markers, moments = self.markers, range(int(self.begun) - 1, int(self.ended) + 2)
+        tokens = {raw for name, raw in self.files.items() if name.endswith("/operator.token")}
+        values = [v.to_bytes(8, order) for v in markers.values for order in ("big", "little")]
+        layouts = ("%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%H:%M:%S", "%Y%m%d%H%M", "%y%m%d%H%M%SZ")
+        times = [second.to_bytes(8, o) for second in moments for o in ("big", "little")]
+        return {
+            "value": values,
+            "label": [label.encode() for label in markers.labels],
+            "person": [person.encode() for person in markers.persons],
+            "header": [way for one in markers.ids for way in encodings(one)],
+            "address": [address.encode() for address in markers.addresses],
+            "token": sorted(tokens),
+            "time": times
+            + [str(second).encode() for second in moments]
+            + [
+                time.strftime(layout, zone(second)).encode()
+                for second in moments
+                for layout in layouts
+                for zone in (time.gmtime, time.localtime)
+            ],
+        }
 
 
 async def run(directory: Path) -> Evidence:
     """Start the three, let everybody answer both tasks, and wait until the batches are over."""
-    markers, begun = Markers.drawn(USERS), time.time()
+    found = Evidence()
     cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
-    relay = Relay()
     try:
         await cluster.start_analyzer()
-        await relay.start(directory / "tls", cluster.analyzer.address)
-        await cluster.start_shuffler(analyzer=relay.address)
+        await found.relay.start(directory / "tls", cluster.analyzer.address)
+        await cluster.start_shuffler(analyzer=found.relay.address)
         await cluster.start_user_agent()
-        parties = (cluster.shuffler, cluster.analyzer)
-        signed = await publish(
-            cluster,
-            USERS + len(markers.persons),
-            protocol="mixdump",
-            domain_size=ITEMS,
-            buckets=0,
-            dummies_per_user=2,
-        )
-        named = await publish(
-            cluster, _LABELLED_USERS, domain_size=6, labels=markers.labels, buckets=0
-        )
-        answers = _Answers(cluster, markers)
-        await answers.start()
-        await answers.of_persons(signed)
-        task = Task.from_bytes(signed.task_bytes)
-        contributor = RecordingContributor(task, signed.digest())
-        rng = secure_generator()
-        envelopes = [
-            contributor.prepare(markers.values[user % len(markers.values)], rng)
-            for user in range(USERS)
-        ]
-        collecting: dict[str, bytes] = {}
-        metrics: dict[str, bytes] = {}
-        for user, envelope in enumerate(envelopes):
-            if user == USERS - 1:
-                collecting = _files(cluster.shuffler.state, "collecting")
-                metrics |= await _metrics(cluster, "collecting")
-            await answers.submit(user, signed, envelope)
-        labelled = RecordingContributor(Task.from_bytes(named.task_bytes), named.digest())
-        for user in range(_LABELLED_USERS):
-            await answers.submit(user, named, labelled.prepare(user % 6, rng))
-        await _over(cluster)
-        await answers.stop()
-        metrics |= await _metrics(cluster, "over")
-        files = {k: v for p in parties for k, v in _files(p.state, "running").items()}
+        await _collect(cluster, found)
+        await cluster.shuffler.stop()
+        with pytest.raises(PeerError) as caught:
+            await _answer(cluster, found, found.tasks[1], person=0)
+        found.failure = str(caught.value)
     finally:
         await cluster.stop()
-        await relay.stop()
-    files |= {k: v for p in parties for k, v in _files(p.state, "stopped").items()}
-    return Evidence(
-        markers=markers,
-        begun=begun,
-        ended=time.time(),
-        tasks=(signed, named),
-        submissions=tuple(contributor.submissions),
-        ports=tuple(port for client in answers.clients for port in client.ports),
-        collecting=collecting,
-        files=files,
-        logs={party.party: party.log.read_bytes() for party in parties},
-        relay=relay,
-        numbers=(
-            *(number for party in parties for number in _numbers(party.state)),
-            *(number for page in metrics.values() for number in series_in(page.decode()).values()),
-        ),
-        metrics=metrics,
-    )
+        await found.relay.stop()
+    _look(cluster, found, "stopped")
+    for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
+        found.logs[child.party] = child.log.read_bytes()
+    pages = [series_in(page.decode()) for page in found.metrics.values()]
+    found.numbers += [number for page in pages for number in page.values()]
+    for child in (cluster.shuffler, cluster.analyzer):
+        for path in child.state.glob("*.sqlite"):
+            found.numbers += _numbers(path)
+    found.ended = time.time()
+    return found
 
 
-class _Answers:
-    """Clients with addresses of their own, and a user agent, all of which send headers along."""
-
-    def __init__(self, cluster: Cluster, markers: Markers) -> None:
-        self._cluster = cluster
-        self._markers = markers
-        self.clients = [Client(source) for source in markers.addresses]
-        self._channels: list[grpc.aio.Channel] = []
-
-    async def start(self) -> None:
-        """Connect every client, and once without speaking TLS: libraries log failed handshakes."""
-        authority = self._cluster.authority.read_bytes()
-        for client in self.clients:
-            await client.start(self._cluster.shuffler.address)
-            await client.talk_nonsense()
-            self._channels.append(open_channel(client.address, "shuffler", authority))
-
-    async def submit(self, user: int, signed: SignedTask, envelope: bytes) -> None:
-        """Submit as one user; users take turns at the clients."""
-        stub = shuffler_pb2_grpc.ShufflerStub(self._channels[user % len(self._channels)])
-        request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
-        await reply(stub.Submit(request, timeout=20, metadata=self._markers.headers[user]), "it")
-
-    async def of_persons(self, signed: SignedTask) -> None:
-        """Answer as the persons, through the user agent."""
-        async with open_channel(self._cluster.user_agent.address, "user_agent", None) as channel:
-            stub = user_agent_pb2_grpc.UserAgentStub(channel)
-            for number, person in enumerate(self._markers.persons):
-                request = user_agent_pb2.ContributeRequest(
-                    task_digest=signed.digest(), value=self._markers.values[0], person=person
-                )
-                headers = self._markers.headers[number]
-                await reply(stub.Contribute(request, timeout=30, metadata=headers), "it")
-
-    async def stop(self) -> None:
-        """Hang up."""
-        for channel in self._channels:
-            await channel.close()
-        for client in self.clients:
-            await client.stop()
-
-
-async def _over(cluster: Cluster) -> None:
-    """Wait until both batches are released, and the shuffler has destroyed their keys."""
+async def _collect(cluster: Cluster, found: Evidence) -> None:
+    markers, rng = found.markers, np.random.default_rng(1)
+    large = {"protocol": "mixdump", "domain_size": _ITEMS, "dummies_per_user": 2}
+    named = {"domain_size": _LABELS, "labels": markers.labels}
+    for users, fields in ((USERS + PERSONS, large), (_CLIENTS, named)):
+        found.tasks.append(await publish(cluster, users, buckets=0, **fields))
+    for person in range(PERSONS):
+        await _answer(cluster, found, found.tasks[0], person)
+    async with AsyncExitStack() as stack:
+        stubs = [
+            await stack.enter_async_context(_client(cluster, found, address))
+            for address in markers.addresses
+        ]
+        for signed, users in zip(found.tasks, (USERS, _CLIENTS), strict=True):
+            task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
+            contributor = Contributor(task, digest)
+            for user in range(users):
+                if user == USERS - 1:
+                    await _scrape(cluster, found, "collecting")
+                    _look(cluster, found, "collecting")
+                value = markers.values[user % 5] if task.domain_size == _ITEMS else user % _LABELS
+                envelope = contributor.prepare(value, rng)
+                request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
+                headers = markers.headers[user % _CLIENTS]
+                call = stubs[user % _CLIENTS].Submit(request, timeout=20, metadata=headers)
+                await reply(call, "it")
     async with asyncio.timeout(_PATIENCE):
-        while cluster.analyzer.log.read_bytes().count(b'"batch released"') < 2:
+        while cluster.analyzer.log.read_bytes().count(b'"batch released"') < len(found.tasks):
             await asyncio.sleep(0.05)
         while list(cluster.shuffler.state.glob("batch-*.key")):
             await asyncio.sleep(0.05)
+    await _scrape(cluster, found, "over")
+    _look(cluster, found, "over")
 
 
-async def _metrics(cluster: Cluster, moment: str) -> dict[str, bytes]:
-    """Ask shuffler and analyzer for their metrics."""
-    found = {}
-    for party in (cluster.shuffler, cluster.analyzer):
-        address = (party.state / "metrics_address").read_text(encoding="ascii")
-        page = await asyncio.to_thread(fetch, address)
-        found[f"{moment} {party.party}"] = page.encode()
-    return found
+async def _answer(cluster: Cluster, found: Evidence, signed: SignedTask, person: int) -> None:
+    """Answer as a person, through the user agent."""
+    value, name = found.markers.values[0], found.markers.persons[person]
+    await send(cluster.user_agent.address, signed.digest(), value, name)
 
 
-def _files(state: Path, moment: str) -> dict[str, bytes]:
-    """Read every file of a party; what is deleted at that very moment is empty."""
-    found = {}
-    for path in sorted(state.rglob("*")):
-        if path.is_file():
-            try:
-                found[f"{moment} {state.name}/{path.relative_to(state)}"] = path.read_bytes()
-            except FileNotFoundError:
-                continue
-    return found
+@asynccontextmanager
+async def _client(
+    cluster: Cluster, found: Evidence, source: str
+) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
+    """
+    Connect to the shuffler from an address that nobody else has, through a TCP relay.
+
+    Once it speaks no TLS: libraries log failed handshakes.
+    """
+    host, _, port = cluster.shuffler.address.rpartition(":")
+    pumps = set[asyncio.Task[None]]()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far, onward = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+        found.ports.add(onward.get_extra_info("sockname")[1])
+        pumps.update(asyncio.create_task(_pump(*way)) for way in ((reader, onward), (far, writer)))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        own = server.sockets[0].getsockname()
+        reader, writer = await asyncio.open_connection(*own)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        await reader.read()
+        writer.close()
+        authority = cluster.authority.read_bytes()
+        async with open_channel(f"127.0.0.1:{own[1]}", "shuffler", authority) as channel:
+            yield shuffler_pb2_grpc.ShufflerStub(channel)
+    for pump in pumps:
+        pump.cancel()
+    await asyncio.gather(*pumps, return_exceptions=True)
 
 
-def _numbers(state: Path) -> list[float]:
-    found: list[float] = []
-    for path in state.glob("*.sqlite"):
-        connection = sqlite3.connect(path)
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+async def _scrape(cluster: Cluster, found: Evidence, moment: str) -> None:
+    for child in (cluster.shuffler, cluster.analyzer):
+        page = await asyncio.to_thread(fetch, child.published("metrics_address"))
+        found.metrics[f"{moment} {child.party}"] = page.encode()
+
+
+def _look(cluster: Cluster, found: Evidence, moment: str) -> None:
+    for child in (cluster.shuffler, cluster.analyzer):
+        for name, content in files_of(child.state).items():
+            found.files[f"{moment} {child.party}/{name}"] = content
+
+
+def _numbers(path: Path) -> list[float]:
+    with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        for (table,) in tables.fetchall():
-            rows: list[tuple[Any, ...]] = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608  # names from the file itself
-            found += [cell for row in rows for cell in row if isinstance(cell, int | float)]
-        connection.close()
-    return found
+        cells = [
+            cell
+            for (table,) in tables.fetchall()
+            for row in connection.execute(f"SELECT * FROM {table}")  # noqa: S608  # the file's own name
+            for cell in row
+        ]
+    return [cell for cell in cells if isinstance(cell, int | float)]

@@ -69,29 +69,23 @@ PARSERS: Final = (
     typed("environment", _environment, _ENVIRONMENT),
     typed("epsilon", parse_epsilon, "1.5", "inf"),
     typed(
-        "law of dummies",
-        parse_law,
-        *("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
+        *("law of dummies", parse_law, "binomial:10,0.5", "poisson:3"),
+        *("negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
     typed("numbers", numbers_in, "0.5,0.3,0.7,2"),
     typed("head", parse_head, "0.05,0.03"),
     typed("cap", parse_cap, "3", "none", "inf"),
     typed("trust", parse_trust, "anonymity"),
     typed(
-        "data set by name",
-        _data_set,
+        *("data set by name", _data_set),
         *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
         share=1,
     ),
     Parser(name="page of metrics", read=usage_from, seeds=(_METRICS,), form="text"),
+    typed("address of metrics", page_from, "shuffler=http://127.0.0.1:9/metrics", share=4),
     typed(
-        "address of metrics",
-        page_from,
-        "shuffler=http://127.0.0.1:9/metrics",
+        *("shares of misbehaving users", shares_from, "0.1", "malformed=.02,duplicate=0.5"),
         share=4,
-    ),
-    typed(
-        "shares of misbehaving users", shares_from, "0.1", "malformed=.02,duplicate=0.5", share=4
     ),
     typed("ramp", lambda text: ramp_from(text).phases, "100:2000:10", share=4),
 )

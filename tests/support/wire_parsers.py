@@ -29,7 +29,7 @@ from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import InclusionProofs
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
@@ -95,35 +95,9 @@ def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
     return evidence.proof_to_wire(proof, tree.largest_bucket)
 
 
-# --- what the first reader does with a message ---------------------------------------------------
-
-
-def _shown(message: analyzer_pb2.GetResultResponse) -> str:
-    return dumps(as_json(results.result_from_wire(message)))
-
-
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     entries = results.ledger_from_wire(message)
     return dumps(ledger_as_json(entries, verify(entries), []))
-
-
-def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:
-    wanted = tasks.draft_from_wire(message)
-    return complete(wanted, analyzer_key=bytes(31) + b"\x09", nonce=bytes(32)).to_bytes()
-
-
-def _acknowledged(message: shuffler_pb2.SubmitResponse) -> bool:
-    return receipt_holds(_PINNED, EXAMPLE_DIGEST, b"sealed", submissions.receipt_from_wire(message))
-
-
-def _checked(message: inclusion_pb2.BatchCommitment) -> None:
-    evidence.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST)
-
-
-def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
-    commitment = evidence.delivered_from_wire(message)
-    if commitment is not None:
-        commitment.check(_PINNED, EXAMPLE_DIGEST)
 
 
 def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
@@ -132,14 +106,9 @@ def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
-    _, sentinels, acknowledged = evidence.sentinels_from_wire(message)
-    wanted = [
-        Sentinel(leaves=tuple(split(leaves)), acknowledged=acknowledged) for leaves in sentinels
-    ]
+    _, sentinels, known = evidence.sentinels_from_wire(message)
+    wanted = [Sentinel(leaves=tuple(split(one)), acknowledged=known) for one in sentinels]
     return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
-
-
-# --- what a shuffler keeps ------------------------------------------------------------------------
 
 
 def _inclusions(folder: Path) -> InclusionProofs:
@@ -160,10 +129,6 @@ def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | Non
     return evidence.proof_to_wire(*relayed).SerializeToString()
 
 
-def _asked(message: shuffler_pb2.GetInclusionRequest) -> bytes:
-    return _answered(_inclusions(directory() / "asked"), *evidence.prefix_from_wire(message))
-
-
 def _relayed(path: Path) -> bytes:
     """Show the commitment alone and with each bucket, and clear it up."""
     inclusions = _inclusions(path.parent)
@@ -173,86 +138,120 @@ def _relayed(path: Path) -> bytes:
         inclusions.delete_expired()
 
 
-def _kept_by_the_analyzer(raw: bytes) -> bytes:
-    commitment = evidence.commitment_from_bytes(raw)
-    return evidence.delivered_to_wire(commitment).SerializeToString()
-
-
-_Contribute: Final = partial(user_agent_pb2.ContributeRequest, task_digest=EXAMPLE_DIGEST)
-_Receipt: Final = partial(user_agent_pb2.GetReceiptRequest, task_digest=EXAMPLE_DIGEST)
-_Bulk: Final = partial(shuffler_pb2.SubmitBulkRequest, task_digest=EXAMPLE_DIGEST)
 _sentinels: Final = partial(evidence.sentinels_to_wire, EXAMPLE_DIGEST)
 
-PARSERS: Final = (
-    Parser(name="task digest", read=fields.digest_from_wire, seeds=(bytes(32), b"d" * 32)),
-    message_parser("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
-    message_parser(
-        "contribution",
-        submissions.contribution_from_wire,
-        _Contribute(value=0),
-        _Contribute(value=2**63, person="Ada"),
+_MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
+    ("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
+    (
+        *("contribution", submissions.contribution_from_wire),
+        user_agent_pb2.ContributeRequest(task_digest=EXAMPLE_DIGEST, value=0),
+        user_agent_pb2.ContributeRequest(task_digest=EXAMPLE_DIGEST, value=2**63, person="Ada"),
         *(submissions.contribution_to_wire(EXAMPLE_DIGEST, value, "") for value in VALUES.values()),
     ),
-    message_parser(
-        "envelope",
-        submissions.envelope_from_wire,
+    (
+        *("envelope", submissions.envelope_from_wire),
         shuffler_pb2.SubmitRequest(task_digest=EXAMPLE_DIGEST, envelope=bytes(184)),
     ),
-    message_parser("envelopes", submissions.envelopes_from_wire, _Bulk(envelopes=[bytes(184)] * 3)),
-    message_parser(
-        "outcomes", submissions.outcomes_from_wire, submissions.outcomes_to_wire(list(Outcome))
+    (
+        *("envelopes", submissions.envelopes_from_wire),
+        shuffler_pb2.SubmitBulkRequest(task_digest=EXAMPLE_DIGEST, envelopes=[bytes(184)] * 3),
     ),
-    message_parser(
-        "batch status",
-        batches.status_from_wire,
+    ("outcomes", submissions.outcomes_from_wire, submissions.outcomes_to_wire(list(Outcome))),
+    (
+        *("batch status", batches.status_from_wire),
         *(
-            batches.status_to_wire(
-                BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
-            )
-            for state in BatchState
+            batches.status_to_wire(BatchStatus(state=one, n_users=5, n_min=2, shuffle_seconds=0.5))
+            for one in BatchState
         ),
     ),
-    message_parser(
-        "batch progress", batches.progress_from_wire, batches.progress_to_wire(progress(5))
-    ),
-    message_parser(
-        "tasks page",
-        tasks.tasks_after_from_wire,
+    ("batch progress", batches.progress_from_wire, batches.progress_to_wire(progress(5))),
+    (
+        *("tasks page", tasks.tasks_after_from_wire),
         analyzer_pb2.ListTasksRequest(),
         analyzer_pb2.ListTasksRequest(after=EXAMPLE_DIGEST),
     ),
-    message_parser(
-        "list of tasks",
-        tasks.summaries_from_wire,
+    (
+        *("list of tasks", tasks.summaries_from_wire),
         tasks.summaries_to_wire([_summary(TaskState.OPEN)]),
     ),
-    message_parser(
-        "description of a task",
-        tasks.description_from_wire,
+    (
+        *("description of a task", tasks.description_from_wire),
         *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
-        share=8,
     ),
-    message_parser(
-        "manifest",
-        batches.manifest_from_wire,
+    (
+        *("manifest", batches.manifest_from_wire),
         batches.manifest_to_wire(
             BatchManifest(
                 task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
             )
         ),
     ),
-    message_parser(
-        "chunk",
-        batches.chunk_from_wire,
-        batches.chunk_to_wire(bytes(60)),
-        batches.chunk_to_wire(bytes(6000)),
+    ("chunk", batches.chunk_from_wire, *(batches.chunk_to_wire(bytes(n)) for n in (60, 6000))),
+    (
+        *("result", lambda message: dumps(as_json(results.result_from_wire(message)))),
+        *map(results.result_to_wire, (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
     ),
-    message_parser(
-        "result",
-        _shown,
-        *(results.result_to_wire(one) for one in (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
-        share=8,
+    ("ledger page", results.after_from_wire, analyzer_pb2.GetLedgerRequest(after=3)),
+    ("ledger", _verified, results.ledger_to_wire([first_entry()]), results.ledger_to_wire([])),
+    ("draft", tasks.draft_from_wire, *map(tasks.draft_to_wire, (*DRAFTS, *_OTHER_DRAFTS))),
+    (
+        "draft to a task",
+        lambda message: complete(
+            tasks.draft_from_wire(message), analyzer_key=bytes(31) + b"\x09", nonce=bytes(32)
+        ).to_bytes(),
+        *map(tasks.draft_to_wire, DRAFTS),
     ),
+    (
+        "receipt",
+        lambda message: receipt_holds(
+            _PINNED, EXAMPLE_DIGEST, b"sealed", submissions.receipt_from_wire(message)
+        ),
+        shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, EXAMPLE_DIGEST, b"sealed")),
+        shuffler_pb2.SubmitResponse(repeated=True),
+    ),
+    (
+        "commitment",
+        lambda message: evidence.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST),
+        evidence.commitment_to_wire(_COMMITMENT),
+    ),
+    (
+        "answer to a delivery",
+        lambda message: (evidence.delivered_from_wire(message) or _COMMITMENT).check(
+            _PINNED, EXAMPLE_DIGEST
+        ),
+        *map(evidence.delivered_to_wire, (_COMMITMENT, None)),
+    ),
+    ("proof", _concluded, _proof(_LEAVES), _proof(some_leaves(3))),
+    (
+        "question for a bucket",
+        lambda message: _answered(
+            _inclusions(directory() / "asked"), *evidence.prefix_from_wire(message)
+        ),
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, None),
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
+    ),
+    (
+        *("sentinels", _matched),
+        _sentinels([bytes(64), bytes(32)], acknowledged=False),
+        _sentinels([], acknowledged=True),
+    ),
+    (
+        *("question for a receipt", submissions.record_question_from_wire),
+        user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST),
+        user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST, person="Ada"),
+    ),
+)
+"""Names, readers, and messages that they read."""
+_SHARES: Final = {
+    "description of a task": 8.0,
+    "result": 8.0,
+    "draft to a task": 1.0,  # a search for an epsilon each
+    "question for a bucket": 4.0,
+}
+
+PARSERS: Final = (
+    Parser(name="task digest", read=fields.digest_from_wire, seeds=(bytes(32), b"d" * 32)),
+    *(message_parser(*one, share=_SHARES.get(one[0], 16.0)) for one in _MESSAGES),
     Parser(
         name="kept result",
         read=results.result_from_bytes,
@@ -260,55 +259,9 @@ PARSERS: Final = (
         form="protobuf",
         share=8,
     ),
-    message_parser("ledger page", results.after_from_wire, analyzer_pb2.GetLedgerRequest(after=3)),
-    message_parser(
-        "ledger", _verified, results.ledger_to_wire([first_entry()]), results.ledger_to_wire([])
-    ),
-    message_parser(
-        "draft", tasks.draft_from_wire, *map(tasks.draft_to_wire, (*DRAFTS, *_OTHER_DRAFTS))
-    ),
-    message_parser(
-        "draft to a task",
-        _completed,
-        *map(tasks.draft_to_wire, DRAFTS),
-        share=1,  # a search for an epsilon each
-    ),
-    message_parser(
-        "receipt",
-        _acknowledged,
-        shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, EXAMPLE_DIGEST, b"sealed")),
-        shuffler_pb2.SubmitResponse(repeated=True),
-    ),
-    message_parser("commitment", _checked, evidence.commitment_to_wire(_COMMITMENT)),
-    message_parser(
-        "answer to a delivery",
-        _delivered,
-        evidence.delivered_to_wire(_COMMITMENT),
-        evidence.delivered_to_wire(None),
-    ),
-    message_parser("proof", _concluded, _proof(_LEAVES), _proof(some_leaves(3))),
-    message_parser(
-        "question for a bucket",
-        _asked,
-        evidence.prefix_to_wire(EXAMPLE_DIGEST, None),
-        evidence.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
-        share=4,
-    ),
-    message_parser(
-        "sentinels",
-        _matched,
-        _sentinels([bytes(64), bytes(32)], acknowledged=False),
-        _sentinels([], acknowledged=True),
-    ),
-    message_parser(
-        "question for a receipt",
-        submissions.record_question_from_wire,
-        _Receipt(),
-        _Receipt(person="Ada"),
-    ),
     Parser(
         name="commitment kept by the analyzer",
-        read=_kept_by_the_analyzer,
+        read=lambda raw: evidence.delivered_to_wire(evidence.commitment_from_bytes(raw)),
         seeds=(_KEPT_COMMITMENT,),
         form="protobuf",
     ),

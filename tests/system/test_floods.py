@@ -6,32 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
-import numpy as np
 import pytest
 
-from common.crypto.signing import SignedTask
-from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
+from tests.support.clients import envelopes
 from tests.support.connections import connect, resident_bytes, shuffler_stub
-from user_agent.contribution import Contributor
 
 _MEBIBYTE = 2**20
 _ROOM = 400 * _MEBIBYTE
 """What a flood may make the shuffler's process take, beyond what it takes idle."""
 _PATIENCE = 60.0
-
-
-def _submissions(signed: SignedTask, count: int) -> list[shuffler_pb2.SubmitRequest]:
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    rng = np.random.default_rng(1)
-    return [
-        shuffler_pb2.SubmitRequest(
-            task_digest=signed.digest(), envelope=contributor.prepare(0, rng)
-        )
-        for _ in range(count)
-    ]
 
 
 async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
@@ -40,7 +26,8 @@ async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
     authority = cluster.authority.read_bytes()
     outcomes: Counter[str] = Counter()
 
-    async def one(request: shuffler_pb2.SubmitRequest) -> None:
+    async def one(envelope: bytes) -> None:
+        request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
         async with shuffler_stub(cluster.shuffler.address, authority) as stub:
             try:
                 await stub.Submit(request, timeout=_PATIENCE)
@@ -49,21 +36,16 @@ async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
             else:
                 outcomes["OK"] += 1
 
-    await asyncio.gather(*(one(request) for request in _submissions(signed, n_clients)))
+    await asyncio.gather(*map(one, envelopes(signed, n_clients)))
     return outcomes
 
 
-async def test_250_clients_at_once_are_all_served(cluster: Cluster) -> None:
-    """Without an error."""
-    assert {"OK": 250} == await _submit_from(cluster, 250)
-
-
-@pytest.mark.slow
-async def test_2000_clients_at_once_are_all_served(cluster: Cluster) -> None:
+@pytest.mark.parametrize("clients", [250, pytest.param(2000, marks=pytest.mark.slow)])
+async def test_many_clients_at_once_are_all_served(cluster: Cluster, clients: int) -> None:
     """Without an error, in bounded memory."""
     idle = resident_bytes(cluster.shuffler.process.pid)
 
-    assert {"OK": 2000} == await _submit_from(cluster, 2000)
+    assert {"OK": clients} == await _submit_from(cluster, clients)
     assert resident_bytes(cluster.shuffler.process.pid) < idle + _ROOM
 
 
@@ -104,22 +86,11 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
     """
     signed = await publish(cluster, 100_000)
     digest = signed.digest()
+    Submit, Bulk = shuffler_pb2.SubmitRequest, shuffler_pb2.SubmitBulkRequest  # noqa: N806  # classes
     method, request, calls = {
-        "bulk": (
-            "SubmitBulk",
-            shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=[bytes(2000)] * 2000),
-            64,
-        ),
-        "long": (
-            "Submit",
-            shuffler_pb2.SubmitRequest(task_digest=digest, envelope=bytes(4 * _MEBIBYTE - 100)),
-            64,
-        ),
-        "short": (
-            "Submit",
-            shuffler_pb2.SubmitRequest(task_digest=digest, envelope=b"none"),
-            1000,
-        ),
+        "bulk": ("SubmitBulk", Bulk(task_digest=digest, envelopes=[bytes(2000)] * 2000), 64),
+        "long": ("Submit", Submit(task_digest=digest, envelope=bytes(4 * _MEBIBYTE - 100)), 64),
+        "short": ("Submit", Submit(task_digest=digest, envelope=b"none"), 1000),
     }[kind]
     idle = resident_bytes(cluster.shuffler.process.pid)
     most = idle
@@ -128,7 +99,8 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
         shuffler_stub(cluster.shuffler.address, cluster.authority.read_bytes()) as other,
     ):
         await asyncio.sleep(1)
-        for submission in _submissions(signed, 5):
+        for envelope in envelopes(signed, 5):
+            submission = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
             await other.Submit(submission, timeout=_PATIENCE)
             most = max(most, resident_bytes(cluster.shuffler.process.pid))
 

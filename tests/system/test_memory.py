@@ -7,22 +7,19 @@ is resident in the second half of the time is compared with the most in the firs
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-import numpy as np
 import pytest
 
 from common.messages.submission import Outcome
 from common.runtime.rpc import open_channel
-from common.task.task import Task
 from common.wire.submissions import outcomes_from_wire
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
+from tests.support.clients import envelopes
 from tests.support.connections import tree_resident_bytes
-from user_agent.contribution import Contributor
 
 _TO_WARM_UP: Final = 2
 """Batches."""
@@ -75,18 +72,13 @@ async def _most_held(cluster: Cluster, seconds: float) -> dict[str, int]:
 async def _whole_batch(cluster: Cluster) -> None:
     """Publish a task, submit for every user, and wait for the result."""
     signed = await publish(cluster, _USERS)
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
-    rng = np.random.default_rng(1)
-
-    def prepare(count: int) -> Sequence[bytes]:
-        return [contributor.prepare(0, rng) for _ in range(count)]
-
     authority = cluster.authority.read_bytes()
     async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
         stub = shuffler_pb2_grpc.ShufflerStub(channel)
-        for _ in range(_USERS // _CALL):
+        for call in range(_USERS // _CALL):
             request = shuffler_pb2.SubmitBulkRequest(
-                task_digest=signed.digest(), envelopes=await asyncio.to_thread(prepare, _CALL)
+                task_digest=signed.digest(),
+                envelopes=await asyncio.to_thread(envelopes, signed, _CALL, seed=call),
             )
             outcomes = outcomes_from_wire(await stub.SubmitBulk(request, timeout=60))
             assert [Outcome.STORED] * _CALL == outcomes

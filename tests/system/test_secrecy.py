@@ -1,22 +1,21 @@
 """
-The memory and the files of running services, searched for keys, reports and ids.
+The memory and the files of running services, searched for keys and reports.
 
 Every search here has a counterpart that must find something, so that it cannot pass by looking in
 the wrong place. `test_telemetry.py` searches traffic and logs.
 """
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
-from common.runtime.key_store import RING_FILE
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
+from deploy.audit.observation.byte_search import encodings, kinds_found
+from deploy.audit.observation.run_record import files_of, stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
@@ -43,12 +42,6 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
-def _written(directory: Path) -> bytes:
-    """Read the files of a directory, but for the one that says when its keys were made."""
-    paths = [path for path in sorted(directory.rglob("*")) if path.name != RING_FILE]
-    return b"".join(path.read_bytes() for path in paths if path.is_file())
-
-
 async def test_no_party_holds_what_is_not_its_own_while_a_batch_collects(cluster: Cluster) -> None:
     """
     The analyzer's private key is in the analyzer's memory alone, and in no file: its own is
@@ -60,36 +53,31 @@ async def test_no_party_holds_what_is_not_its_own_while_a_batch_collects(cluster
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     contributor, rng = Contributor(task, digest), np.random.default_rng(1)
     envelopes = [contributor.prepare(number, rng) for number in range(_USERS)]
+    request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
     authority = cluster.authority.read_bytes()
     async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
-        stub = shuffler_pb2_grpc.ShufflerStub(channel)
-        for envelope in envelopes:
-            request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
-            await reply(stub.Submit(request, timeout=20), "it")
-    analyzer_key, shuffler_key = (
-        active_key(child.state) for child in (cluster.analyzer, cluster.shuffler)
-    )
+        await reply(shuffler_pb2_grpc.ShufflerStub(channel).SubmitBulk(request, timeout=20), "it")
+    children = (cluster.analyzer, cluster.shuffler, cluster.user_agent)
+    analyzer_key, shuffler_key = (active_key(child.state) for child in children[:2])
     private = analyzer_key.private_bytes()
-    held = _memory(cluster.shuffler.process.pid)
+    held = [_memory(child.process.pid) for child in children]
+    written = [b"".join((*files_of(one.state).values(), one.log.read_bytes())) for one in children]
+    context = envelope_context(digest)
+    submissions = [unpack(shuffler_key.open(one, context), task) for one in envelopes]
+    sealed = [report for one in submissions for report in sealed_reports(one, task)]
 
-    assert private in _memory(cluster.analyzer.process.pid)
-    assert shuffler_key.private_bytes() in held
-    assert private not in held
-    assert private not in _memory(cluster.user_agent.process.pid)
-    for child in (cluster.analyzer, cluster.shuffler, cluster.user_agent):
-        assert private not in _written(child.state) + child.log.read_bytes()
-    written = _written(cluster.shuffler.state) + cluster.shuffler.log.read_bytes()
-    for envelope in envelopes:
-        submission = unpack(shuffler_key.open(envelope, envelope_context(digest)), task)
-        assert envelope not in written
-        assert submission.submission_id not in written
-        assert submission.submission_id.hex().encode() not in written
-        for sealed in sealed_reports(submission, task):
-            assert sealed not in written
-            assert analyzer_key.open(sealed, report_context(digest)) not in written
-    # The search is in the right place: the submissions are there, each in a group of its own.
-    with closing(sqlite3.connect(cluster.shuffler.state / "spool.sqlite")) as connection:
-        groups = connection.execute("SELECT count(*), max(length(sealed)) FROM submission_groups")
-        sealing = 12 + 16
-        longest = sealing + task.reports_per_user * task.sealed_report_bytes
-        assert [(_USERS, longest)] == groups.fetchall()
+    assert [True, False, False] == [private in one for one in held]
+    assert shuffler_key.private_bytes() in held[1]
+    assert [] == [one for one in written if private in one]
+    assert set() == kinds_found(
+        {
+            "envelope": envelopes,
+            "id": [way for one in submissions for way in encodings(one.submission_id)],
+            "sealed report": sealed,
+            "report": [analyzer_key.open(one, report_context(digest)) for one in sealed],
+        },
+        written[1],
+    )
+    # The search is in the right place: the reports are there, under the batch's key.
+    stored = b"".join(stored_groups(cluster.shuffler.state, digest))
+    assert [] == [report for report in sealed if report not in stored]

@@ -21,10 +21,18 @@ from common.mechanisms.numeric.piecewise import Piecewise
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.weights import ResponseWeights
-from tests.support.exhaustive_delta import Law, grr_law, hashing_law, true_delta, uniform_law
+from tests.support.exhaustive_delta import (
+    Law,
+    duchi_law,
+    every_function_law,
+    grr_law,
+    hashing_law,
+    true_delta,
+    unary_law,
+    uniform_law,
+)
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower, match_count_pair
-from tests.support.report_laws import duchi_law, every_function_law, unary_law
 
 _ENUMERATION_ERROR = 1e-15
 """Rounding error of the enumeration's sums."""

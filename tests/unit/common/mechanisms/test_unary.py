@@ -11,8 +11,8 @@ from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.bits import batches
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
 from common.mechanisms.weights import ResponseWeights
+from tests.support.exhaustive_delta import unary_law
 from tests.support.mechanisms import Scripted
-from tests.support.report_laws import unary_law
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _PRECISE = Context(prec=80)

@@ -13,7 +13,8 @@ from common.task_digest import TaskDigest
 from deploy.pages.citation import bibtex, citation
 from tests.support.kind_results import result_of
 from tests.support.kind_tasks import kind_task
-from tests.support.result_pages import collected, guarantee
+from tests.support.result_pages import collected
+from tests.support.results import guarantee
 
 _COLLECTED: Final = collected(size=100)
 _RESULT: Final = dataclasses.replace(_COLLECTED.result, task_digest=TaskDigest(b"\xd1" * 32))

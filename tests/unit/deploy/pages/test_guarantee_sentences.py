@@ -5,7 +5,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from deploy.pages.guarantee_sentences import coalition_name, guarantee_sentences
-from tests.support.result_pages import guarantee
+from tests.support.results import guarantee
 
 
 def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> None:

@@ -24,7 +24,8 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.commands.result import read_checked
 from tests.support.command_line import run_command
 from tests.support.kind_results import CANDIDATES, kind_collected
-from tests.support.result_pages import Collected, collected, guarantee
+from tests.support.result_pages import Collected, collected
+from tests.support.results import guarantee
 from tests.support.wire_parsers import _summary
 
 _FILES: Final = ("csv", "parquet", "html")

@@ -27,8 +27,8 @@ from deploy.simulate.collection import count
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
-from tests.support.result_pages import Collected, collected, guarantee
-from tests.support.results import result
+from tests.support.result_pages import Collected, collected
+from tests.support.results import guarantee, result
 
 _USERS: Final = 1200
 _SPOILED: Final = 7
