@@ -122,15 +122,6 @@ def test_reports_have_their_distribution() -> None:
     assert not _fits(seen, _pattern_law(1, q * 1.02, p))
 
 
-def test_single_reports_have_the_distribution_of_both_noises() -> None:
-    """100,000 people's four bits together, with q* and p*; 1e-7 over seeds."""
-    mechanism = _labelled(0.5, 0.25, 0.75)
-    responses = mechanism.permanent(["a"] * 100_000, _secrets(5, 100_000))
-    seen = _patterns(mechanism.randomize(responses, _generator(5)))
-
-    assert _fits(seen, _pattern_law(0, mechanism.set_chance, mechanism.unset_chance))
-
-
 def _collect(  # noqa: PLR0917
     mechanism: Rappor, people: Counts, absent: int, unlisted: int, run: int, most_together: float
 ) -> tuple[Decoding, Counts]:

@@ -76,17 +76,6 @@ def test_a_ring_that_was_not_rotated_for_long_publishes_the_next_key_first() -> 
     assert first is _rotated(first, 36_500, schedule=schedule)
 
 
-def test_a_key_that_an_unfinished_task_may_need_is_kept() -> None:
-    """None is destroyed while the tasks are unknown either."""
-    ring = _rotated(_rotated(_rotated(KeyRing(), 0), 88), 90)
-    needed = {ring.entries[0].key_id}
-    assert KeyState.EXPIRED is _rotated(ring, 150, needed=None).entries[0].state
-    ring = _rotated(ring, 170, needed=needed)
-    assert KeyState.EXPIRED is ring.entries[0].state
-
-    assert KeyState.DESTROYED is _rotated(ring, 171).entries[0].state
-
-
 def test_destroyed_and_unknown_keys_are_refused_with_different_errors() -> None:
     """The message has the public key id; an expired key is still found."""
     ring = _rotated(_rotated(_rotated(KeyRing(), 0), 88), 90)

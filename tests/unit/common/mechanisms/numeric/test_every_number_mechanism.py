@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
@@ -256,3 +257,36 @@ def test_a_grid_has_an_even_number_of_steps(steps: int) -> None:
     with pytest.raises(TaskError, match="steps is"):
         dataclasses.replace(spec_for("duchi"), steps=steps)
     assert 0 == NumberSpec(**dataclasses.asdict(spec_for("duchi"))).steps
+
+
+def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]) -> float:
+    """Return the printed variance of one report, averaged over all numbers t."""
+    root, c = math.exp(e / 2), 1 / math.tanh(e / 2)
+    k = max(1, min(d, math.floor(e / 2.5)))
+    each = math.exp(e / k / 2)
+    hybrid = (each + 3) / (3 * each * (each - 1)) + 1 / math.tanh(e / k / 2) ** 2 / each
+    square = float(np.mean(t**2))
+    printed: dict[str, float] = {
+        "laplace": 2 * (2 / e) ** 2,
+        "duchi": c**2 - square,
+        "piecewise": square / (root - 1) + (root + 3) / (3 * (root - 1) ** 2),
+        "hybrid": hybrid,
+        "harmony": d * c**2 - square,
+        "mean-est": (2 ** (d - 1) / math.comb(d - 1, (d - 1) // 2) * c) ** 2 - square,
+        "multi-hm": d / k * (hybrid + square) - square,
+    }
+    return printed[name]
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "multi-rphm"])
+@pytest.mark.parametrize("local_epsilon", [0.7, 1.0, 2.5, 4.0, 6.0])
+@pytest.mark.parametrize("number", [-1.0, 0.0, 0.4])
+def test_variances_match_the_printed_ones(
+    name: NumberMechanismName, local_epsilon: float, number: float
+) -> None:
+    """Except for rounding the weights and, to .5 %, the numbers."""
+    mechanism = number_example(name, local_epsilon)
+    value = np.full((1, mechanism.dimensions), number)
+    printed = _printed(name, local_epsilon, mechanism.dimensions, value)
+
+    assert printed == pytest.approx(mechanism.variance(value).mean(), rel=5e-3)
