@@ -309,5 +309,5 @@ def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> Non
     wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
         PrivKv.specify(dataclasses.replace(wanted, **changes))
-    with pytest.raises(TaskError, match="is not one for pairs"):
+    with pytest.raises(TaskError, match="is not for pairs"):
         PrivKv.of(published().task)

@@ -233,7 +233,7 @@ def test_a_mechanism_is_built_from_a_task(name: NumberMechanismName) -> None:
     """Its domain_size is the number of dimensions; tasks about items are refused."""
     spec = spec_for(name, dimensions=dimensions_of(name))
     task = published(domain_size=5, buckets=0).task
-    with pytest.raises(TaskError, match="grr is not one for numbers"):
+    with pytest.raises(TaskError, match="grr is not for numbers"):
         class_of(name).of(task)
     _about_numbers(task, mechanism=spec, domain_size=dimensions_of(name))
     mechanism = class_of(name).of(task)
