@@ -145,10 +145,6 @@ class UnaryEncoding(SupportCounting):
         cells = rng.binomial(users, self.p) + rng.binomial(others, self.q)
         return np.asarray(cells, dtype=np.int64)
 
-    def support_counts(self, cells: Counts) -> Counts:
-        """Return the cells: a report supports the items whose bits are set."""
-        return cells
-
     def channel(self, real_share: float) -> None:
         """Return None: 2^domain_size cells are too many to list. Refine by projection."""
         del real_share

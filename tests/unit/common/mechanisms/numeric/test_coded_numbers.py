@@ -93,17 +93,6 @@ def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
 
 
 @_GRIDS
-def test_places_estimate_without_bias_and_vary_as_predicted(steps: int, reach: int) -> None:
-    """Mean and mean square over places, at every point of the grid."""
-    mechanism = Piecewise(steps, reach, _3_TO_1)
-    for point in _points(steps):
-        mean, square = _moments(mechanism, _piecewise_law(mechanism, point))
-        assert point == pytest.approx(mean, abs=1e-12)
-        expected = mechanism.spread.second_moment(np.array([point]))[0]
-        assert expected == pytest.approx(square, rel=1e-12)
-
-
-@_GRIDS
 def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, reach: int) -> None:
     """Codes are disjoint, and the odds of both parts and of the mixture are 3."""
     mechanism = Hybrid(steps, reach, _3_TO_1, _OFTEN)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from decimal import Context, Decimal
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
-from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
@@ -27,7 +25,6 @@ from tests.support.numbers import (
     number_example,
     spec_for,
 )
-from tests.support.tasks import published
 
 _EVERY = pytest.mark.parametrize("name", EVERY)
 _EPSILONS = pytest.mark.parametrize("local_epsilon", [0.05, 0.61, 1.0, 2.4, 5.1, 20.0])
@@ -189,18 +186,6 @@ def test_reports_are_valid_and_padding_is_not(name: NumberMechanismName, dimensi
 
 
 @_EVERY
-def test_tallies_of_parts_sum_to_the_tally_of_all(name: NumberMechanismName) -> None:
-    """In 64-bit integers."""
-    mechanism, rng = number_example(name), np.random.default_rng(5)
-    made = mechanism.randomize(rng.uniform(-1, 1, (300, mechanism.dimensions)), rng)
-    whole = mechanism.tally(made)
-
-    assert np.dtype(np.int64) == whole.dtype
-    assert whole.ndim == 1
-    assert whole.tolist() == (mechanism.tally(made[:100]) + mechanism.tally(made[100:])).tolist()
-
-
-@_EVERY
 def test_no_reports_give_infinite_variances(name: NumberMechanismName) -> None:
     """And cells of 0."""
     mechanism = number_example(name)
@@ -226,29 +211,6 @@ def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismNa
             assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-12)
             ratio = math.log1p(reduction.answers * reduction.signal / reduction.blanket)
             assert ratio == pytest.approx(local_epsilon, rel=1e-6)
-
-
-@_EVERY
-def test_a_mechanism_is_built_from_a_task(name: NumberMechanismName) -> None:
-    """Its domain_size is the number of dimensions; tasks about items are refused."""
-    spec = spec_for(name, dimensions=dimensions_of(name))
-    task = published(domain_size=5, buckets=0).task
-    with pytest.raises(TaskError, match="grr is not for numbers"):
-        class_of(name).of(task)
-    _about_numbers(task, mechanism=spec, domain_size=dimensions_of(name))
-    mechanism = class_of(name).of(task)
-
-    assert dimensions_of(name) == mechanism.dimensions
-    assert spec.report_bytes == mechanism.report_dtype.itemsize
-    if name == "multi-rphm":
-        assert task.nonce == mechanism.nonce
-        assert projection(task.nonce, 5, 2).tolist() == mechanism.matrix.tolist()
-
-
-def _about_numbers(task: Any, **fields: Any) -> None:
-    """Set fields that a task about items cannot have."""
-    for field, value in fields.items():
-        object.__setattr__(task, field, value)
 
 
 @pytest.mark.parametrize("steps", [-2, 3, 2**21])
