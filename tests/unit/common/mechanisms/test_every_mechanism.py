@@ -72,19 +72,6 @@ def test_expected_cells_give_the_true_shares(name: str) -> None:
     np.testing.assert_allclose(shares, truth, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    "name", ["grr", "warner", "binary-hashing", "local-hashing", "square-wave", "wide square-wave"]
-)
-def test_sampled_cells_count_every_report_once(name: str) -> None:
-    """Users and dummies, if a report has one cell."""
-    mechanism = example(name)
-    users = np.arange(mechanism.domain_size)
-
-    for n_dummies in (0, 11):
-        cells = mechanism.sample_cells(users, n_dummies, np.random.default_rng(6))
-        assert users.sum() + n_dummies == cells.sum()
-
-
 @_EVERY
 def test_no_users_give_no_reports(name: str) -> None:
     """And cells of 0."""

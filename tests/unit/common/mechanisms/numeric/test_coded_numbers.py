@@ -119,24 +119,6 @@ def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
     assert [2 + 4, 2 + 3, 1, 0] == codes.tolist()
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [Duchi(_3_TO_1), Piecewise(6, 2, _3_TO_1), Hybrid(6, 2, _3_TO_1, _OFTEN)],
-    ids=["duchi", "piecewise", "hybrid"],
-)
-def test_totals_of_sums_are_sums_of_totals(mechanism: CodedNumber) -> None:
-    """Number, sum and sum of squares, from non-negative integers."""
-    codes = np.random.default_rng(1).integers(0, mechanism.answers, 500)
-    parts = mechanism.parts(codes)
-    totals = mechanism.totals(parts.sum(axis=1)[np.newaxis])
-    stands = _stands(mechanism, codes)
-
-    assert (parts >= 0).all()
-    assert 500 == totals.count[0]
-    assert stands.sum() == pytest.approx(totals.first[0], rel=1e-12)
-    assert (stands**2).sum() == pytest.approx(totals.second[0], rel=1e-12)
-
-
 @pytest.mark.parametrize("reach", [0, 7, 2048])
 def test_a_billion_reports_can_be_added_up(reach: int) -> None:
     """All on the last place: sums fit 64 bits."""
