@@ -195,12 +195,7 @@ class ConditionalDelta:
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """
-        Return a lower bound of δ(ε | M) for every M.
-
-        Raises:
-            ValueError: The collision probability is neither 0 nor 1/l.
-        """
+        """Bound δ(ε | M) from below for every M; ValueError for a collision but 0 and 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()

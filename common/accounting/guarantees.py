@@ -135,12 +135,7 @@ class PrivacyParameters:
         )
 
     def release(self, crowd: AnonymitySet) -> Release:
-        """
-        Return one round in this anonymity set.
-
-        Raises:
-            AccountingError: No formula covers it.
-        """
+        """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
             alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
             return alone(local_epsilon=self.local_epsilon)

@@ -194,24 +194,14 @@ class Mechanism(Randomizer, Protocol):
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """
-    Check that values lie in the domain. The message does not contain them.
-
-    Raises:
-        ValueRangeError: A value does not.
-    """
+    """Check that values lie in the domain; raise ValueRangeError, without the values."""
     if values.size:
         check_value(int(values.min()), domain_size)
         check_value(int(values.max()), domain_size)
 
 
 def check_value(value: int, domain_size: int) -> None:
-    """
-    Check that one value, of any size, lies in the domain. The message does not contain it.
-
-    Raises:
-        ValueRangeError: The value does not.
-    """
+    """Check that a value, of any size, lies in the domain; raise ValueRangeError, without it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 
@@ -248,12 +238,7 @@ class MechanismRequest:
     def spec(
         self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1
     ) -> MechanismSpec:
-        """
-        Return the task's description of the mechanism, with these integers.
-
-        Raises:
-            TaskError: An integer is out of range.
-        """
+        """Describe the mechanism for a task; raise TaskError if an integer is out of range."""
         return MechanismSpec(
             name=self.name,
             buckets=buckets,
@@ -265,12 +250,7 @@ class MechanismRequest:
 
 
 def check_answers(spec: MechanismSpec, buckets: int) -> None:
-    """
-    Check the buckets and digits of a mechanism for which the domain determines both.
-
-    Raises:
-        TaskError: The task states others; then one mechanism would have two forms.
-    """
+    """Check buckets and digits that the domain determines: a mechanism has one form; TaskError."""
     if (spec.buckets, spec.digits) != (buckets, 1):
         raise TaskError(
             f"the mechanism {spec.name} has {buckets} buckets and one digit here; "

@@ -57,12 +57,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
 
 
 def optimized_unary(local_epsilon: float) -> MatchCountReduction:
-    """
-    Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17].
-
-    Raises:
-        AccountingError: local_epsilon is out of range.
-    """
+    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]; AccountingError for an invalid ε."""
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,

@@ -147,12 +147,7 @@ class PrivKv(PairEstimator):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task, whose domain_size is the number of keys.
-
-        Raises:
-            TaskError: The task is not about pairs, or as of `of_spec`.
-        """
+        """Build the mechanism of a task, whose domain_size is the number of keys; or TaskError."""
         return cls.of_spec(spec_as(task.mechanism, KeyValueSpec), task.domain_size)
 
     @property

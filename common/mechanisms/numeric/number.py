@@ -121,12 +121,7 @@ def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.
 
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
-    """
-    Check the shape of numbers and that each lies in -1 .. 1. The message does not contain them.
-
-    Raises:
-        ValueRangeError: One does not, or a person has another number of them.
-    """
+    """Check shape, and range -1 .. 1, of numbers; raise ValueRangeError, without the numbers."""
     if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # people, dimensions
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
     if not (np.abs(values) <= 1).all():  # NaN fails too
@@ -225,12 +220,7 @@ class SpecifiedNumbers(StatedIntegers):
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """
-        Build the mechanism from a task's description and its numbers of a person.
-
-        Raises:
-            TaskError: The integers describe no such mechanism, or one of them is unused and set.
-        """
+        """Build the mechanism from a task's description; TaskError if an unused integer is set."""
         cls._check_dimensions(dimensions)
         return cls.built(spec, dimensions).checked(spec)
 
@@ -253,12 +243,7 @@ def odds(weights: ResponseWeights) -> dict[str, int]:
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
-    """
-    Return the odds of an answer from a task's description.
-
-    Raises:
-        TaskError: They are missing, those of reports without noise, or too large to draw.
-    """
+    """Return the odds of an answer; raise TaskError without noise, or if too large to draw."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
     weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
