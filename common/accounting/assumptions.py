@@ -1,7 +1,4 @@
-"""
-The theorems and assumptions of guarantees in words, with
-sources: see docs/theory/accounting.md.
-"""
+"""The theorems and assumptions of guarantees in words; sources: docs/theory/accounting.md."""
 
 from typing import Final
 

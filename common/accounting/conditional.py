@@ -161,10 +161,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 
 class ConditionalDelta:
-    """
-    δ(ε | M) for an array of M: the distribution of H_x' is laid
-    out once, each ε costs one pass.
-    """
+    """δ(ε | M) for an array of M; the distribution of H_x' is laid out once, an ε is one pass."""
 
     def __init__(
         self,

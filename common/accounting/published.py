@@ -51,10 +51,7 @@ def aue(crowd: AnonymitySet, delta: float) -> float:
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
-    """
-    Return the central ε of SBin: the least ε for which the
-    authors require these coins [MSE25].
-    """
+    """Return the central ε of SBin, the least that requires these coins [MSE25]."""
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"SBin's bound is for fair coins; the law is {shuffler.law}")

@@ -116,9 +116,7 @@ class Mixture:
     """
 
     n_real: float
-    """
-    Users whose reports may be among those counted, above 0; an expectation if reports were refused.
-    """
+    """Users whose reports may be counted, above 0; an expectation if reports were refused."""
     n_dummies: float = 0.0
     """Uniform dummies among those counted."""
     kept: float = 1.0

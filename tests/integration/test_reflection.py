@@ -102,7 +102,7 @@ async def test_a_conversation_in_which_nothing_is_said_is_ended(reflecting: Serv
         await call.read()
         async with asyncio.timeout(2 * CallKind.REFLECTION.value.read_seconds):
             assert (await call.code()).name == "DEADLINE_EXCEEDED"
-        assert await call.details() == "the request did not come whole within 5 seconds"
+        assert await call.details() == "the request did not arrive completely within 5 seconds"
 
 
 async def test_a_conversation_whose_answers_nobody_takes_is_ended(
@@ -131,7 +131,7 @@ async def test_a_conversation_whose_answers_nobody_takes_is_ended(
 
     assert {_REFLECTION} == _names(listed)
     assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
-    assert "the call was not over within 0.5 seconds" == caught.value.details()
+    assert "the call did not finish within 0.5 seconds" == caught.value.details()
 
 
 async def _read_all(call: Any) -> None:

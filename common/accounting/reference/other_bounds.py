@@ -190,10 +190,7 @@ def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
 def certified_variation_ratio(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> float:
-    """
-    Return the central ε proven from the three numbers; as
-    `variation_ratio`, but an upper bound.
-    """
+    """Return the central ε proven from the three numbers: unlike `variation_ratio` a bound."""
     return VariationRatio.of(reduction).certified_epsilon(crowd, delta)
 
 

@@ -33,10 +33,7 @@ from common.task.specs import NumberSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """
-    Sums over the numbers for which reports stand, by
-    coordinate; each of shape (coordinates,).
-    """
+    """Sums over the numbers for which reports stand, each of shape (coordinates,)."""
 
     count: Vector
     first: Vector

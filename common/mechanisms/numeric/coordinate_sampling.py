@@ -101,10 +101,7 @@ class SampledCoordinates(Generic[Answer]):
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Return coordinates and codes of each person, each of shape (sampled,). Run by the user
-        agent.
-        """
+        """Return `sampled` coordinates and codes of each person. Run by the user agent."""
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
         told = np.take_along_axis(values, coordinates, axis=1)
@@ -203,10 +200,7 @@ def paper_sample(dimensions: int, local_epsilon: float) -> int:
 
 @dataclass(frozen=True)
 class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
-    """
-    Report k coordinates, each by the hybrid at ε/k, which stand for
-    d/k times their codes [WXY+19].
-    """
+    """Report k coordinates, each by the hybrid at ε/k, for d/k times their codes [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
 

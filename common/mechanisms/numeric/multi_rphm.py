@@ -201,9 +201,6 @@ class MultiRphm(StatedIntegers):
         return exact
 
     def bias(self, values: Numbers) -> Vector:
-        """
-        Return the exact bias for these people, clipping included:
-        expected estimate minus mean.
-        """
+        """Return the exact bias for these people, clipping included: estimate minus mean."""
         expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
         return expected

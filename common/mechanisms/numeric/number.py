@@ -19,10 +19,7 @@ Numbers = NDArray[np.float64]
 """Values of n people: shape (n, dimensions), each in -1 .. 1."""
 
 STEPS: Final = 4096
-"""
-Default intervals of the grid. Rounding to it adds a variance of
-at most 6e-8, far below any noise.
-"""
+"""Default intervals of the grid. Rounding adds a variance of at most 6e-8, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits that decide to which grid point a number is rounded."""
 
