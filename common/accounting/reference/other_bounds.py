@@ -27,7 +27,9 @@ items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -159,22 +161,6 @@ class VariationRatio:
         given = 2 * scale / sizes * shortfall(sizes, threshold)
         return float(weights @ given)
 
-    def certified_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
-        """Bound the pair's ε from above, at most ln p."""
-        return least_epsilon(
-            lambda epsilon: self.certified_delta(crowd, epsilon),
-            delta=delta,
-            local_epsilon=math.log(self.odds),
-        )
-
-    def reduction_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
-        """Return ε of the published reduction, for comparison: not an upper bound."""
-        return least_epsilon(
-            lambda epsilon: self.reduction_delta(crowd, epsilon),
-            delta=delta,
-            local_epsilon=math.log(self.odds),
-        )
-
 
 def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
@@ -184,14 +170,21 @@ def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
         AccountingError: delta is out of range.
         BoundRangeError: The local ε is infinite or too large.
     """
-    return VariationRatio.of(reduction).reduction_epsilon(crowd, delta)
+    pair = VariationRatio.of(reduction)
+    return _least(partial(pair.reduction_delta, crowd), pair, delta)
 
 
 def certified_variation_ratio(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> float:
     """Return the central ε proven from the three numbers: unlike `variation_ratio` a bound."""
-    return VariationRatio.of(reduction).certified_epsilon(crowd, delta)
+    pair = VariationRatio.of(reduction)
+    return _least(partial(pair.certified_delta, crowd), pair, delta)
+
+
+def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
+    """Return the least ε of a pair's δ(ε), at most ln p."""
+    return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
 
 def _most_variation(odds: float) -> float:

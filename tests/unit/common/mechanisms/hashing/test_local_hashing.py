@@ -52,20 +52,6 @@ def test_buckets_that_do_not_fit_are_refused() -> None:
         optimal_buckets(1.0, 2)
 
 
-def test_without_noise_every_report_supports_its_value() -> None:
-    """P is 1, q stays 1/g."""
-    mechanism, rng = _hashing(epsilon=math.inf), np.random.default_rng(3)
-    reports = mechanism.randomize(np.full(500, 7), rng)
-    channel = mechanism.channel(0.25)
-
-    assert (1.0, 1 / 13) == (mechanism.p, mechanism.q)
-    assert 500 == mechanism.support_counts(mechanism.tally(reports))[7]
-    assert 0.75 / 13 == channel.floor
-    assert channel.forward(np.eye(100)[7]).sum() == pytest.approx(1)
-    reduction = mechanism.reduction
-    assert (0.0, 1.0, math.inf) == (reduction.blanket, reduction.signal, reduction.local_epsilon)
-
-
 def test_every_seed_can_be_drawn() -> None:
     """Seed 0 included, by users and dummies; the privacy bound needs it."""
     mechanism, rng = _hashing(10, 2), np.random.default_rng(2)

@@ -6,12 +6,9 @@ from decimal import Context, Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import is_null, null_reports
+from common.errors import TaskError, ValueRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
@@ -142,47 +139,6 @@ def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
     for shape in ((3,), (3, 2), (3, 6), (1, 3, 5)):
         with pytest.raises(ValueRangeError, match=f"must hold {mechanism.dimensions} numbers"):
             mechanism.randomize(np.zeros(shape), rng)
-
-
-@_EVERY
-@pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 8.0])
-@given(junk=st.binary(max_size=150))
-@settings(max_examples=40, deadline=None)
-def test_any_bytes_are_added_up_or_refused(
-    name: NumberMechanismName, local_epsilon: float, junk: bytes
-) -> None:
-    """Reports are valid or not; valid ones give finite means."""
-    mechanism = number_example(name, local_epsilon)
-    size = mechanism.report_dtype.itemsize
-    reports = np.frombuffer(junk[: len(junk) // size * size], dtype=mechanism.report_dtype)
-    valid = mechanism.valid(reports)
-    moments = mechanism.estimate(mechanism.tally(reports[valid]))
-
-    assert np.dtype(np.bool_) == valid.dtype
-    assert (len(reports),) == valid.shape
-    assert not (valid & is_null(reports)).any()
-    assert (mechanism.dimensions,) == moments.means.shape == moments.variances.shape
-    assert np.isfinite(moments.means).all()
-    assert (moments.variances > 0).all()
-    if not valid.all():
-        with pytest.raises(ReportError):
-            mechanism.tally(reports)
-
-
-@_EVERY
-@pytest.mark.parametrize("dimensions", [1, 7, 8, 9])
-def test_reports_are_valid_and_padding_is_not(name: NumberMechanismName, dimensions: int) -> None:
-    """Over their bytes, at the ends of the range and between them."""
-    d = 1 if name in ONE_NUMBER else dimensions
-    mechanism, rng = number_example(name, dimensions=d), np.random.default_rng(4)
-    values = np.concatenate([np.full((50, d), -1.0), np.full((50, d), 1.0), np.zeros((50, d))])
-    made = mechanism.randomize(values, rng)
-    reports = np.frombuffer(made.tobytes(), dtype=mechanism.report_dtype)
-
-    assert mechanism.valid(reports).all()
-    assert not is_null(reports).any()
-    assert not mechanism.valid(null_reports(3, mechanism.report_dtype)).any()
-    assert mechanism.tally(made).tolist() == mechanism.tally(reports).tolist()
 
 
 @_EVERY
