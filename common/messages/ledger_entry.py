@@ -64,7 +64,7 @@ class LedgerEntry:
             ("composed_epsilon", self.composed_epsilon),
         ):
             if type(figure) is not float or not figure >= 0:
-                raise LedgerError(f"entry {self.entry}: {name} must be a number of at least 0")
+                raise LedgerError(f"entry {self.entry}: {name} is not a number of at least 0")
         if self.delta > 1:
             raise LedgerError(f"entry {self.entry}: delta is {self.delta}; it may be at most 1")
 

@@ -385,5 +385,5 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
     for item, label in enumerate(labels):
         if _HALF_A_PAIR.search(label):
             raise TaskError(
-                f"the label of item {item} holds half of a surrogate pair, which is no text"
+                f"the label of item {item} holds half of a surrogate pair, which is not valid text"
             )

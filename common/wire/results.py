@@ -217,7 +217,7 @@ def result_from_bytes(kept: bytes) -> Result:
     try:
         message = analyzer_pb2.GetResultResponse.FromString(kept)
     except DecodeError as error:
-        raise WireError("what is kept of this task is no result") from error
+        raise WireError("the stored result of this task is damaged") from error
     return result_from_wire(message)
 
 

@@ -91,7 +91,7 @@ class MultiRphm(StatedIntegers):
         if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
             raise TaskError(
                 f"projected is {self.inner.dimensions} of {self.dimensions}; their product may be "
-                f"at most {MAX_ENTRIES}, what a device projects with"
+                f"at most {MAX_ENTRIES}"
             )
         if self.inner.dimensions > self.dimensions:
             raise TaskError(

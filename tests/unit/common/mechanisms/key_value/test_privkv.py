@@ -203,7 +203,7 @@ def test_without_information_estimates_are_the_middle() -> None:
 
     assert [0.5, 0.5] == found.frequencies.tolist() == found.frequency_errors.tolist()
     assert [1.0, -1.0] == found.means_with_fakes.tolist()
-    with pytest.raises(ValueError, match="nothing of who owns a key"):
+    with pytest.raises(ValueError, match="nothing of key ownership"):
         mechanism.without_fakes(found)
 
 
