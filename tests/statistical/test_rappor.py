@@ -184,7 +184,7 @@ def test_decoded_estimates_are_unbiased_with_the_stated_errors(
         (TextDraft(permanent=0.25, unset=0.0, set=1.0), True),
     ],
 )
-def test_plans_predict_the_error_of_decoding(texts: TextDraft, labelled: bool) -> None:  # noqa: FBT001  # a row's
+def test_plans_predict_the_error_of_decoding(texts: TextDraft, *, labelled: bool) -> None:
     """
     80 collections of 40 equally frequent texts, with little noise: most of the error is the random
     assignment to cohorts.

@@ -59,10 +59,7 @@ def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> No
     ],
 )
 def test_the_gap_to_the_upper_bound_is_known(
-    answers: int,
-    local_epsilon: float,
-    hashed: bool,  # noqa: FBT001
-    gap: float,
+    answers: int, local_epsilon: float, gap: float, *, hashed: bool
 ) -> None:
     """.1 % for GRR; for hashing it shrinks with the buckets."""
     reduction, crowd = _reduction(answers, local_epsilon, hashed=hashed), AnonymitySet(users=50_000)
