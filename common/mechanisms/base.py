@@ -42,12 +42,7 @@ class Randomizer(Protocol):
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
-        """
-        Randomize the values of n people; each kind has its own layout. Run by the user agent.
-
-        Raises:
-            ValueRangeError: A value lies outside the domain.
-        """
+        """Randomize the values of n people, or raise ValueRangeError. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports `randomize` can make, as a boolean mask. Run by the analyzer."""

@@ -85,12 +85,7 @@ def specify(
 
 
 def mechanism_of(task: Task) -> Mechanism:
-    """
-    Build the mechanism of a task that collects items. Run by the user agent and the analyzer.
-
-    Raises:
-        TaskError: The task's integers describe no known mechanism of this kind.
-    """
+    """Build the mechanism of a task that collects items, or raise TaskError."""
     mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
     _check_length(task, mechanism)
     return mechanism

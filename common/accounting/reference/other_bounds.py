@@ -90,12 +90,7 @@ class VariationRatio:
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """
-        Describe a match-count mechanism: p = q = e^ε0, β = signal · (1 - collision).
-
-        Raises:
-            BoundRangeError: The local ε is infinite or too large, or the two values never differ.
-        """
+        """Describe a match count, p = q = e^ε0, β = signal · (1 - collision); BoundRangeError."""
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError(
                 "the variation ratio needs a finite local ε; here reports carry no noise"

@@ -72,21 +72,11 @@ class NumberMechanism(Randomizer, Protocol):
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """
-        Compute the integers of a task. Run by the analyzer.
-
-        Raises:
-            TaskError: The mechanism does not support these dimensions or this local_epsilon.
-        """
+        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task from its integers. Run by the user agent and the analyzer.
-
-        Raises:
-            TaskError: The task is not about numbers, or its integers describe no such mechanism.
-        """
+        """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
