@@ -84,7 +84,7 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
 
 
 def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
-    """Return the chances q*, p* that a set, an unset bit is reported as 1; AccountingError."""
+    """Return q* and p*, the chances that a set and an unset bit is shown; or AccountingError."""
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")
     middle = f * (p + q) / 2

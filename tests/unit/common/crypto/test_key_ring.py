@@ -133,7 +133,7 @@ _ENTRY: Final = {"suite": DEFAULT_SUITE, "public": "09" * 32, "state": "active",
 def test_a_malformed_ring_is_refused(change: dict[str, object]) -> None:
     """Every damage gives a WireError."""
     KeyRing.from_json(json.dumps({"version": 1, "keys": [_ENTRY]}))
-    entries = ([_ENTRY | change], [5], [{}], 5)
+    entries: tuple[object, ...] = ([_ENTRY | change], [5], [{}], 5)
     for text in (
         *(json.dumps({"version": 1, "keys": keys}) for keys in entries),
         json.dumps({"version": 2, "keys": [_ENTRY]}),

@@ -40,8 +40,6 @@ def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> N
 
     np.testing.assert_allclose(law, 0.25 * own + 0.75 / (items + 2 * reach), rtol=1e-12)
     assert law.sum() == pytest.approx(1, abs=1e-12)
-    weights = np.random.default_rng(2).random(len(law))
-    assert weights @ law == pytest.approx(channel.adjoint(weights) @ theta)
 
 
 @_SHAPES
