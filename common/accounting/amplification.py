@@ -52,10 +52,7 @@ _ROUGH: Final = 0.1
 _WHERE_ROWS_ARE_MANY: Final = 4.0
 """Factor on the error if the messages that support both values are binned too."""
 _PER_LOG_DELTA: Final = 6e-4
-"""
-Error of the final search, times ln(1/δ): a relative change of ε changes δ by about 2·ln(1/δ) times
-as much.
-"""
+"""Error of the final search, times ln(1/δ): δ changes about 2·ln(1/δ) times as much as ε."""
 _REMEMBERED: Final = 1024
 """Cached answers."""
 

@@ -57,7 +57,7 @@ class AnonymitySet:
                 raise AccountingError(f"{name} is {value}; it must be {least} .. {MAX_COUNT}")
         if self.colluders >= self.users:
             raise AccountingError(
-                f"{self.colluders} colluders among {self.users} users leave nobody to protect"
+                f"{self.colluders} colluders among {self.users} users leave no user to protect"
             )
         if self.random_dummies is None and self.known_dummies > self.dummies:
             raise AccountingError(

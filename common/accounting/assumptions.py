@@ -1,7 +1,4 @@
-"""
-The theorems and assumptions of guarantees in words, with
-sources: see docs/theory/accounting.md.
-"""
+"""The theorems and assumptions of guarantees in words; sources: docs/theory/accounting.md."""
 
 from typing import Final
 
@@ -54,14 +51,14 @@ ENCRYPTED: Final = "the encryption holds"
 def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
     """Return the assumptions for answers that share permanent noise."""
     changes = (
-        "what you answer to this question stays the same in all its tasks: that an answer changed "
-        "may show, whatever epsilon says"
+        "your answer to this question stays the same in all its tasks: a changed answer may be "
+        "visible, whatever epsilon is"
     )
     lifetime = rounded_up(lifetime_epsilon)
     return (
         changes,
-        f"one that stays the same gives away at most {lifetime}, however often it is asked for",
-        "the secret that the noise follows from stays on your device",
+        f"an unchanged answer costs at most {lifetime} in all, however often it is given",
+        "the secret behind the noise stays on your device",
     )
 
 
@@ -98,7 +95,7 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     if spec.kept < 1:
         said.append(
             f"the shuffler keeps each user's report with probability {spec.kept:.6g} "
-            f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and tells nobody which"
+            f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and reveals to nobody which"
         )
     if spec.law == "binomial":
         drawn = f"as many as come up heads among {spec.trials} fair coins"
@@ -110,9 +107,7 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     if spec.law != "none":
         said.append(
             f"the shuffler adds dummies that name each item, for each apart {drawn}, after the "
-            "batch has closed, and tells nobody which or how many they are"
+            "batch has closed, and reveals to nobody which or how many they are"
         )
-        said.append(
-            "refused reports are none of these dummies: an honest shuffler's are never refused"
-        )
+        said.append("none of these dummies are refused: an honest shuffler's are always valid")
     return tuple(said)

@@ -69,7 +69,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     Cost: about a second for each different release, cached; milliseconds for the rest.
     """
     if not releases:
-        raise AccountingError("there is no release to account for")
+        raise AccountingError("there is no release to compose")
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
@@ -97,12 +97,12 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
         AccountingError: There is no claim, or delta is out of range.
     """
     if not claims:
-        raise AccountingError("there is no claim to account for")
+        raise AccountingError("there is no claim to compose")
     _check_delta(delta)
     for epsilon, claimed in claims:
         if not (epsilon >= 0 and 0 <= claimed <= 1):
             raise AccountingError(
-                f"a claim of epsilon {epsilon} at delta {claimed} cannot be: "
+                f"a claim of epsilon {epsilon} at delta {claimed} is invalid: "
                 "epsilon must be at least 0, and delta between 0 and 1"
             )
     added = math.inf

@@ -161,10 +161,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 
 class ConditionalDelta:
-    """
-    δ(ε | M) for an array of M: the distribution of H_x' is laid
-    out once, each ε costs one pass.
-    """
+    """δ(ε | M) for an array of M; the distribution of H_x' is laid out once, an ε is one pass."""
 
     def __init__(
         self,
@@ -195,12 +192,7 @@ class ConditionalDelta:
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """
-        Return a lower bound of δ(ε | M) for every M.
-
-        Raises:
-            ValueError: The collision probability is neither 0 nor 1/l.
-        """
+        """Bound δ(ε | M) from below for every M; ValueError for a collision but 0 and 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()

@@ -66,10 +66,7 @@ class Poisson:
         _check_mean(self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """
-        Return both tails: P(X ≤ k) is the upper incomplete gamma function of the mean at k+1 [DLMF,
-        8.4.10].
-        """
+        """Return both tails, by the incomplete gamma function of the mean at k+1 [DLMF, 8.4.10]."""
         inside = outcome >= 0
         return smaller_tail(
             scipy.special.gammaincc,
@@ -91,10 +88,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial:
-    """
-    Negative binomial distribution with r > 0, which is additive
-    over users, and the given mean.
-    """
+    """Negative binomial distribution by its mean and r > 0, which is additive over users."""
 
     r: float
     mean: float
@@ -109,10 +103,7 @@ class NegativeBinomial:
         return self.r / (self.r + self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """
-        Return both tails: P(X ≤ k) is the incomplete beta function of r/(r + mean) at (r, k+1)
-        [DLMF, 8.17.24].
-        """
+        """Return both tails, by the beta function of r/(r + mean) at (r, k+1) [DLMF, 8.17.24]."""
         inside = outcome >= 0
         return smaller_tail(
             scipy.special.betainc,
@@ -134,10 +125,7 @@ class NegativeBinomial:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """
-    `size` units for each unit of another distribution: users who
-    add all their dummies or none.
-    """
+    """`size` times another distribution: users who add all of their dummies or none."""
 
     law: CountDistribution
     size: int

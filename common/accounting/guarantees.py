@@ -135,12 +135,7 @@ class PrivacyParameters:
         )
 
     def release(self, crowd: AnonymitySet) -> Release:
-        """
-        Return one round in this anonymity set.
-
-        Raises:
-            AccountingError: No formula covers it.
-        """
+        """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
             alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
             return alone(local_epsilon=self.local_epsilon)
@@ -227,7 +222,7 @@ def analyzer_guarantee(
     others = (
         "nobody else knows which reports are theirs"
         if honest == n_users
-        else f"the other {n_users - crowd.users} may do and tell the analyzer what they like"
+        else f"the other {n_users - crowd.users} may misbehave and tell the analyzer everything"
     )
     return _amplified(
         "analyzer" if honest == n_users else "analyzer+users",
@@ -263,7 +258,7 @@ def _theorem(release: Release, rounds: int) -> str:
 def _over_rounds(terms: PrivacyParameters) -> tuple[str, ...]:
     if terms.rounds == 1:
         return ()
-    return (f"the same users answer {terms.rounds} such tasks, and so many in each",)
+    return (f"the same users answer {terms.rounds} such tasks, with as many users in each",)
 
 
 def skippers_guarantee(
@@ -338,7 +333,7 @@ def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee
     if terms.dummies.maximum:
         uncounted.append("your dummies are not counted")
     if not terms.shuffler.idle:
-        uncounted.append("what the shuffler adds and drops is known to it, and not counted")
+        uncounted.append("dummies and sampling by the shuffler are known to it, and not counted")
     lifetime = terms.lifetime_epsilon
     lasts = () if lifetime is None else longitudinal_assumptions(lifetime)
     return Guarantee(
@@ -354,12 +349,10 @@ def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee
 def _outside(terms: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
     seen = (
-        "the encryption holds; what breaking it may gain is not counted in delta",
-        "that you take part, and when, is seen",
+        "the encryption holds; delta does not include the advantage of breaking it",
+        "it is visible that you take part, and when",
     )
-    knows = (
-        "the result is not shown to the shuffler: it could take its own dummies off the counts",
-    )
+    knows = ("the shuffler does not see the result: it could take its own dummies off the counts",)
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     return [
         Guarantee(
@@ -379,7 +372,7 @@ def _outside(terms: PrivacyParameters) -> list[Guarantee]:
 
 def _check_users(n_users: int) -> None:
     if n_users < 1:
-        raise AccountingError(f"a batch of {n_users} users has nobody to protect")
+        raise AccountingError(f"n_users is {n_users}; it must be at least 1")
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:

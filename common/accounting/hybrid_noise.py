@@ -115,12 +115,7 @@ class HybridRelease:
         return min(without, *bounds)
 
     def epsilon(self, delta: float) -> float:
-        """
-        Bound ε at δ from above: the least of four bounds.
-
-        Raises:
-            AccountingError: delta is outside its range.
-        """
+        """Bound ε at δ from above by the least of four bounds; AccountingError for an invalid δ."""
         best = epsilon_upper(self.reduction, self.crowd, delta)
         for curve in self._curves():
             found = least_epsilon(

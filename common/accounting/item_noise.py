@@ -108,12 +108,7 @@ class ItemNoiseRelease:
         return min(1.0, self.missing + _classes(self.noise, self.kept).delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """
-        Bound ε at δ from above, within a relative 1e-5; infinite if nothing is certified.
-
-        Raises:
-            AccountingError: delta is outside its range.
-        """
+        """Bound ε at δ from above, to a relative 1e-5; infinite if nothing is certified."""
         return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
 
     def curve(

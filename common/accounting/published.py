@@ -51,10 +51,7 @@ def aue(crowd: AnonymitySet, delta: float) -> float:
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
-    """
-    Return the central ε of SBin: the least ε for which the
-    authors require these coins [MSE25].
-    """
+    """Return the central ε of SBin, the least that requires these coins [MSE25]."""
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"SBin's bound is for fair coins; the law is {shuffler.law}")
@@ -102,7 +99,7 @@ def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
     check_range_of_delta(delta)
     coins = _sbin_coins(epsilon, delta, kept)
     if math.isinf(coins):
-        raise BoundRangeError("SBin's bound says nothing for this ε, δ and share of kept reports")
+        raise BoundRangeError("SBin's bound does not cover this ε, δ and share of kept reports")
     return max(1, math.ceil(coins))
 
 
@@ -131,7 +128,7 @@ def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: fl
     check_range_of_delta(delta)
     peak = _sageo_peak(epsilon, delta, kept, left, right)
     if math.isinf(peak):
-        raise BoundRangeError("SAGeo's bound says nothing for this ε, δ and share of kept reports")
+        raise BoundRangeError("SAGeo's bound does not cover this ε, δ and share of kept reports")
     return max(0, math.ceil(peak))
 
 
@@ -221,7 +218,7 @@ def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta
     _check(reduction, crowd, delta, rule)
     _needs_noise(reduction, rule)
     if crowd.dummies:
-        raise BoundRangeError(f"{rule} knows no dummies; here there are {crowd.dummies}")
+        raise BoundRangeError(f"{rule} covers no dummies; here there are {crowd.dummies}")
     blanket = reduction.blanket * crowd.others
     return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction, rule)
 
@@ -286,7 +283,7 @@ def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> f
     if reduction.answers != 2:  # noqa: PLR2004  # a bit
         raise BoundRangeError(f"{rule} is for bits; here there are {reduction.answers} answers")
     if crowd.dummies:
-        raise BoundRangeError(f"{rule} knows no dummies; here there are {crowd.dummies}")
+        raise BoundRangeError(f"{rule} covers no dummies; here there are {crowd.dummies}")
     n, log = crowd.others + 1, math.log(4 / delta)
     coins = reduction.blanket * n
     if 3 * coins <= n:
@@ -370,7 +367,7 @@ def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
     if reduction.answers != math.floor(reduction.answers):
         raise BoundRangeError(
             f"{rule} is for randomized response and local hashing; "
-            f"l = {reduction.answers:.4g} is no number of answers"
+            f"l = {reduction.answers:.4g} is not a whole number of answers"
         )
 
 
@@ -414,7 +411,7 @@ def _uniform(bound: Bound) -> SettingBound:
     def asked(setting: BoundSetting) -> float:
         if not (setting.dummies.uniform and setting.shuffler.idle):
             raise BoundRangeError(
-                "it knows neither dummies of each item nor a shuffler that does more than permute"
+                "it covers neither dummies of each item nor a shuffler that adds or drops reports"
             )
         return bound(setting.reduction, setting.crowd, setting.delta)
 

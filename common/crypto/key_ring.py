@@ -104,12 +104,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """
-        Find a kept key that a task names as `whose`: analyzer_key or shuffler_key.
-
-        Raises:
-            UnknownKeyError: It is none of this ring's, or it has been destroyed.
-        """
+        """Find a kept key that a task names as `whose`; raise UnknownKeyError for any other."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:

@@ -42,12 +42,7 @@ class Randomizer(Protocol):
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
-        """
-        Randomize the values of n people; each kind has its own layout. Run by the user agent.
-
-        Raises:
-            ValueRangeError: A value lies outside the domain.
-        """
+        """Randomize the values of n people, or raise ValueRangeError. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports `randomize` can make, as a boolean mask. Run by the analyzer."""
@@ -116,9 +111,7 @@ class Mixture:
     """
 
     n_real: float
-    """
-    Users whose reports may be among those counted, above 0; an expectation if reports were refused.
-    """
+    """Users whose reports may be counted, above 0; an expectation if reports were refused."""
     n_dummies: float = 0.0
     """Uniform dummies among those counted."""
     kept: float = 1.0
@@ -194,24 +187,14 @@ class Mechanism(Randomizer, Protocol):
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """
-    Check that values lie in the domain. The message does not contain them.
-
-    Raises:
-        ValueRangeError: A value does not.
-    """
+    """Check that values lie in the domain; raise ValueRangeError, without the values."""
     if values.size:
         check_value(int(values.min()), domain_size)
         check_value(int(values.max()), domain_size)
 
 
 def check_value(value: int, domain_size: int) -> None:
-    """
-    Check that one value, of any size, lies in the domain. The message does not contain it.
-
-    Raises:
-        ValueRangeError: The value does not.
-    """
+    """Check that a value, of any size, lies in the domain; raise ValueRangeError, without it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 
@@ -248,12 +231,7 @@ class MechanismRequest:
     def spec(
         self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1
     ) -> MechanismSpec:
-        """
-        Return the task's description of the mechanism, with these integers.
-
-        Raises:
-            TaskError: An integer is out of range.
-        """
+        """Describe the mechanism for a task; raise TaskError if an integer is out of range."""
         return MechanismSpec(
             name=self.name,
             buckets=buckets,
@@ -265,12 +243,7 @@ class MechanismRequest:
 
 
 def check_answers(spec: MechanismSpec, buckets: int) -> None:
-    """
-    Check the buckets and digits of a mechanism for which the domain determines both.
-
-    Raises:
-        TaskError: The task states others; then one mechanism would have two forms.
-    """
+    """Check buckets and digits that the domain determines: a mechanism has one form; TaskError."""
     if (spec.buckets, spec.digits) != (buckets, 1):
         raise TaskError(
             f"the mechanism {spec.name} has {buckets} buckets and one digit here; "

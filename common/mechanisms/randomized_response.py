@@ -114,10 +114,6 @@ class Grr(OddsOfWeights, SupportCounting):
         spread = rng.multinomial(rest, np.full(self.domain_size, 1 / self.domain_size))
         return np.asarray(truthful + spread, dtype=np.int64)
 
-    def support_counts(self, cells: Counts) -> Counts:
-        """Return the cells: a report supports the item it names."""
-        return cells
-
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a reported item."""
         return Channel(

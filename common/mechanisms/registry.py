@@ -30,21 +30,11 @@ class MechanismFactory(Protocol):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """
-        Compute the integers of a task. Run by the analyzer.
-
-        Raises:
-            TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
-        """
+        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:
-        """
-        Build the mechanism of a task from its integers. Run by the user agent and the analyzer.
-
-        Raises:
-            TaskError: The integers describe no mechanism of this kind.
-        """
+        """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
 
 
 _CATALOGUE: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
@@ -95,12 +85,7 @@ def specify(
 
 
 def mechanism_of(task: Task) -> Mechanism:
-    """
-    Build the mechanism of a task that collects items. Run by the user agent and the analyzer.
-
-    Raises:
-        TaskError: The task's integers describe no known mechanism of this kind.
-    """
+    """Build the mechanism of a task that collects items, or raise TaskError."""
     mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
     _check_length(task, mechanism)
     return mechanism

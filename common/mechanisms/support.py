@@ -42,9 +42,9 @@ class SupportCounting:
     def q_dummy(self) -> float:
         """Probability that a uniform dummy supports a value."""
 
-    @abstractmethod
     def support_counts(self, cells: Counts) -> Counts:
-        """Count, for every item, the reports that support it. Shape (domain_size,)."""
+        """Return the reports that support each item, as most mechanisms tally; (domain_size,)."""
+        return cells
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
         """Estimate the share of each item; see the function `debias`."""

@@ -52,12 +52,7 @@ class UnaryEncoding(SupportCounting):
     @classmethod
     @abstractmethod
     def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """
-        Return the weights that keep a local ε.
-
-        Raises:
-            TaskError: local_epsilon is out of range.
-        """
+        """Return the weights that keep a local ε; raise TaskError if it is out of range."""
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
@@ -144,10 +139,6 @@ class UnaryEncoding(SupportCounting):
         others = users.sum() - users + n_dummies
         cells = rng.binomial(users, self.p) + rng.binomial(others, self.q)
         return np.asarray(cells, dtype=np.int64)
-
-    def support_counts(self, cells: Counts) -> Counts:
-        """Return the cells: a report supports the items whose bits are set."""
-        return cells
 
     def channel(self, real_share: float) -> None:
         """Return None: 2^domain_size cells are too many to list. Refine by projection."""

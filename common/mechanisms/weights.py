@@ -88,12 +88,7 @@ class ResponseWeights:
         return epsilon_of_odds(self.true, self.other)
 
     def total(self, answers: int) -> int:
-        """
-        Return the sum of the weights over all answers.
-
-        Raises:
-            TaskError: The sum reaches 2^63.
-        """
+        """Return the sum of the weights over all answers; raise TaskError from 2^63 on."""
         total = self.true + (answers - 1) * self.other
         if total > MAX_WEIGHT_SUM:
             raise TaskError(f"the sum of the weights is {total}; it must stay below 2^63")

@@ -57,16 +57,16 @@ class LedgerEntry:
             if type(value) is not bytes or len(value) != length:
                 raise LedgerError(f"entry {self.entry}: {name} must have {length} bytes")
         if self.coalition not in get_args(Coalition):
-            raise LedgerError(f"entry {self.entry} names a coalition that there is not")
+            raise LedgerError(f"entry {self.entry} names an unknown coalition")
         for name, figure in (
             ("epsilon", self.epsilon),
             ("delta", self.delta),
             ("composed_epsilon", self.composed_epsilon),
         ):
             if type(figure) is not float or not figure >= 0:
-                raise LedgerError(f"entry {self.entry}: {name} is no number from 0 on")
+                raise LedgerError(f"entry {self.entry}: {name} is not a number of at least 0")
         if self.delta > 1:
-            raise LedgerError(f"entry {self.entry}: delta is {self.delta}; it may be 1 at most")
+            raise LedgerError(f"entry {self.entry}: delta is {self.delta}; it may be at most 1")
 
     @classmethod
     def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
@@ -131,7 +131,7 @@ def verify(entries: Iterable[LedgerEntry], head: ChainHead | None = None) -> Cha
             )
         if entry.entry_hash != entry.expected_hash():
             raise LedgerError(
-                f"the ledger is broken at entry {entry.entry}: it is not what its hash says"
+                f"the ledger is broken at entry {entry.entry}: it does not match its hash"
             )
         head = ChainHead(entry=entry.entry, entry_hash=entry.entry_hash)
     return head

@@ -25,11 +25,11 @@ class OperatorToken:
     __slots__ = ("_token",)
 
     def __init__(self, text: bytes) -> None:
-        """Read the file's content; raise SettingsError if it is no token, for example empty."""
+        """Read the file's content; raise SettingsError if it is not a token."""
         if _TOKEN_TEXT.fullmatch(text) is None:
             raise SettingsError(
-                f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file, "
-                "and the next start makes a new one"
+                f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file "
+                "to make a new one at the next start"
             )
         self._token = text.strip()
 
@@ -43,12 +43,12 @@ class OperatorToken:
         return secrets.compare_digest(shown.encode(), self._token)
 
     def check(self, shown: str | None) -> None:
-        """Check a caller's token; raise CredentialError if it is missing or another."""
+        """Check a caller's token; raise CredentialError if it is missing or wrong."""
         if shown is None:
             raise CredentialError("this call needs an operator's token")
         if not self.matches(shown):
             raise CredentialError(
-                "the operator's token is not this service's: each has its own, STATE/operator.token"
+                "wrong operator's token: this service's own is in STATE/operator.token"
             )
 
     def __repr__(self) -> str:
@@ -62,9 +62,9 @@ class Caller(Enum):
     SHUFFLER = "shuffler"
     """Named `shuffler` by its certificate."""
     OPERATOR = "operator"
-    """Named `operator` by its certificate, and shows the operator's token."""
+    """Named `operator` by its certificate, with the operator's token."""
     TOKEN_HOLDER = "token holder"  # noqa: S105  # no password
-    """Shows the operator's token, at a server that devices call without a certificate."""
+    """With the operator's token, at a server that devices call without a certificate."""
 
 
 _CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
@@ -76,11 +76,11 @@ class Limits:
     """Limits on the calls of one kind, together and each."""
 
     places: int
-    """Calls at once; one more is refused for the moment."""
+    """Concurrent calls; one more is refused."""
     share: int
-    """Calls at once of one connection."""
+    """Concurrent calls of one connection."""
     read_seconds: float
-    """Longest wait for a turn, and from then until a request has arrived whole."""
+    """Longest wait for a turn, and from then until the whole request has arrived."""
     seconds: float
     """Until the answer, waiting and reading included."""
     turns: int = 0
@@ -90,7 +90,7 @@ class Limits:
     long_answers: bool = False
     """A turn lasts until the answer is made, and until it is sent if it is long."""
     aside: bool = False
-    """No answer depends on such a call: refusing one is no overload."""
+    """Minor calls, whose refusal does not count as overload."""
 
 
 @unique  # kinds of equal limits would be one kind
@@ -112,7 +112,7 @@ class CallKind(Enum):
     BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=32, turns_share=4)
     """Many users' submissions, up to 4 MiB."""
     DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
-    """A batch, in chunks; its chunks are read as it goes."""
+    """A batch, read in chunks."""
     OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
     STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
     """An operator's, at the server that devices call."""
@@ -137,7 +137,7 @@ class Call:
 
 
 _REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-"""Only where the settings ask for it: elsewhere there is no such method."""
+"""Served only if the settings enable it."""
 
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
@@ -180,9 +180,9 @@ class Connections:
     streams: int
     """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
     age_seconds: float
-    """Until the caller is told to open another; gRPC's clients do so unnoticed."""
+    """Until the caller is told to reconnect, which gRPC's clients do by themselves."""
     grace_seconds: float
-    """From then until it is cut off, with its unread answers."""
+    """From then until the connection is closed."""
 
 
 _AGE: Final = 300.0

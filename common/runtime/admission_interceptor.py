@@ -50,23 +50,16 @@ class ConcurrencyLimits:
 
     @contextmanager
     def taken(self, kind: CallKind, peer: str) -> Generator[None]:
-        """
-        Hold a place for as long as the block runs.
-
-        Raises:
-            OverloadError: There is none; ShareError if this connection, or a kind aside, has none.
-        """
+        """Hold a place while the block runs; OverloadError if all are taken, or ShareError."""
         limits = kind.value
         if self._taken[kind] >= limits.places:
             error = ShareError if limits.aside else OverloadError
-            raise error(
-                f"{limits.places} calls of this kind are under way, and no more at once: try later"
-            )
+            raise error(f"{limits.places} calls of this kind are running, the limit; retry later")
         share = (kind, peer)
         if is_one_connection(peer) and self._shares[share] >= limits.share:
             raise ShareError(
-                f"{limits.share} calls of this kind are under way on this connection, and no more "
-                "at once: try later"
+                f"{limits.share} calls of this kind are running on this connection, its "
+                "limit; retry later"
             )
         self._taken[kind] += 1
         self._shares[share] += 1
@@ -80,7 +73,7 @@ class ConcurrencyLimits:
 
 
 class Queue:
-    """Lets a few calls work at a time; the others wait, first come, first served."""
+    """Run a few calls at a time; the others wait, first come, first served."""
 
     def __init__(self, places: int, share: int) -> None:
         self._places = asyncio.Semaphore(places)
@@ -91,11 +84,11 @@ class Queue:
     @asynccontextmanager
     async def turn(self, peer: str, seconds: float) -> AsyncGenerator[None]:
         """
-        Wait for a turn, and hold it for as long as the block runs.
+        Wait for a turn, and hold it while the block runs.
 
         Raises:
-            OverloadError: None came in time.
-            ShareError: This connection's own calls had all of its turns.
+            OverloadError: No turn was free in time.
+            ShareError: This connection's own calls held all of its turns.
         """
         needed: list[tuple[asyncio.Semaphore, type[OverloadError]]]
         needed = [(self._places, OverloadError)]
@@ -115,8 +108,7 @@ class Queue:
                         held.append(semaphore)
             except TimeoutError as late:
                 raise error(
-                    f"the call waited {seconds:g} seconds to be read, and none waits longer: try "
-                    "later"
+                    f"the call waited {seconds:g} seconds to be read, the limit; retry later"
                 ) from late
             yield
         finally:
@@ -131,8 +123,8 @@ class Queue:
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
-_CAME: Final = "the request did not come whole"
-_OVER: Final = "the call was not over"
+_ARRIVAL: Final = "the request did not arrive completely"
+_END: Final = "the call did not finish"
 
 
 FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
@@ -179,8 +171,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Wrap a method, once: bytes on this side, messages beyond.
 
-        A stream of answers is refused, since it would hold its place for as long as the caller
-        likes; except for reflection, which ends in time.
+        A stream of answers is refused, since its caller could hold the place indefinitely; except
+        for reflection, which has a deadline.
         """
         method = handler_call_details.method
         if method not in self._handlers:
@@ -232,7 +224,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._admit(call, context)
             peer = context.peer()
-            async with _within(call.kind.value.seconds, _OVER), AsyncExitStack() as turn:
+            async with _within(call.kind.value.seconds, _END), AsyncExitStack() as turn:
                 if handler.request_streaming:
                     answer = await handler.stream_unary(_messages(parse, requests), context)
                 else:
@@ -264,7 +256,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             while True:
-                async with _within(limits.read_seconds, _CAME):
+                async with _within(limits.read_seconds, _ARRIVAL):
                     raw = await anext(requests, None)
                 if raw is None:
                     return
@@ -278,13 +270,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
             try:
-                # Answers are written here and not yielded: gRPC would be cut off where it waits for
-                # a caller who takes none, and would never tell that caller of the end.
-                async with _within(limits.seconds, _OVER):
+                # Answers are written here and not yielded: a deadline would cut gRPC off while it
+                # waits for a caller who reads none, and that caller would never learn of the end.
+                async with _within(limits.seconds, _END):
                     async for answer in handler.stream_stream(each(requests), context):
                         await context.write(serialize(answer))
             finally:
-                # Its end is one more thing that a caller may not take, until the connection's.
+                # Not when gRPC is done: a caller might not read the end before the connection's.
                 held.close()
 
         return behaviour
@@ -300,7 +292,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         seconds = kind.value.read_seconds
         if kind in self._queues:
             await turn.enter_async_context(self._queues[kind].turn(peer, seconds))
-        async with _within(seconds, _CAME):
+        async with _within(seconds, _ARRIVAL):
             raw = await anext(requests, None)
             if raw is None:
                 raise WireError("the call holds 0 requests; it must hold 1")
@@ -312,11 +304,11 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
 
 async def _refused(_requests: object, _context: object) -> None:
-    raise CallerError("no rule says who may make this call")
+    raise CallerError("no rule allows this call")
 
 
 class _within:  # noqa: N801  # reads as asyncio.timeout does
-    """End a block that takes longer, with DeadlineError. A class: every call passes here twice."""
+    """End a slow block with DeadlineError. A class, for speed: every call passes here twice."""
 
     def __init__(self, seconds: float, what: str) -> None:
         self._limit = asyncio.timeout(seconds)
@@ -346,7 +338,7 @@ async def _messages(
 
 
 def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
-    """Parse a message; raise WireError if the bytes are none of this kind."""
+    """Parse a message, or raise WireError."""
     try:
         return parse(raw)
     except DecodeError as error:

@@ -1,5 +1,5 @@
 """
-Certificates: an authority, what it issues to parties, and what a certificate says.
+Certificates, and the authority that issues them to parties.
 
 A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
 """
@@ -28,10 +28,10 @@ from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
-"""Whom a certificate may name."""
+"""The parties that a certificate may name."""
 AUTHORITY: Final = "authority"
 WARN_DAYS: Final = 30
-"""A certificate that ends sooner should be renewed."""
+"""Days before its end from which a certificate should be renewed."""
 
 _LIFETIME: Final = datetime.timedelta(days=365)
 _AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
@@ -40,7 +40,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1")
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _NO_KEY: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""What is raised for bytes that are no private key, or none that is known."""
+"""Raised for bytes that are not a supported private key."""
 _NO_CERTIFICATE: Final = (
     *_NO_KEY,
     x509.InvalidVersion,
@@ -56,7 +56,7 @@ class Certificate:
     parsed: x509.Certificate
 
     def __post_init__(self) -> None:
-        """Read all of it now: the library reads a field when it is asked for, and fails then."""
+        """Read every field now: the library parses fields lazily, and fails then."""
         _ = self.name, self.names, self.end, self.parsed.public_key()
 
     @classmethod
@@ -92,11 +92,11 @@ class Certificate:
 
     @property
     def end(self) -> datetime.datetime:
-        """When it ends."""
+        """Its expiry."""
         return self.parsed.not_valid_after_utc
 
     def days_left(self, now: float) -> int:
-        """Return whole days until it ends; negative once it has."""
+        """Return whole days until it expires; negative afterwards."""
         return (self.end - _moment(now)).days
 
     def is_by(self, authority: "Certificate") -> bool:
@@ -153,22 +153,22 @@ class Authority:
         """
         Issue a certificate with a new key to a party, in PARTY.pem and PARTY.key.
 
-        It names the hosts besides the party's own name and loopback's. It ends a year after `now`,
-        in seconds since 1970 UTC, or with the authority. Earlier ones stay valid until they end.
+        It names the hosts besides the party's own name and loopback's. It expires a year after
+        `now`, in seconds since 1970 UTC, or with the authority. Earlier ones stay valid.
 
         Raises:
-            SettingsError: A host has a party's name, or is none; or the authority has ended.
+            SettingsError: A host is invalid or has a party's name, or the authority has expired.
         """
         if set(hosts) & set(PARTIES):
-            raise SettingsError(f"a host cannot be called {', '.join(PARTIES)}: these are parties")
+            raise SettingsError(
+                f"a host cannot be called {', '.join(PARTIES)}, the names of parties"
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((party, *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
         if times[1] <= times[0]:
-            raise SettingsError(
-                f"the authority's certificate ended on {times[1]:%Y-%m-%d}: it issues no more"
-            )
+            raise SettingsError(f"the authority's certificate expired on {times[1]:%Y-%m-%d}")
         try:
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         except ValueError as error:

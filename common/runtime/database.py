@@ -1,4 +1,4 @@
-"""SQLite in a thread, and a failing disk's errors in one sentence each."""
+"""SQLite in a thread, and one error message for each kind of disk failure."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from common.errors import DamagedStorageError, StorageError
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""How the system says that there is no room."""
+"""Error numbers of a full disk."""
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _SENTENCES: Final = {
     sqlite3.SQLITE_FULL: "the disk of the state directory is full",
@@ -26,7 +26,7 @@ _SENTENCES: Final = {
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DAMAGE: Final = "a database of the state directory is damaged"
 _NO_TEXT: Final = "Could not decode to UTF-8"
-"""What Python says, without a code, of a column of text that is none."""
+"""Python's message, without a code, for a text column that is not UTF-8."""
 _PRIMARY: Final = 0xFF
 """SQLite's extended codes carry their primary one in the lowest byte."""
 
@@ -37,14 +37,14 @@ def storage_failures() -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        # Python's own complaints, of a wrong call, carry no code.
+        # Python's own errors, for a wrong call, carry no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
         if code in _DAMAGED or str(error).startswith(_NO_TEXT):
             raise DamagedStorageError(_DAMAGE) from error
         if code in _SENTENCES:
             raise StorageError(_SENTENCES[code]) from error
         raise
-    except UnicodeDecodeError as error:  # SQLite's complaint, which quotes what is damaged
+    except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged text
         raise DamagedStorageError(_DAMAGE) from error
     except OSError as error:
         full, read_only = error.errno in FULL, error.errno in _READ_ONLY
@@ -78,7 +78,7 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(connection, ...)` as one transaction; raise StorageError, which may pass."""
+        """Run `work(connection, ...)` as one transaction; raise StorageError, safe to retry."""
 
         def transaction() -> T:
             with storage_failures(), self._connection:
@@ -88,7 +88,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """Write the log into the file and empty it, to leave no deleted row; raise StorageError."""
+        """Move the log into the file, so that no deleted row is left; raise StorageError."""
 
         @storage_failures()
         def checkpoint() -> None:

@@ -1,8 +1,8 @@
 """
-Ask this machine's own service whether it serves. Run by a container's engine.
+Check the health of this machine's own service. Run by a container engine.
 
 Run as `python -m common.runtime.health_check PARTY --settings FILE`, with the settings and the
-environment of the service. Where it listens stands in STATE/address.
+environment of the service, whose address is in STATE/address.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from common.runtime.tls import TlsFiles
 
 _SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 _SECONDS: Final = 5.0
-"""For the whole check. An engine that waits for less takes a slow service for a dead one."""
+"""Seconds for the whole check."""
 
 
 async def check(settings: ServiceSettings, party: str) -> None:
@@ -29,9 +29,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
     Ask a service for its health, over its own transport and with its own certificate.
 
     Raises:
-        SettingsError: It has not written its address, or its certificate cannot be read.
-        PeerError: It does not answer, or says that it does not serve.
-        PeerRefusalError: It refused to say.
+        SettingsError: The service has no address yet, or its certificate cannot be read.
+        PeerError: It does not answer, or is unhealthy.
+        PeerRefusalError: It refused the call.
     """
     file = settings.state_directory / "address"
     try:

@@ -215,7 +215,7 @@ class Metrics(Collector):
         """Advance a counter; raise ValueError if there is no such series, or it would fall."""
         values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
-            raise ValueError(f"{name} only grows, and was to grow by {by}")
+            raise ValueError(f"{name} only grows; it cannot change by {by}")
         values[series] += by
 
     def advance_to(self, name: str, total: float) -> None:
@@ -271,8 +271,7 @@ class MetricsServer:
             )
         except OSError as error:
             raise SettingsError(
-                f"cannot serve metrics on {listen}: it is taken, or none of this machine's "
-                "addresses"
+                f"cannot serve metrics on {listen}: the address is in use, or not this machine's"
             ) from error
         self.address = f"{host}:{self._server.server_port}"
 

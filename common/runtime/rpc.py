@@ -1,4 +1,4 @@
-"""Calls between parties: limits and deadlines on every one, errors mapped in one place."""
+"""Calls between parties: limits, deadlines and the mapping of errors."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ T = TypeVar("T")
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
-"""Seconds for a call that moves many reports. How long servers work on one: access.py."""
+"""Seconds for a call that moves many reports. Servers' own limits are in access.py."""
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Seconds for a whole batch."""
 
@@ -43,7 +43,7 @@ _PASSING: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""Statuses after which the same call may succeed later. All others are refusals."""
+"""Statuses that are safe to retry. All others are refusals."""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -52,19 +52,19 @@ _KEEPALIVE: Final = (
 """Detects a peer that vanished in the middle of a stream."""
 _MAX_CONCURRENT_CALLS: Final = 4096
 _CONNECTIONS: Final = (
-    # A connection that is half open, or that nobody uses, is closed. One takes some 70 KiB.
+    # Half-open and idle connections are closed: each takes some 70 KiB.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.max_allowed_incoming_connections", 8192),
-    # Calls that nobody has looked at yet. By itself gRPC cancels some from 1,000 on, by chance.
+    # Calls not yet accepted. By default gRPC cancels some at random from 1,000 on.
     ("grpc.server.max_pending_requests", _MAX_CONCURRENT_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_CONCURRENT_CALLS),
-    # Of each, 16 KiB are taken from the wire until somebody reads it, however fast it comes.
+    # At most 16 KiB of each call are buffered before it is read.
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     ("grpc.http2.bdp_probe", 0),
 )
-"""Bounds on what clients make a server hold before the admission interceptor sees a call."""
+"""Bounds on server resources before the admission interceptor sees a call."""
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
@@ -129,8 +129,8 @@ def bind(
             port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
-            f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "
-            "folder that is not there"
+            f"cannot listen on {listen}: the address is in use, not this machine's, or "
+            "in a missing folder"
         ) from error
     return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
 
@@ -194,10 +194,10 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     Wait for the reply of another party, which errors call `whom`, such as "the shuffler".
 
     Raises:
-        PeerError: It could not be reached in time, could not serve at that moment, or answered
-            with bytes that are no message of this call; the call may be made again. PeerBusyError
-            if it has no room, PeerUnableError if it told why it cannot serve.
-        PeerRefusalError: It refused, for good; status and message are passed on.
+        PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
+            answer; safe to retry. PeerBusyError if it has no room, PeerUnableError if it gave a
+            reason.
+        PeerRefusalError: It refused the call; status and message are passed on.
     """
     try:
         answer = await call
@@ -211,7 +211,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             raise PeerBusyError(f"{whom} has no room at the moment") from error
         if foreseen:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
-        hint = ": authority or certificates do not fit" if "andshake" in details else ""
+        hint = ": authority or certificates do not match" if "andshake" in details else ""
         raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
     if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")
@@ -219,7 +219,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
 
 
 class FreshChannel:
-    """A channel that is opened again once its certificate was renewed; earlier calls may finish."""
+    """A channel that reopens when its certificate is renewed; earlier calls may finish."""
 
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None

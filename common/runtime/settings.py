@@ -75,8 +75,8 @@ class ServiceSettings:
         ways = [self.tls_directory is not None, any(files), self.plaintext]
         if sum(ways) != 1 and not (on_socket and sum(ways) == 0):
             raise SettingsError(
-                "say how calls are protected, in one way: tls_directory, or tls_certificate with "
-                "tls_key and tls_authority, or plaintext = true"
+                "protect calls in exactly one way: tls_directory, or tls_certificate with tls_key "
+                "and tls_authority, or plaintext = true"
             )
         only_calls = on_socket and files[:2] == (None, None)
         if any(files) and not all(files) and not only_calls:

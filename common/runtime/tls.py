@@ -1,4 +1,4 @@
-"""TLS between processes: a process's own certificate, found or made, checked, and read again."""
+"""TLS between processes: find or make a process's certificate, check it, and reload it."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """PEM of a process's certificate chain and key, empty if it shows none, and its authority."""
+    """PEM of a process's certificate chain and key, both empty without one, and its authority."""
 
     certificate: bytes
     key: bytes
@@ -30,7 +30,7 @@ class TlsIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """The files of a process's TLS identity. Renewed files are read again."""
+    """The files of a process's TLS identity. Renewed files are reloaded."""
 
     certificate: Path | None
     key: Path | None
@@ -59,7 +59,7 @@ class TlsFiles:
         )
 
     def read(self) -> TlsIdentity:
-        """Read the files; raise SettingsError if one is damaged or the key is another's."""
+        """Read the files; raise SettingsError if one is damaged or the key does not match."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -70,11 +70,11 @@ class TlsFiles:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
-        Certificate.read(self.authority)  # an empty one would let nobody in, without a word
+        Certificate.read(self.authority)  # an empty one would silently refuse everybody
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """Refuse an ended certificate or one that names another party; log one that ends soon."""
+        """Refuse an expired certificate or another party's; log one that expires soon."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
@@ -88,8 +88,8 @@ class TlsFiles:
         days = certificate.days_left(now)
         if days < 0:
             raise SettingsError(
-                f"the certificate ended on {certificate.end:%Y-%m-%d}: others do not take it. "
-                "Renew it: shuffledp keys renew"
+                f"the certificate expired on {certificate.end:%Y-%m-%d}. Renew it: shuffledp keys "
+                "renew"
             )
         if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
@@ -97,19 +97,19 @@ class TlsFiles:
     def version(self) -> tuple[tuple[int, int], ...]:
         """Return a value that changes when a file is replaced."""
         paths = [path for path in (self.certificate, self.key, self.authority) if path]
-        now = map(os.stat, paths)  # the quick one: called at every handshake
+        now = map(os.stat, paths)  # faster than Path.stat: called at every handshake
         return tuple((file.st_mtime_ns, file.st_ino) for file in now)
 
 
 class Renewal:
-    """Notices that a process's TLS files were replaced."""
+    """Detect that a process's TLS files were replaced."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._version = files.version()
 
     def take(self) -> TlsIdentity | None:
-        """Return an identity that was renewed since the last call; None without a whole one."""
+        """Return an identity renewed since the last call, or None."""
         try:
             version = self._files.version()
             if version == self._version:
@@ -122,7 +122,7 @@ class Renewal:
 
 
 def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
-    """Make a server's credentials that use the newest files at every handshake."""
+    """Make server credentials that use the newest files at every handshake."""
     renewal = Renewal(files)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
@@ -143,7 +143,7 @@ def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """The TLS files of a started process, and their content at the start."""
+    """A process's TLS files, and their content at its start."""
 
     files: TlsFiles
     identity: TlsIdentity
@@ -172,10 +172,10 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
 
 def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Find a party's certificate in a directory; make it, and its authority, where they are missing.
+    Find a party's certificate in a directory, or make it and its authority.
 
-    Several processes may start at once: a lock file lets one make the authority. A certificate that
-    ends within a month is replaced.
+    A lock file lets one of several starting processes make the authority. A certificate that
+    expires within a month is replaced.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = TlsFiles.within(directory, party)

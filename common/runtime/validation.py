@@ -1,4 +1,4 @@
-"""Strict checks of files and environments that people write; errors never quote them."""
+"""Strict checks of configuration files and environments; errors never quote them."""
 
 import re
 import tomllib
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
-    """Read a TOML file's keys; raise `refusal` if it is no TOML, too long or unreadable."""
+    """Read a TOML file's keys; raise `refusal` if it is invalid, too long or unreadable."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
@@ -70,7 +70,7 @@ def validated(
     except ValidationError as error:
         raise refusal(_sentence(error.errors(include_input=False), noun)) from None
     except (PydanticSerializationError, RecursionError):
-        raise refusal(f"a {noun} holds what is no text, or too many lists in lists") from None
+        raise refusal(f"a {noun} is not valid text, or nests lists too deeply") from None
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # any type of a field

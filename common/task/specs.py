@@ -128,23 +128,23 @@ class NumberSpec:
     low: float
     high: float
     """Of every number; what lies outside is refused on the device."""
-    steps: int
+    report_bytes: int
+    steps: int = 0
     """Intervals of the grid; even, so that the middle of the range lies on it. 0 where a number
     goes to one of the ends at once, and there is no grid."""
-    true_weight: int
-    other_weight: int
+    true_weight: int = 0
+    other_weight: int = 0
     """The odds of one coordinate's answer: e^(local ε / sampled) at most. 0 and 0 for Laplace."""
-    scale: int
+    scale: int = 0
     """Of Laplace noise, in steps: a whole number."""
-    reach: int
+    reach: int = 0
     """Of the piecewise mechanism's band, in steps to either side."""
-    piecewise_weight: int
+    piecewise_weight: int = 0
     """How often, of MIX_SUM, a hybrid answers by the piecewise mechanism."""
-    sampled: int
+    sampled: int = 1
     """Coordinates that a report tells of."""
-    projected: int
+    projected: int = 0
     """Dimensions that vectors are projected to at random, before anything else."""
-    report_bytes: int
 
     def __post_init__(self) -> None:
         one_of("mechanism", self.name, get_args(NumberMechanismName))
@@ -385,5 +385,5 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
     for item, label in enumerate(labels):
         if _HALF_A_PAIR.search(label):
             raise TaskError(
-                f"the label of item {item} holds half of a surrogate pair, which is no text"
+                f"the label of item {item} holds half of a surrogate pair, which is not valid text"
             )

@@ -59,7 +59,7 @@ def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
     try:
         message = inclusion_pb2.BatchCommitment.FromString(kept)
     except DecodeError as error:
-        raise WireError("what is kept of this batch is no commitment") from error
+        raise WireError("the stored commitment of this batch is damaged") from error
     if message.signature and not message.salt:
         return None
     return commitment_from_wire(message)

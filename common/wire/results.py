@@ -33,16 +33,14 @@ MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 MAX_LEDGER_ENTRIES: Final = 10_000
 """The most that one call gives."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
-_MOST_SHARE: Final = 1e30
+_MOST_FIGURE: Final = 1e30
 """
-Most that a debiased share, or its error, may be; a generous bound, whatever devices sent. 2^30
-reports for each user, the shuffler's dummies among them, over the least p - q that weights below
-2^63 make, 2^-63, come to 10^28.
+Largest debiased share, mean or error: a generous bound, whatever devices sent. 2^30 reports for
+each user, the shuffler's dummies among them, over the least p - q that weights below 2^63 make,
+2^-63, come to 10^28; a range reaches 10^12, times d/k.
 """
 _MOST_REFINED: Final = 1 + 1e-6
 """A share of a distribution, and what rounding may add."""
-_MOST_MEAN: Final = 1e30
-"""Likewise of a mean, or its error: a range reaches 10^12, and d/k times a mechanism's largest."""
 
 
 def _refused(_name: str, field: Mapping[str, int]) -> dict[RefusalCause, int]:
@@ -65,29 +63,28 @@ def _guarantees(_name: str, messages: Sequence[analyzer_pb2.Guarantee]) -> tuple
     return tuple(map(_GUARANTEE.from_wire, messages))
 
 
-_share = partial(figures, least=-_MOST_SHARE, most=_MOST_SHARE)
-_share_error = partial(figures, least=0, most=_MOST_SHARE)
-_mean = partial(figures, least=-_MOST_MEAN, most=_MOST_MEAN)
-_mean_error = partial(figures, least=0, most=_MOST_MEAN)
+_figure = partial(figures, least=-_MOST_FIGURE, most=_MOST_FIGURE)
+_error = partial(figures, least=0, most=_MOST_FIGURE)
+_mse = partial(amount, most=_MOST_FIGURE**2)
 
 _HISTOGRAM: Final = Codec(
     Histogram,
     analyzer_pb2.GetResultResponse,
     {
-        "frequencies": _share,
-        "standard_errors": _share_error,
+        "frequencies": _figure,
+        "standard_errors": _error,
         "refined": partial(figures, least=0, most=_MOST_REFINED),
-        "mse_theory": partial(amount, most=_MOST_SHARE**2),
+        "mse_theory": _mse,
     },
 )
 _MEANS: Final = Codec(
     Means,
     analyzer_pb2.Means,
     {
-        "means": _mean,
-        "standard_errors": _mean_error,
-        "shrunk": _mean,
-        "mse_theory": partial(amount, most=_MOST_MEAN**2),
+        "means": _figure,
+        "standard_errors": _error,
+        "shrunk": _figure,
+        "mse_theory": _mse,
     },
     apart=frozenset({"unbiased"}),
 )
@@ -95,18 +92,18 @@ _OWNERS: Final = Codec(
     Owners,
     analyzer_pb2.Owners,
     {
-        "frequencies": _share,
-        "frequency_errors": _share_error,
-        "means": _mean,
-        "mean_errors": _mean_error,
+        "frequencies": _figure,
+        "frequency_errors": _error,
+        "means": _figure,
+        "mean_errors": _error,
     },
 )
 _KEY_VALUES: Final = Codec(
     KeyValues,
     analyzer_pb2.KeyValues,
     {
-        "means_with_fakes": _mean,
-        "errors_with_fakes": _mean_error,
+        "means_with_fakes": _figure,
+        "errors_with_fakes": _error,
         "reports": _counts,
         "owners": _owners,
     },
@@ -217,7 +214,7 @@ def result_from_bytes(kept: bytes) -> Result:
     try:
         message = analyzer_pb2.GetResultResponse.FromString(kept)
     except DecodeError as error:
-        raise WireError("what is kept of this task is no result") from error
+        raise WireError("the stored result of this task is damaged") from error
     return result_from_wire(message)
 
 

@@ -80,7 +80,7 @@ async def test_a_connection_holds_one_conversation(reflecting: Services) -> None
     assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
     assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
     assert 1 == CallKind.REFLECTION.value.share
-    assert await call.details() == "the request did not come whole within 5 seconds"
+    assert await call.details() == "the request did not arrive completely within 5 seconds"
 
 
 async def test_a_conversation_whose_answers_nobody_takes_is_ended(
@@ -109,7 +109,7 @@ async def test_a_conversation_whose_answers_nobody_takes_is_ended(
 
     assert {_REFLECTION} == _names(listed)
     assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
-    assert "the call was not over within 0.5 seconds" == caught.value.details()
+    assert "the call did not finish within 0.5 seconds" == caught.value.details()
 
 
 async def _read_all(call: Any) -> None:

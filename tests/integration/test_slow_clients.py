@@ -189,7 +189,7 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off() -> N
         await _is_served(address)
         said = bytearray()
         async with asyncio.timeout(limits.read_seconds + _SOON):
-            while b"did not come whole within 10 seconds" not in said:
+            while b"did not arrive completely within 10 seconds" not in said:
                 for stream in streams:
                     await slow.trickle(stream, b"x")
                 said += await slow.read()

@@ -14,7 +14,6 @@ from randomgen import ChaCha
 from scipy import stats
 
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
-from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from shuffler.permutation import permute
@@ -73,16 +72,6 @@ def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
 
     assert mechanism.family.seeds * 5 == 3125
     assert _fits(np.bincount(pairs, minlength=3125), np.ones(3125))
-
-
-def test_grr_has_its_channel_with_dummies() -> None:
-    """Users and dummies mixed half and half."""
-    grr, rng = Grr(6, ResponseWeights.for_epsilon(1.0)), _generator(21)
-    values = rng.integers(0, 3, 200_000)
-    reports = np.concatenate([grr.randomize(values, rng), grr.dummies(200_000, rng)])
-    law = grr.channel(0.5).forward(np.bincount(values, minlength=6) / 200_000)
-
-    assert _fits(grr.tally(reports), law)
 
 
 @pytest.mark.parametrize("mean", [0.3, 1.5, 4.999])

@@ -122,15 +122,6 @@ def test_reports_have_their_distribution() -> None:
     assert not _fits(seen, _pattern_law(1, q * 1.02, p))
 
 
-def test_single_reports_have_the_distribution_of_both_noises() -> None:
-    """100,000 people's four bits together, with q* and p*; 1e-7 over seeds."""
-    mechanism = _labelled(0.5, 0.25, 0.75)
-    responses = mechanism.permanent(["a"] * 100_000, _secrets(5, 100_000))
-    seen = _patterns(mechanism.randomize(responses, _generator(5)))
-
-    assert _fits(seen, _pattern_law(0, mechanism.set_chance, mechanism.unset_chance))
-
-
 def _collect(  # noqa: PLR0917
     mechanism: Rappor, people: Counts, absent: int, unlisted: int, run: int, most_together: float
 ) -> tuple[Decoding, Counts]:
@@ -193,7 +184,7 @@ def test_decoded_estimates_are_unbiased_with_the_stated_errors(
         (TextDraft(permanent=0.25, unset=0.0, set=1.0), True),
     ],
 )
-def test_plans_predict_the_error_of_decoding(texts: TextDraft, labelled: bool) -> None:  # noqa: FBT001  # a row's
+def test_plans_predict_the_error_of_decoding(texts: TextDraft, *, labelled: bool) -> None:
     """
     80 collections of 40 equally frequent texts, with little noise: most of the error is the random
     assignment to cohorts.

@@ -48,8 +48,8 @@ ITEM_PROTOCOLS: Final = protocols_of("categorical")
 
 
 @cache
-def protocol_task(name: str) -> Task:
-    """Make the small task of a protocol."""
+def protocol_task(name: str, **changes: Any) -> Task:
+    """Make the small task of a protocol, with some fields of its draft changed."""
     items = 2 if protocol_named(name).domain == "binary" else _ITEMS
     fields: dict[str, Any] = {"buckets": 0, "dummies_per_user": 0.0}
     wanted = draft(
@@ -57,9 +57,7 @@ def protocol_task(name: str) -> Task:
         protocol=name,
         domain_size=items,
         labels=tuple(f"item {item}" for item in range(items)),
-        n_min=1000,
-        target_size=5000,
-        **fields | _OWN.get(name, {}),
+        **{"n_min": 1000, "target_size": 5000} | fields | _OWN.get(name, {}) | changes,
     )
     key = ANALYZER_KEY.public_key().raw
     return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))

@@ -246,10 +246,7 @@ class _Sum:
     def __init__(
         self, terms: Vector, chances: Vector, *, share: float, least: int, most: int
     ) -> None:
-        """
-        Take terms with their chances, each present with probability
-        share; least .. most of them.
-        """
+        """Take least .. most terms with their chances, each present with probability share."""
         top = float(terms.max())
         terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
         reach = top - float(terms.min())

@@ -27,7 +27,9 @@ items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -88,12 +90,7 @@ class VariationRatio:
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """
-        Describe a match-count mechanism: p = q = e^ε0, β = signal · (1 - collision).
-
-        Raises:
-            BoundRangeError: The local ε is infinite or too large, or the two values never differ.
-        """
+        """Describe a match count, p = q = e^ε0, β = signal · (1 - collision); BoundRangeError."""
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError(
                 "the variation ratio needs a finite local ε; here reports carry no noise"
@@ -159,22 +156,6 @@ class VariationRatio:
         given = 2 * scale / sizes * shortfall(sizes, threshold)
         return float(weights @ given)
 
-    def certified_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
-        """Bound the pair's ε from above, at most ln p."""
-        return least_epsilon(
-            lambda epsilon: self.certified_delta(crowd, epsilon),
-            delta=delta,
-            local_epsilon=math.log(self.odds),
-        )
-
-    def reduction_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
-        """Return ε of the published reduction, for comparison: not an upper bound."""
-        return least_epsilon(
-            lambda epsilon: self.reduction_delta(crowd, epsilon),
-            delta=delta,
-            local_epsilon=math.log(self.odds),
-        )
-
 
 def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
@@ -184,17 +165,21 @@ def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
         AccountingError: delta is out of range.
         BoundRangeError: The local ε is infinite or too large.
     """
-    return VariationRatio.of(reduction).reduction_epsilon(crowd, delta)
+    pair = VariationRatio.of(reduction)
+    return _least(partial(pair.reduction_delta, crowd), pair, delta)
 
 
 def certified_variation_ratio(
     reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> float:
-    """
-    Return the central ε proven from the three numbers; as
-    `variation_ratio`, but an upper bound.
-    """
-    return VariationRatio.of(reduction).certified_epsilon(crowd, delta)
+    """Return the central ε proven from the three numbers: unlike `variation_ratio` a bound."""
+    pair = VariationRatio.of(reduction)
+    return _least(partial(pair.certified_delta, crowd), pair, delta)
+
+
+def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
+    """Return the least ε of a pair's δ(ε), at most ln p."""
+    return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
 
 def _most_variation(odds: float) -> float:

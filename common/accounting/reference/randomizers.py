@@ -57,12 +57,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
 
 
 def optimized_unary(local_epsilon: float) -> MatchCountReduction:
-    """
-    Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17].
-
-    Raises:
-        AccountingError: local_epsilon is out of range.
-    """
+    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]; AccountingError for an invalid ε."""
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
@@ -89,12 +84,7 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
 
 
 def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
-    """
-    Return (q*, p*): the chances that a set and an unset bit is reported as 1 [EPK14].
-
-    Raises:
-        AccountingError: f, p and q are not chances, or not p < q and f < 1.
-    """
+    """Return q* and p*, the chances that a set and an unset bit is shown; or AccountingError."""
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")
     middle = f * (p + q) / 2

@@ -66,12 +66,7 @@ class HashFamily:
 
     @classmethod
     def holding(cls, items: int, q: int, t: int) -> "HashFamily":
-        """
-        Return the family with the fewest slices that hold the items.
-
-        Raises:
-            TaskError: q is not prime, or t digits are too few or too many.
-        """
+        """Return the family with the fewest slices that hold the items, or raise TaskError."""
         return cls(q, t, -(-items // q ** (t - 1)))
 
     @property
@@ -249,12 +244,7 @@ class HashFamily:
 
 
 def check_prime(buckets: int) -> None:
-    """
-    Check that the number of buckets is prime. Cost: O(√buckets).
-
-    Raises:
-        TaskError: It is not.
-    """
+    """Check that the number of buckets is prime, or raise TaskError. Cost: O(√buckets)."""
     if buckets < 2 or any(  # noqa: PLR2004
         buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)
     ):

@@ -176,10 +176,6 @@ class StringHashing(HashedResponse):
         own, dummies = self.randomize(values, rng), self.dummies(n_dummies, rng)
         return self.tally(own) + self.tally(dummies)
 
-    def support_counts(self, cells: Counts) -> Counts:
-        """Return the cells: `tally` counts support."""
-        return cells
-
     def channel(self, real_share: float) -> None:
         """Return None: a report supports several candidates, so cells are not disjoint."""
         del real_share

@@ -179,7 +179,7 @@ class PairEstimator(ABC):
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.
         """
         if not self.key_signal:
-            raise ValueError("reports tell nothing of who owns a key: fakes cannot be taken out")
+            raise ValueError("reports tell nothing of key ownership: fakes cannot be removed")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
         known = (share > 0) & estimates.told
         safe = np.where(known, share, 0.5)

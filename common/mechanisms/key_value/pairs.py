@@ -100,12 +100,7 @@ class Pairs:
         return len(self.offsets) - 1
 
     def check_keys(self, n_keys: int) -> None:
-        """
-        Check that all keys are below the task's number of keys.
-
-        Raises:
-            ValueRangeError: One is not.
-        """
+        """Check that all keys are below the task's number of keys, or raise ValueRangeError."""
         if (self.keys >= n_keys).any():
             raise ValueRangeError(_NO_KEY)
 

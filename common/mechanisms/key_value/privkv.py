@@ -28,7 +28,7 @@ from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.protocols import KeyValueMechanismName
-from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, within
+from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, spec_as, within
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
@@ -147,16 +147,8 @@ class PrivKv(PairEstimator):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task, whose domain_size is the number of keys.
-
-        Raises:
-            TaskError: The task is not about pairs, or as of `of_spec`.
-        """
-        spec: object = task.mechanism
-        if not isinstance(spec, KeyValueSpec):
-            raise TaskError(f"the mechanism {task.mechanism.name} is not one for pairs")
-        return cls.of_spec(spec, task.domain_size)
+        """Build the mechanism of a task, whose domain_size is the number of keys; or TaskError."""
+        return cls.of_spec(spec_as(task.mechanism, KeyValueSpec), task.domain_size)
 
     @property
     def local_epsilon(self) -> float:

@@ -4,7 +4,7 @@ Mechanisms that report one number as a code: Duchi's bit, the piecewise mechanis
 Each code stands for a number whose expectation is the person's own.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
@@ -20,11 +20,10 @@ from common.mechanisms.numeric.number import (
     Numbers,
     SpecifiedNumbers,
     check_numbers,
-    check_one_number,
     number_weights,
+    odds,
     rounding_variance,
     to_grid,
-    to_spec,
 )
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -34,10 +33,7 @@ from common.task.specs import NumberSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """
-    Sums over the numbers for which reports stand, by
-    coordinate; each of shape (coordinates,).
-    """
+    """Sums over the numbers for which reports stand, each of shape (coordinates,)."""
 
     count: Vector
     first: Vector
@@ -104,10 +100,10 @@ _CHUNK: Final = 1 << 18
 """Codes added up at a time, which bounds memory."""
 
 
-class CodedNumber(OddsOfWeights, ABC):
+class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     """A randomizer of one number that answers with a code; also a mechanism by itself."""
 
-    NAME: ClassVar[NumberMechanismName]
+    ONE_NUMBER = True
 
     @property
     @abstractmethod
@@ -207,7 +203,7 @@ def chunks(reports: Reports) -> Iterator[Reports]:
 
 
 @dataclass(frozen=True)
-class Duchi(CodedNumber, SpecifiedNumbers):
+class Duchi(CodedNumber):
     """
     Duchi's bit of a number in -1 .. 1 [DJW18]; Harmony in one dimension [NXY+16].
 
@@ -223,18 +219,17 @@ class Duchi(CodedNumber, SpecifiedNumbers):
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
         """Choose the odds closest to e^ε from below."""
-        check_one_number(cls.NAME, wanted.dimensions)
         return cls(ResponseWeights.for_epsilon(wanted.local_epsilon))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the odds from a task."""
-        check_one_number(cls.NAME, dimensions)
         return cls(number_weights(spec))
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the odds."""
-        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
+    @property
+    def integers(self) -> dict[str, int]:
+        """The odds."""
+        return odds(self.weights)
 
     @property
     def answers(self) -> int:

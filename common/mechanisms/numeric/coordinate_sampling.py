@@ -24,7 +24,6 @@ from common.mechanisms.numeric.number import (
     SpecifiedNumbers,
     check_numbers,
     number_weights,
-    to_spec,
 )
 from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
@@ -58,6 +57,11 @@ class SampledCoordinates(Generic[Answer]):
                 f"a report tells of {self.sampled} numbers; "
                 f"it must be between 1 and all {self.dimensions}"
             )
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The integers of an answer, and the number of coordinates."""
+        return {**self.answer.integers, "sampled": self.sampled}
 
     @property
     def local_epsilon(self) -> float:
@@ -97,10 +101,7 @@ class SampledCoordinates(Generic[Answer]):
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Return coordinates and codes of each person, each of shape (sampled,). Run by the user
-        agent.
-        """
+        """Return `sampled` coordinates and codes of each person. Run by the user agent."""
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
         told = np.take_along_axis(values, coordinates, axis=1)
@@ -187,10 +188,6 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
         """Take the odds from a task."""
         return cls(dimensions, 1, Duchi(number_weights(spec)))
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the odds."""
-        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.answer.weights)
-
 
 EPSILON_EACH: Final = 2.5
 """Increase of ε that makes another coordinate worthwhile [WXY+19]."""
@@ -203,10 +200,7 @@ def paper_sample(dimensions: int, local_epsilon: float) -> int:
 
 @dataclass(frozen=True)
 class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
-    """
-    Report k coordinates, each by the hybrid at ε/k, which stand for
-    d/k times their codes [WXY+19].
-    """
+    """Report k coordinates, each by the hybrid at ε/k, for d/k times their codes [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
 
@@ -224,18 +218,4 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the integers from a task, with any number of coordinates."""
-        return cls(dimensions, spec.sampled, Hybrid.of_parts(spec))
-
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers of the hybrid and the number of coordinates."""
-        return to_spec(
-            self.NAME,
-            low,
-            high,
-            self.report_dtype,
-            weights=self.answer.weights,
-            steps=self.answer.steps,
-            reach=self.answer.reach,
-            piecewise_weight=self.answer.piecewise_weight,
-            sampled=self.sampled,
-        )
+        return cls(dimensions, spec.sampled, Hybrid.built(spec))

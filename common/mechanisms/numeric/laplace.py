@@ -22,10 +22,8 @@ from common.mechanisms.numeric.number import (
     Numbers,
     SpecifiedNumbers,
     check_numbers,
-    check_one_number,
     rounding_variance,
     to_grid,
-    to_spec,
 )
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
@@ -47,6 +45,7 @@ class Laplace(SpecifiedNumbers):
     """Report place i + noise + FAR·scale for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"
+    ONE_NUMBER = True
 
     steps: int
     scale: int
@@ -67,18 +66,17 @@ class Laplace(SpecifiedNumbers):
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
         """Choose the least scale that keeps the promise."""
-        check_one_number(cls.NAME, wanted.dimensions)
         return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the grid and the scale from a task."""
-        check_one_number(cls.NAME, dimensions)
         return cls(spec.steps, spec.scale)
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the grid and the scale."""
-        return to_spec(self.NAME, low, high, self.report_dtype, steps=self.steps, scale=self.scale)
+    @property
+    def integers(self) -> dict[str, int]:
+        """The grid and the scale."""
+        return {"steps": self.steps, "scale": self.scale}
 
     @property
     def dimensions(self) -> int:

@@ -29,8 +29,8 @@ from common.mechanisms.numeric.number import (
     SpecifiedNumbers,
     check_numbers,
     number_weights,
+    odds,
     to_grid,
-    to_spec,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
@@ -69,9 +69,10 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         """Take the odds from a task."""
         return cls(dimensions, number_weights(spec))
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the odds."""
-        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
+    @property
+    def integers(self) -> dict[str, int]:
+        """The odds."""
+        return odds(self.weights)
 
     @cached_property
     def _side(self) -> int:

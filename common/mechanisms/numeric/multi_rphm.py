@@ -25,15 +25,12 @@ from common.mechanisms.numeric.number import (
     Moments,
     NumberRequest,
     Numbers,
+    StatedIntegers,
     check_numbers,
-    check_spec,
-    number_spec,
-    to_spec,
 )
-from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
+from common.task.specs import NumberSpec, spec_as
 from common.task.task import NONCE_BYTES, Task
 
 SHARE: Final = 0.3
@@ -80,7 +77,7 @@ MAX_ENTRIES: Final = 2**21
 
 
 @dataclass(frozen=True)
-class MultiRphm:
+class MultiRphm(StatedIntegers):
     """Multi-HM of the projected vector, mapped back."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"
@@ -94,7 +91,7 @@ class MultiRphm:
         if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
             raise TaskError(
                 f"projected is {self.inner.dimensions} of {self.dimensions}; their product may be "
-                f"at most {MAX_ENTRIES}, what a device projects with"
+                f"at most {MAX_ENTRIES}"
             )
         if self.inner.dimensions > self.dimensions:
             raise TaskError(
@@ -118,31 +115,17 @@ class MultiRphm:
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
         """Build the mechanism from a task's description, with any number of dimensions kept."""
-        inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
-        mechanism = cls(dimensions, inner, nonce)
-        check_spec(spec, mechanism.spec(spec.low, spec.high))
-        return mechanism
+        return cls(dimensions, MultiHm.built(spec, spec.projected), nonce).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, whose domain_size is the numbers of a person."""
-        return cls.of_spec(number_spec(task), task.domain_size, task.nonce)
+        return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size, task.nonce)
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers of Multi-HM and its number of dimensions."""
-        answer = self.inner.answer
-        return to_spec(
-            self.NAME,
-            low,
-            high,
-            self.report_dtype,
-            weights=answer.weights,
-            steps=answer.steps,
-            reach=answer.reach,
-            piecewise_weight=answer.piecewise_weight,
-            sampled=self.inner.sampled,
-            projected=self.inner.dimensions,
-        )
+    @property
+    def integers(self) -> dict[str, int]:
+        """The integers of Multi-HM, and its number of dimensions."""
+        return {**self.inner.integers, "projected": self.inner.dimensions}
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
@@ -218,9 +201,6 @@ class MultiRphm:
         return exact
 
     def bias(self, values: Numbers) -> Vector:
-        """
-        Return the exact bias for these people, clipping included:
-        expected estimate minus mean.
-        """
+        """Return the exact bias for these people, clipping included: estimate minus mean."""
         expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
         return expected

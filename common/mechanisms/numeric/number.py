@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,14 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, spec_as, within
 from common.task.task import Task, check_local_epsilon
 
 Numbers = NDArray[np.float64]
 """Values of n people: shape (n, dimensions), each in -1 .. 1."""
 
 STEPS: Final = 4096
-"""
-Default intervals of the grid. Rounding to it adds a variance of
-at most 6e-8, far below any noise.
-"""
+"""Default intervals of the grid. Rounding adds a variance of at most 6e-8, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits that decide to which grid point a number is rounded."""
 
@@ -75,21 +72,11 @@ class NumberMechanism(Randomizer, Protocol):
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """
-        Compute the integers of a task. Run by the analyzer.
-
-        Raises:
-            TaskError: The mechanism does not support these dimensions or this local_epsilon.
-        """
+        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """
-        Build the mechanism of a task from its integers. Run by the user agent and the analyzer.
-
-        Raises:
-            TaskError: The task is not about numbers, or its integers describe no such mechanism.
-        """
+        """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
@@ -121,12 +108,7 @@ def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.
 
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
-    """
-    Check the shape of numbers and that each lies in -1 .. 1. The message does not contain them.
-
-    Raises:
-        ValueRangeError: One does not, or a person has another number of them.
-    """
+    """Check shape, and range -1 .. 1, of numbers; raise ValueRangeError, without the numbers."""
     if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # people, dimensions
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
     if not (np.abs(values) <= 1).all():  # NaN fails too
@@ -162,13 +144,50 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     return variance
 
 
-class SpecifiedNumbers(ABC):
+class StatedIntegers(ABC):
     """
-    Conversion of a mechanism's integers from and to a task; a base class.
+    A mechanism that states its integers for a task; a base class.
 
-    A mechanism built from a task states its integers again, and both must agree. So unused integers
-    are 0, and each mechanism has a single form.
+    Unused integers have their default, so that each mechanism has a single form.
     """
+
+    NAME: ClassVar[NumberMechanismName]
+
+    @property
+    @abstractmethod
+    def report_dtype(self) -> np.dtype[Any]:
+        """Fixed-size layout of a report."""
+
+    @property
+    @abstractmethod
+    def integers(self) -> dict[str, int]:
+        """The fields of a NumberSpec that this mechanism uses."""
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the integers for a task with this range of numbers."""
+        return NumberSpec(
+            name=self.NAME,
+            low=low,
+            high=high,
+            report_bytes=self.report_dtype.itemsize,
+            **self.integers,
+        )
+
+    def checked(self, spec: NumberSpec) -> Self:
+        """Return this mechanism if it states the same integers as a task; TaskError otherwise."""
+        own = asdict(self.spec(spec.low, spec.high))
+        for field, value in asdict(spec).items():
+            if value != own[field]:
+                raise TaskError(
+                    f"{field} is {value}; of this mechanism, {self.NAME}, it must be {own[field]}"
+                )
+        return self
+
+
+class SpecifiedNumbers(StatedIntegers):
+    """Conversion of a mechanism's integers from and to a task; a base class."""
+
+    ONE_NUMBER: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -180,112 +199,40 @@ class SpecifiedNumbers(ABC):
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the integers from a task."""
 
-    @abstractmethod
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers for a task with this range of numbers."""
-
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
         """Compute the integers of a task. Run by the analyzer."""
+        cls._check_dimensions(wanted.dimensions)
         return cls.wanting(wanted).spec(wanted.low, wanted.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """
-        Build the mechanism from a task's description and its numbers of a person.
-
-        Raises:
-            TaskError: The integers describe no such mechanism, or one of them is unused and not 0.
-        """
-        mechanism = cls.built(spec, dimensions)
-        check_spec(spec, mechanism.spec(spec.low, spec.high))
-        return mechanism
+        """Build the mechanism from a task's description; TaskError if an unused integer is set."""
+        cls._check_dimensions(dimensions)
+        return cls.built(spec, dimensions).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, whose domain_size is the numbers of a person."""
-        return cls.of_spec(number_spec(task), task.domain_size)
+        return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
-
-def number_spec(task: Task) -> NumberSpec:
-    """
-    Return a task's description of its mechanism for numbers.
-
-    Raises:
-        TaskError: The task is about another kind of value.
-    """
-    spec: object = task.mechanism
-    if not isinstance(spec, NumberSpec):
-        raise TaskError(f"the mechanism {task.mechanism.name} is not one for numbers")
-    return spec
-
-
-def check_spec(spec: NumberSpec, found: NumberSpec) -> None:
-    """
-    Check that a task's description equals the one that the mechanism states itself.
-
-    Raises:
-        TaskError: An integer that the mechanism does not use is set, or the report length differs.
-    """
-    ours = asdict(found)
-    for field, value in asdict(spec).items():
-        if value != ours[field]:
+    @classmethod
+    def _check_dimensions(cls, dimensions: int) -> None:
+        if cls.ONE_NUMBER and dimensions != 1:
             raise TaskError(
-                f"{field} is {value}; of this mechanism, {found.name}, it must be {ours[field]}"
+                f"the mechanism {cls.NAME} is for one number; a person has {dimensions}"
             )
 
 
-def to_spec(
-    name: NumberMechanismName,
-    low: float,
-    high: float,
-    dtype: np.dtype[Any],
-    *,
-    weights: ResponseWeights | None = None,
-    steps: int = 0,
-    scale: int = 0,
-    reach: int = 0,
-    piecewise_weight: int = 0,
-    sampled: int = 1,
-    projected: int = 0,
-) -> NumberSpec:
-    """Return a description with the integers in use, and 0 for all others (1 for `sampled`)."""
-    return NumberSpec(
-        name=name,
-        low=low,
-        high=high,
-        steps=steps,
-        true_weight=0 if weights is None else weights.true,
-        other_weight=0 if weights is None else weights.other,
-        scale=scale,
-        reach=reach,
-        piecewise_weight=piecewise_weight,
-        sampled=sampled,
-        projected=projected,
-        report_bytes=dtype.itemsize,
-    )
+def odds(weights: ResponseWeights) -> dict[str, int]:
+    """Return the fields of a NumberSpec that hold an answer's odds."""
+    return {"true_weight": weights.true, "other_weight": weights.other}
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
-    """
-    Return the odds of an answer from a task's description.
-
-    Raises:
-        TaskError: They are missing, those of reports without noise, or too large to draw.
-    """
+    """Return the odds of an answer; raise TaskError without noise, or if too large to draw."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
     weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
     weights.total(2)
     return weights
-
-
-def check_one_number(name: NumberMechanismName, dimensions: int) -> None:
-    """
-    Check that a person has one number.
-
-    Raises:
-        TaskError: A person has another number of them.
-    """
-    if dimensions != 1:
-        raise TaskError(f"the mechanism {name} is for one number; a person has {dimensions}")

@@ -22,11 +22,9 @@ from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, T
 from common.mechanisms.numeric.number import (
     STEPS,
     NumberRequest,
-    SpecifiedNumbers,
-    check_one_number,
     number_weights,
+    odds,
     to_grid,
-    to_spec,
 )
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
@@ -46,7 +44,7 @@ def paper_reach(steps: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class Piecewise(CodedNumber, SpecifiedNumbers):
+class Piecewise(CodedNumber):
     """
     Report a place, in or outside the band of the grid point to which the number was rounded.
 
@@ -74,7 +72,6 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
         """Choose the reach of the paper, and the odds closest to e^ε from below."""
-        check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
 
     @classmethod
@@ -84,22 +81,14 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
         return cls(steps, paper_reach(steps, local_epsilon), weights)
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the grid, any reach and the odds from a task."""
-        check_one_number(cls.NAME, dimensions)
         return cls(spec.steps, spec.reach, number_weights(spec))
 
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the grid, the reach and the odds."""
-        return to_spec(
-            self.NAME,
-            low,
-            high,
-            self.report_dtype,
-            weights=self.weights,
-            steps=self.steps,
-            reach=self.reach,
-        )
+    @property
+    def integers(self) -> dict[str, int]:
+        """The grid, the reach and the odds."""
+        return {"steps": self.steps, "reach": self.reach, **odds(self.weights)}
 
     @cached_property
     def response(self) -> BandResponse:
@@ -185,7 +174,7 @@ def paper_weight(local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class Hybrid(CodedNumber, SpecifiedNumbers):
+class Hybrid(CodedNumber):
     """
     Report Duchi's bit as code 0 or 1, or place j of the piecewise mechanism as code 2+j [WXY+19].
 
@@ -220,7 +209,6 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
         """Choose the mixture of the paper."""
-        check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
 
     @classmethod
@@ -233,28 +221,15 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
         return cls(steps, paper_reach(steps, local_epsilon), weights, often)
 
     @classmethod
-    def of_parts(cls, spec: NumberSpec) -> Self:
-        """Take the integers of one answer from a task with any number of dimensions."""
+    def built(cls, spec: NumberSpec, dimensions: int = 1) -> Self:  # noqa: ARG003  # one
+        """Take the integers of one answer from a task, with any mixture."""
         return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
 
-    @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers from a task, with any mixture."""
-        check_one_number(cls.NAME, dimensions)
-        return cls.of_parts(spec)
-
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers of both parts."""
-        return to_spec(
-            self.NAME,
-            low,
-            high,
-            self.report_dtype,
-            weights=self.weights,
-            steps=self.steps,
-            reach=self.reach,
-            piecewise_weight=self.piecewise_weight,
-        )
+    @property
+    def integers(self) -> dict[str, int]:
+        """The integers of both parts."""
+        grid = {"steps": self.steps, "reach": self.reach}
+        return {**grid, "piecewise_weight": self.piecewise_weight, **odds(self.weights)}
 
     @cached_property
     def _duchi(self) -> Duchi:

@@ -21,12 +21,7 @@ _COHORT_BYTES: Final = 4
 
 
 def check_hashes(bits: int, hashes: int) -> None:
-    """
-    Check that one digest is long enough for all hashes.
-
-    Raises:
-        TaskError: It is not; each hash takes a byte, or two if there are more than 256 bits.
-    """
+    """Check that a digest suffices: a hash takes a byte, two above 256 bits; or TaskError."""
     most = _DIGEST_BYTES // hash_bytes(bits)
     if hashes > most:
         raise TaskError(f"hashes is {hashes}; a filter of {bits} bits allows at most {most}")

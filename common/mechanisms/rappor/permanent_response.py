@@ -61,10 +61,7 @@ def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
 
 
 def filter_message(filter_bits: int, bits: int, prefix: bytes) -> bytes:
-    """
-    Return the message from which the noise of a filter is
-    derived: prefix and bits, big-endian.
-    """
+    """Return the message that a filter's noise is derived from: prefix and bits, big-endian."""
     width = 4 if bits <= _BLOCK else (bits + 7) // 8
     return prefix + filter_bits.to_bytes(width, "big")
 

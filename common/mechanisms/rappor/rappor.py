@@ -174,12 +174,7 @@ class Rappor:
         return self._chances.one_hash_reduction(third=sure)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
-        """
-        Return the bits that each text sets in each cohort, shape (texts, m, h).
-
-        Raises:
-            ValueRangeError: A text is too long, not a text, or not one of the labels.
-        """
+        """Return the bits that texts set in each cohort, (texts, m, h); or ValueRangeError."""
         spec, encoded = self.spec, [self._encoded(text) for text in texts]
         if spec.encoding == "labels":
             places = [self._place(text) for text in encoded]

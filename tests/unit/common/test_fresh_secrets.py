@@ -1,6 +1,7 @@
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,32 +15,23 @@ from shuffler.storage.group import BatchKey
 _DRAWN: Final = 400
 
 
-def _made(name: str) -> Callable[[], bytes]:
-    makers: dict[str, Callable[[], bytes]] = {
-        "identity": lambda: SigningIdentity.generate().private_bytes(),
-        "batch key": BatchKey.generate,
-        "issuer": TokenIssuer.generate,
-        "operator's token": lambda: bytes.fromhex(OperatorToken.generate().decode()),
-        "user's token": TokenIssuer(bytes(32)).issue,
-    }
-    for suite in SUITES:
-        makers[suite] = lambda suite=suite: HpkePrivateKey.generate(suite).private_bytes()  # type: ignore[misc]
-        makers[f"public {suite}"] = (
-            lambda suite=suite: (  # type: ignore[misc]
-                HpkePrivateKey.generate(suite).public_key().raw[-32:]
-            )
-        )
-    return makers[name]
+def _key(suite: str, *, public: bool = False) -> bytes:
+    key = HpkePrivateKey.generate(suite)
+    return key.public_key().raw[-32:] if public else key.private_bytes()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("identity", "batch key", "issuer", "operator's token", "user's token"),
-        *SUITES,
-        *(f"public {suite}" for suite in SUITES),
-    ],
-)
+_MAKERS: Final[dict[str, Callable[[], bytes]]] = {
+    "identity": lambda: SigningIdentity.generate().private_bytes(),
+    "batch key": BatchKey.generate,
+    "issuer": TokenIssuer.generate,
+    "operator's token": lambda: bytes.fromhex(OperatorToken.generate().decode()),
+    "user's token": TokenIssuer(bytes(32)).issue,
+    **{suite: partial(_key, suite) for suite in SUITES},
+    **{f"public {suite}": partial(_key, suite, public=True) for suite in SUITES},
+}
+
+
+@pytest.mark.parametrize("name", _MAKERS)
 def test_every_byte_is_drawn_while_all_clocks_stand(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +45,7 @@ def test_every_byte_is_drawn_while_all_clocks_stand(
     made = []
     for _ in range(_DRAWN):
         random.seed(1)
-        made.append(_made(name)())
+        made.append(_MAKERS[name]())
     rows = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(_DRAWN, -1)[:, :32]
     agreeing = [(rows[:, one] == rows[:, other]).sum() for one in range(32) for other in range(one)]
 

@@ -20,37 +20,6 @@ def test_every_protocol_is_found_by_its_name() -> None:
         protocol_named("OD-HP")
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("od-hp", ("local-hashing", "optional", "dummies", "em", "od-hp-theorem-1")),
-        ("sh", ("grr", "required", "no dummies", "norm-sub", "balle-closed-form")),
-        ("murs", ("local-hashing", "required", "no dummies", "em", "balle-closed-form")),
-        ("puredump", ("grr", "none", "dummies", "norm-sub", "puredump")),
-        ("mixdump", ("grr", "required", "dummies", "norm-sub", "mixdump")),
-        ("hp-sdp", ("local-hashing", "required", "no dummies", "norm-sub", "balle-closed-form")),
-        ("ddps", ("warner", "required", "no dummies", "norm-sub", "ddps")),
-        ("aue", ("grr", "none", "dummies", "norm-sub", "aue")),
-        ("fe1", ("local-hashing", "none", "dummies", "em", "fe1")),
-        ("sbin", ("grr", "none", "no dummies", "norm-sub", "sbin")),
-        ("sageo", ("grr", "none", "no dummies", "norm-sub", "sageo")),
-        ("hybrid", ("grr", "required", "no dummies", "norm-sub", None)),
-        ("ldp-grr", ("grr", "required", "no dummies", "norm-sub", None)),
-        ("ldp-olh", ("local-hashing", "required", "no dummies", "em", None)),
-        ("ldp-olh-strings", ("string-hashing", "required", "no dummies", "norm-sub", None)),
-        ("ldp-sw", ("square-wave", "required", "no dummies", "ems", None)),
-        ("ldp-oue", ("optimized-unary", "required", "no dummies", "norm-sub", None)),
-    ],
-)
-def test_each_protocol_is_as_published(name: str, row: tuple[str | None, ...]) -> None:
-    """The table is repeated here, so that a slip shows."""
-    found = protocol_named(name)
-    dummies = "dummies" if found.dummy_laws else "no dummies"
-    noise, refinement, bound = found.local_noise, found.refinement, found.published_bound
-
-    assert row == (found.mechanism, noise, dummies, refinement, bound)
-
-
 @pytest.mark.parametrize("name", ["sh", "puredump", "mixdump"])
 def test_buckets_are_not_silently_ignored(name: str) -> None:
     """Protocols that hash do so with fewer buckets than items; others refuse buckets."""

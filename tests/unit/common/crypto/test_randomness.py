@@ -7,22 +7,12 @@ import secrets
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from randomgen import ChaCha
 
 from common.crypto.randomness import secure_generator
 
 
 def _draw(generator: np.random.Generator) -> bytes:
     return generator.bytes(32)
-
-
-def test_the_stream_is_chacha20() -> None:
-    """Block for block the cipher of RFC 8439, under the same key from counter 0."""
-    key = os.urandom(32)
-    words = ChaCha(key=int.from_bytes(key, "little"), rounds=20).random_raw(64)
-    cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
-
-    assert cipher.encryptor().update(bytes(512)) == words.astype("<u8").tobytes()
 
 
 def test_its_key_is_256_bits_of_the_operating_systems(monkeypatch: pytest.MonkeyPatch) -> None:

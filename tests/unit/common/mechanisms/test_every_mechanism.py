@@ -4,55 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import Mixture, is_null, null_reports
+from common.mechanisms.base import Mechanism, Mixture
+from common.mechanisms.hashing.finite_field import HashFamily
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.weights import ResponseWeights
-from tests.support.mechanisms import EXAMPLES, RowByRow, Scripted, example
+from tests.support.mechanisms import EXAMPLES, NONCE, RowByRow, Scripted, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)
-
-
-@pytest.mark.parametrize("items", [2, 7, 8, 16])
-@_EVERY
-@given(junk=st.binary(max_size=100))
-@settings(max_examples=30, deadline=None)
-def test_any_bytes_are_counted_or_refused(name: str, items: int, junk: bytes) -> None:
-    """Reports are valid or not, and counting gives counts or a ReportError."""
-    mechanism = example(name, items=items)
-    whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
-    reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
-    valid = mechanism.valid(reports)
-    cells = mechanism.tally(reports[valid])
-
-    assert np.dtype(np.bool_) == valid.dtype
-    assert (len(reports),) == valid.shape
-    assert not (valid & is_null(reports)).any()
-    assert (cells >= 0).all()
-    assert (mechanism.domain_size,) == mechanism.debias(cells, Mixture(n_real=1.0)).shape
-    if not valid.all():
-        with pytest.raises(ReportError):
-            mechanism.tally(reports)
-
-
-@_EVERY
-@pytest.mark.parametrize("items", [2, 3, 7, 8, 9])
-def test_reports_are_valid_and_padding_is_not(name: str, items: int) -> None:
-    """Users' reports and dummies, over their bytes."""
-    mechanism, rng = example(name, items=items), np.random.default_rng(1)
-    values = rng.integers(0, mechanism.domain_size, 200)
-    made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(200, rng)])
-    reports = np.frombuffer(made.tobytes(), dtype=mechanism.report_dtype)
-
-    assert mechanism.valid(reports).all()
-    assert not is_null(reports).any()
-    padding = null_reports(3, mechanism.report_dtype)
-    assert not mechanism.valid(padding).any()
-    assert mechanism.tally(made).tolist() == mechanism.tally(reports).tolist()
 
 
 @_EVERY
@@ -70,19 +34,6 @@ def test_expected_cells_give_the_true_shares(name: str) -> None:
 
     assert weights @ law == pytest.approx(channel.adjoint(weights) @ truth)
     np.testing.assert_allclose(shares, truth, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    "name", ["grr", "warner", "binary-hashing", "local-hashing", "square-wave", "wide square-wave"]
-)
-def test_sampled_cells_count_every_report_once(name: str) -> None:
-    """Users and dummies, if a report has one cell."""
-    mechanism = example(name)
-    users = np.arange(mechanism.domain_size)
-
-    for n_dummies in (0, 11):
-        cells = mechanism.sample_cells(users, n_dummies, np.random.default_rng(6))
-        assert users.sum() + n_dummies == cells.sum()
 
 
 @_EVERY
@@ -194,3 +145,27 @@ def test_a_single_report_equals_one_of_many(name: str, items: int) -> None:
 
     for many, each in zip(together, alone, strict=True):
         assert many.tobytes() == np.concatenate(each).tobytes()
+
+
+_NOISELESS = ResponseWeights(true=1, other=0)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Grr(6, _NOISELESS),
+        LocalHashing(6, HashFamily.holding(6, 3, 2), _NOISELESS, NONCE),
+        StringHashing(tuple("abcdef"), 4, _NOISELESS, NONCE),
+        SquareWave(6, 1, _NOISELESS),
+    ],
+)
+def test_without_noise_a_report_supports_its_value(mechanism: Mechanism) -> None:
+    """Nothing is divided by zero, and the blanket is empty."""
+    reports = mechanism.randomize(np.arange(6), np.random.default_rng(1))
+    reduction, channel = mechanism.reduction, mechanism.channel(0.25)
+
+    assert all(mechanism.supports(reports, item)[item] for item in range(6))
+    assert reduction is not None
+    assert (0.0, 1.0, math.inf) == (reduction.blanket, reduction.signal, reduction.local_epsilon)
+    if channel is not None:
+        assert channel.forward(np.eye(6)[5]).sum() == pytest.approx(1)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanisms.base import MechanismRequest, Mixture
+from common.mechanisms.base import Mixture
 from common.mechanisms.square_wave import Band, SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
@@ -40,8 +40,6 @@ def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> N
 
     np.testing.assert_allclose(law, 0.25 * own + 0.75 / (items + 2 * reach), rtol=1e-12)
     assert law.sum() == pytest.approx(1, abs=1e-12)
-    weights = np.random.default_rng(2).random(len(law))
-    assert weights @ law == pytest.approx(channel.adjoint(weights) @ theta)
 
 
 @_SHAPES
@@ -83,20 +81,6 @@ def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
     """No formula covers them."""
     assert SquareWave(items, reach, _3_TO_1).reduction is None
     assert SquareWave(items, reach - 1, _3_TO_1).reduction is not None
-
-
-def test_without_noise_a_report_is_the_item() -> None:
-    """The reach is 0, and nothing is divided by 0."""
-    spec = SquareWave.specify(
-        MechanismRequest(name="square-wave", domain_size=5, buckets=0, local_epsilon=math.inf)
-    )
-    mechanism = SquareWave(5, 0, ResponseWeights.of(spec))
-    values = np.array([4, 0, 0])
-
-    assert 5 == spec.buckets
-    assert values.tolist() == mechanism.randomize(values, np.random.default_rng(1))["item"].tolist()
-    cells = mechanism.tally(mechanism.randomize(values, np.random.default_rng(1)))
-    np.testing.assert_allclose([2 / 3, 0, 0, 0, 1 / 3], mechanism.debias(cells, Mixture(n_real=3)))
 
 
 def test_unsupported_parameters_are_refused() -> None:

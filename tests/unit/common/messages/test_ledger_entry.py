@@ -83,7 +83,7 @@ def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
     """Whichever field it is."""
     chain = _chain()
     chain[1] = dataclasses.replace(chain[1], **change)
-    with pytest.raises(LedgerError, match="broken at entry 2: it is not what its hash says"):
+    with pytest.raises(LedgerError, match="broken at entry 2: it does not match its hash"):
         verify(chain)
 
 

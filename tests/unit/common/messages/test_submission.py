@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.errors import WireError
 from common.messages.submission import Submission, pack, unpack
@@ -16,13 +14,3 @@ def test_another_number_of_reports_is_refused(reports: int) -> None:
     assert content == unpack(pack(content), _TASK)
     with pytest.raises(WireError, match="holds 3 reports of 60 bytes"):
         unpack(bytes(16 + 60 * reports), _TASK)
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_a_submission_or_a_wire_error(raw: bytes) -> None:
-    """No other error occurs."""
-    try:
-        content = unpack(raw, _TASK)
-    except WireError:
-        return
-    assert raw == pack(content)

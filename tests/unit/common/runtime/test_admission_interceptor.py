@@ -21,7 +21,7 @@ _SECONDS: Final = 0.4
 def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
     """Unix sockets share the total alone; all connections together are limited too."""
     limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
-    message = "on this conn" if share < bulk.places else "128 calls of this kind are under way, and"
+    message = "on this conn" if share < bulk.places else "128 calls of this kind are running"
     with ExitStack() as held:
         for _ in range(share):
             held.enter_context(limits.taken(CallKind.BULK, peer))
@@ -140,7 +140,7 @@ async def test_a_slow_request_is_refused_and_the_next_one_served(
     await asyncio.sleep(_SECONDS / 4)
     assert b"request" == await _read(gate, "second", _sent_after(0))
 
-    with pytest.raises(DeadlineError, match=r"did not come whole within 0\.4 seconds"):
+    with pytest.raises(DeadlineError, match=r"did not arrive completely within 0\.4 seconds"):
         await first
     async with gate._queues[CallKind.SHORT].turn("first", _SECONDS):
         with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):

@@ -7,15 +7,14 @@ from typing import Any, ClassVar
 import pytest
 
 from common.crypto.hpke import (
-    DEFAULT_SUITE,
     SUITES,
     HpkePrivateKey,
     HpkePublicKey,
     KeyId,
     report_context,
 )
-from common.crypto.key_ring import DAY, KeyState
-from common.errors import SettingsError, StorageError, UnknownKeyError
+from common.crypto.key_ring import DAY
+from common.errors import SettingsError, StorageError
 from common.runtime.key_store import RING_FILE, KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -54,40 +53,6 @@ def test_a_restart_keeps_the_keys_of_every_suite(tmp_path: Path) -> None:
     assert store.ring == again.ring
     for suite in SUITES:
         assert _opens(again, store.public_key(suite))
-
-
-def test_a_report_to_an_expired_key_opens_until_the_key_is_destroyed(tmp_path: Path) -> None:
-    """A pending key opens before it is used; a destroyed one has no file and a clear error."""
-    first = _run(tmp_path, 0).public_key()
-    store = _run(tmp_path, 88)
-    pending = store.find(DEFAULT_SUITE, KeyState.PENDING)
-    assert pending is not None
-    assert _opens(store, pending)
-    store = _run(tmp_path, 90, 119)
-    assert first.raw != pending.raw == store.public_key().raw
-    assert _opens(store, first)
-    assert 2 * len(SUITES) == len(key_files(tmp_path / "state"))
-
-    store = _run(tmp_path, 120)
-    assert len(SUITES) == len(key_files(tmp_path / "state"))
-    for late in (store, _store(tmp_path)):
-        with pytest.raises(UnknownKeyError, match="is destroyed"):
-            late.private_key(first.suite, first.raw, whose="analyzer_key")
-
-
-def test_a_key_that_a_task_needs_is_kept(tmp_path: Path) -> None:
-    """It is destroyed once no task needs it; only then must workers forget it."""
-    first = _run(tmp_path, 0)
-    old, needed = first.public_key(), {entry.key_id for entry in first.ring.entries}
-    store = _run(tmp_path, 88, 90)
-    assert store.may_destroy(150 * DAY)
-    assert not store.may_destroy(119 * DAY)
-
-    assert not store.rotate(150 * DAY, needed)
-    assert not store.rotate(151 * DAY)
-    assert _opens(store, old)
-    assert store.rotate(152 * DAY, _NO_KEYS)
-    assert old.key_id not in store._keys
 
 
 class _CrashError(Exception):

@@ -71,7 +71,7 @@ def test_an_ended_or_damaged_authority_issues_no_certificate(tmp_path: Path) -> 
     """The message names the date, or that the key was not made here."""
     development_files(tmp_path, "shuffler", ManualClock())
     later = ManualClock(ManualClock().seconds + 4000 * 86_400)
-    with pytest.raises(SettingsError, match="authority's certificate ended on 2011-09-07"):
+    with pytest.raises(SettingsError, match="authority's certificate expired on 2011-09-07"):
         development_files(tmp_path, "analyzer", later)
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"):
         (tmp_path / "authority.key").write_bytes(content)
@@ -83,7 +83,7 @@ def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> Non
     """The message says how to renew it, or which party it must name."""
     later = ManualClock(ManualClock().seconds + 400 * 86_400)
 
-    with pytest.raises(SettingsError, match=r"ended on 2002-09-09.*shuffledp keys renew"):
+    with pytest.raises(SettingsError, match=r"expired on 2002-09-09.*shuffledp keys renew"):
         Tls.open(files, "analyzer", later)
     with pytest.raises(SettingsError, match="names analyzer; others expect one that names shuf"):
         Tls.open(files, "shuffler", ManualClock())

@@ -104,10 +104,7 @@ def test_each_law_has_the_numbers_that_it_needs(
     ],
 )
 def test_a_laws_mean_is_the_direct_sum(
-    law: str,
-    mean: float,
-    maximum: int,
-    uniform: bool,  # noqa: FBT001
+    law: str, mean: float, maximum: int, *, uniform: bool
 ) -> None:
     """With probability a quarter; the negative binomial's truncated part is negligible here."""
     spec = _law(law)

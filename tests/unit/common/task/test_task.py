@@ -1,12 +1,9 @@
 import dataclasses
 import json
 import math
-from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.crypto.hpke import SUITES
 from common.errors import TaskError
@@ -213,32 +210,6 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
             dataclasses.replace(task, **{name: bytes(33)})  # type: ignore[arg-type]
     with pytest.raises(TaskError, match="at most 1048576 are carried"):
         published(dummies_per_user=2**20 // (12 + overhead), suite=suite)
-
-
-@cache
-def _written() -> bytes:
-    """Return the bytes of a valid task."""
-    return published().task.to_bytes()
-
-
-@given(data=st.data())
-def test_a_task_with_any_field_replaced_is_a_task_or_a_task_error(data: st.DataObject) -> None:
-    """Whatever JSON the field holds."""
-    fields = json.loads(_written())
-    name = data.draw(st.sampled_from(sorted(fields)))
-    values = st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-        max_leaves=4,
-    )
-    fields[name] = data.draw(values)
-    raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-
-    try:
-        task = Task.from_bytes(raw)
-    except TaskError:
-        return
-    assert raw == task.to_bytes()
 
 
 def test_a_task_too_long_to_be_read_is_never_written() -> None:

@@ -105,7 +105,7 @@ def test_malformed_evidence_is_refused() -> None:
         asked = shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
         with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
             wire_evidence.prefix_from_wire(asked)
-    with pytest.raises(WireError, match="no commitment"):
+    with pytest.raises(WireError, match="stored commitment of this batch is damaged"):
         wire_evidence.commitment_from_bytes(b"\xff")
 
 

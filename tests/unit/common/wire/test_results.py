@@ -104,7 +104,7 @@ def test_an_impossible_estimate_is_refused(
 
 def test_a_result_survives_the_wire_and_the_file() -> None:
     """With an infinite epsilon; a damaged file is a WireError."""
-    with pytest.raises(WireError, match="what is kept of this task is no result"):
+    with pytest.raises(WireError, match="the stored result of this task is damaged"):
         results.result_from_bytes(b"\xff\xff\xff")
     result = released(_DIGEST)
     again = results.result_from_bytes(results.result_to_bytes(result))

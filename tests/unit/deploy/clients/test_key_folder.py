@@ -74,7 +74,7 @@ def test_requests_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nobody is no party"):
         keys.make(["nobody"], [], _NOW)
     for host in ("shuffler", "operator"):
-        with pytest.raises(SettingsError, match="these are parties"):
+        with pytest.raises(SettingsError, match="the names of parties"):
             keys.make(["analyzer"], [host], _NOW)
 
 

@@ -25,10 +25,6 @@ _VECTORS = json.loads(
 _ATTACKED = [vector for vector in _VECTORS if isinstance(vector.get("eps_lower"), float)]
 
 
-def _reduction(answers: int, local_epsilon: float, *, hashed: bool) -> MatchCountReduction:
-    return reduction_for(answers, local_epsilon, hashing=hashed)
-
-
 @pytest.mark.parametrize("vector", _ATTACKED[::6], ids=lambda vector: str(vector["inputs"]))
 def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> None:
     """To .2 %, and never above the certified upper bound."""
@@ -59,13 +55,11 @@ def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> No
     ],
 )
 def test_the_gap_to_the_upper_bound_is_known(
-    answers: int,
-    local_epsilon: float,
-    hashed: bool,  # noqa: FBT001
-    gap: float,
+    answers: int, local_epsilon: float, gap: float, *, hashed: bool
 ) -> None:
     """.1 % for GRR; for hashing it shrinks with the buckets."""
-    reduction, crowd = _reduction(answers, local_epsilon, hashed=hashed), AnonymitySet(users=50_000)
+    reduction = reduction_for(answers, local_epsilon, hashing=hashed)
+    crowd = AnonymitySet(users=50_000)
     upper = epsilon_upper(reduction, crowd, 1e-6)
 
     assert (1 - gap) * upper <= epsilon_lower(reduction, crowd, 1e-6) <= upper
@@ -88,7 +82,7 @@ def test_the_gap_to_the_upper_bound_is_known(
 )
 def test_attacks_stay_below_formula_1(crowd: AnonymitySet) -> None:
     """With random, known and grouped dummies, and close to it where an attack is known."""
-    reduction = _reduction(30, 5.0, hashed=True)
+    reduction = reduction_for(30, 5.0, hashing=True)
     upper = delta_upper(reduction, crowd, 0.3)
     lower = delta_lower(reduction, crowd, 0.3)
 
@@ -100,7 +94,7 @@ def test_attacks_stay_below_formula_1(crowd: AnonymitySet) -> None:
 def test_attacks_on_large_batches_stay_below_the_bound() -> None:
     """With Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):
-        reduction = _reduction(answers, 1.0, hashed=False)
+        reduction = reduction_for(answers, 1.0, hashing=False)
         crowd = AnonymitySet(users=10**6, dummies=10**6)
         for epsilon in (0.001, 0.003, 0.005, 0.1):
             proven = delta_lower(reduction, crowd, epsilon)
@@ -109,7 +103,8 @@ def test_attacks_on_large_batches_stay_below_the_bound() -> None:
 
 def test_bins_of_messages_give_a_lower_bound() -> None:
     """At most the sum over every number of messages, and close to it."""
-    reduction, crowd, epsilon = _reduction(20, 4.0, hashed=True), AnonymitySet(users=50_000), 0.15
+    reduction, crowd = reduction_for(20, 4.0, hashing=True), AnonymitySet(users=50_000)
+    epsilon = 0.15
     others = Binomial(crowd.others, reduction.blanket * (1 - 1 / 20))
     mean = crowd.others * others.chance
     sizes = np.arange(math.floor(mean - 9 * mean**0.5), math.ceil(mean + 9 * mean**0.5))
@@ -135,7 +130,7 @@ def test_more_collisions_than_chance_allow_no_attack() -> None:
 @pytest.mark.parametrize(("answers", "hashed"), [(7, True), (7, False), (3, False), (4, False)])
 def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -> None:
     """One round as the attack on it, ten as the composed claim; with few values too."""
-    reduction = _reduction(answers, 2.0, hashed=hashed)
+    reduction = reduction_for(answers, 2.0, hashing=hashed)
     for crowd in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
         one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
         claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
@@ -149,7 +144,7 @@ def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -
 @pytest.mark.parametrize("rounds", [2, 10, 100])
 def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
     """An unbounded ratio of two chances is not raised to a power."""
-    reduction = _reduction(20, math.inf, hashed=False)
+    reduction = reduction_for(20, math.inf, hashing=False)
     crowd = AnonymitySet(users=150, dummies=450)
     claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
 
@@ -159,4 +154,4 @@ def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
 def test_rounds_need_a_third_value() -> None:
     """Of two values none can be dropped."""
     with pytest.raises(ValueError, match="a third value"):
-        epsilon_of_rounds(_reduction(2, 2.0, hashed=False), AnonymitySet(users=1000), 2, 1e-6)
+        epsilon_of_rounds(reduction_for(2, 2.0, hashing=False), AnonymitySet(users=1000), 2, 1e-6)

@@ -1,7 +1,6 @@
 """MeanEST: exact distributions over all corners of small cubes."""
 
 import itertools
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -80,19 +79,6 @@ def test_the_reduction_describes_the_distribution(dimensions: int) -> None:
             assert expected == pytest.approx(float(chance), rel=1e-12)
         assert len(law) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
     assert 0 == reduction.collision
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 7, 8, 9, 400, 8192])
-def test_any_number_of_coordinates_has_its_bits(dimensions: int) -> None:
-    """A spare bit, and a finite B of about √(πd/2)·C."""
-    mechanism, rng = MeanEst(dimensions, _3_TO_1), np.random.default_rng(1)
-    reports = mechanism.randomize(np.zeros((3, dimensions)), rng)
-    cells = mechanism.tally(reports)
-
-    assert dimensions // 8 + 1 == mechanism.report_dtype.itemsize
-    assert (1 + dimensions,) == cells.shape
-    assert 3 == cells[0]
-    assert mechanism.scale == pytest.approx(2 * math.sqrt(math.pi * dimensions / 2), rel=0.3)
 
 
 def test_ties_are_drawn_until_one_stays() -> None:

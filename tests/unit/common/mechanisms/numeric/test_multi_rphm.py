@@ -9,6 +9,8 @@ import pytest
 from common.errors import TaskError
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, projection
+from common.mechanisms.registry import number_mechanism_of
+from tests.support.kind_tasks import kind_task
 from tests.support.mechanisms import NONCE
 from tests.support.numbers import built, spec_for
 
@@ -41,21 +43,6 @@ def test_columns_match_gram_and_schmidt(byte: int) -> None:
         columns.append([value / length for value in rest])
 
     np.testing.assert_allclose(projection(nonce, d, q).T, columns, atol=1e-9)
-
-
-def test_projections_are_uniform_over_subspaces() -> None:
-    """
-    Over 4,000 nonces RRᵀ is q/d·I on average, and each entry of R is as often above 0 as below.
-
-    The nonces are fixed; entries of RRᵀ have standard deviations below .25, means below .004: seven
-    of these are allowed, over 16 entries (1e-10 over labels), and seven of a fair coin's.
-    """
-    matrices = [projection(byte.to_bytes(32, "little"), 4, 2) for byte in range(4000)]
-    mean = np.mean([matrix @ matrix.T for matrix in matrices], axis=0)
-    positive = np.mean([matrix > 0 for matrix in matrices], axis=0)
-
-    np.testing.assert_allclose(mean, np.eye(4) / 2, atol=0.028)
-    np.testing.assert_allclose(positive, 0.5, atol=7 * 0.5 / np.sqrt(4000))
 
 
 @pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (2, 1), (5, 2), (400, 120)])
@@ -115,3 +102,14 @@ def test_a_projection_to_more_dimensions_is_refused() -> None:
     spec = spec_for("multi-rphm", dimensions=20)
     with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
         built(spec, 5)
+
+
+def test_the_projection_follows_from_the_tasks_nonce() -> None:
+    """On the device and at the analyzer."""
+    task = kind_task("multi-rphm")
+    mechanism = number_mechanism_of(task)
+
+    assert isinstance(mechanism, MultiRphm)
+    assert task.nonce == mechanism.nonce
+    expected = projection(task.nonce, mechanism.dimensions, mechanism.inner.dimensions)
+    assert expected.tolist() == mechanism.matrix.tolist()

@@ -5,10 +5,8 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from common.errors import ReportError, TaskError, ValueRangeError
+from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Randomizer, Reports, is_null, null_reports
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
@@ -171,25 +169,6 @@ def test_sampled_cells_of_certain_bits_are_certain() -> None:
 
     assert len(own[0]) < 8
     assert [12, *(7 * (i in own[0]) + 5 * (i in own[1]) for i in range(16))] == cells.tolist()
-
-
-@_ALL
-@given(junk=st.binary(max_size=200))
-@settings(max_examples=100, deadline=None)
-def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
-    """Reports are valid or not, and counting gives counts or a ReportError."""
-    mechanism = _example(name)
-    whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
-    reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
-    valid = mechanism.valid(reports)
-    cells = mechanism.tally(reports[valid])
-
-    assert (len(reports),) == valid.shape
-    assert not (valid & is_null(reports)).any()
-    assert int(valid.sum()) == cells[: mechanism.spec.cohorts].sum()
-    if not valid.all():
-        with pytest.raises(ReportError, match="a cohort is not below"):
-            mechanism.tally(reports)
 
 
 @_ALL
