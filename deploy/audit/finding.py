@@ -50,9 +50,10 @@ VERDICTS_IN_WORDS: Final = MappingProxyType(
 class Finding:
     """One scenario's result against one coalition. All ε of a finding are at its delta."""
 
-    scenario: str
-    """Name of the scenario; several findings may share it."""
-    title: str
+    scenario: str = ""
+    """Name of the scenario, which sets it; several findings may share it."""
+    title: str = ""
+    """The scenario's title where a finding has none of its own."""
     heading: Heading
     coalition: str
     """The parties that pool their views; `nobody` where the running code itself is checked."""
@@ -96,10 +97,7 @@ class Finding:
     def __post_init__(self) -> None:
         known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
         if self.claim_epsilon is not None and not all(known):
-            raise ValueError(
-                f"the claim of {self.scenario} needs its delta, neighbouring, theorem and "
-                "assumptions"
-            )
+            raise ValueError("a claim needs its delta, neighbouring, theorem and assumptions")
 
     @property
     def passed(self) -> bool:
@@ -134,6 +132,9 @@ class Findings:
 
     findings: tuple[Finding, ...] = ()
     curves: tuple[Curve, ...] = ()
+
+
+Rows = tuple[Finding, ...]
 
 
 class Checks:
@@ -171,8 +172,6 @@ class Checks:
     def finding(
         self,
         *,
-        scenario: str,
-        title: str,
         heading: Heading,
         sentence: str,
         known_limit: bool = False,
@@ -182,8 +181,6 @@ class Checks:
         broken, advice = self.broken, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(
-            scenario=scenario,
-            title=title,
             heading=heading,
             coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if broken else passing,

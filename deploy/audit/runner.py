@@ -116,7 +116,7 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = 
     """Run one scenario in this process; code that raises is a finding too."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        return (scenario.run_broken if broken else scenario.run)(subject, rng)
+        return scenario.run(subject, rng, broken=broken)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
         return Findings((_not_run(scenario, error),))
 

@@ -64,7 +64,7 @@ def test_other_protocols_too(protocol: str) -> None:
 
 def test_a_delivery_by_arrival_is_noticed() -> None:
     """The weakness of the self-test."""
-    outcome = OBSERVATION.run_broken(_subject(), np.random.default_rng(1))
+    outcome = OBSERVATION.run(_subject(), np.random.default_rng(1), broken=True)
 
     [failed] = [one for one in outcome.findings if not one.passed]
     assert "analyzer" == failed.coalition

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from common.runtime import logs
-from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import RelayedCall
 from deploy.audit.observation.byte_search import (
     encodings,
@@ -32,7 +32,6 @@ from user_agent.contribution import Contributor
 
 Patterns = dict[str, list[bytes]]
 
-_SCENARIO: Final = "services"
 _MAX_VALUES: Final = 500
 _MAX_REPORTS: Final = 3_000
 """Reports to seal for values that nobody in the run holds."""
@@ -46,11 +45,11 @@ _LONG: Final = 8
 
 def observe_services(
     subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> Findings:
+) -> Rows:
     """Run the three services once, and search each party's view. See `record_run`."""
     record = record_run(subject, rng, by_arrival=by_arrival)
     views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
-    return Findings((network_view(record, rng), *(view(record) for view in views)))
+    return (network_view(record, rng), *(view(record) for view in views))
 
 
 def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
@@ -199,7 +198,7 @@ def logs_and_metrics(record: RunRecord) -> Finding:
 
 
 def _finding(checks: Checks, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-    return checks.finding(**{"scenario": _SCENARIO, "heading": "anonymity"} | fields)
+    return checks.finding(heading="anonymity", **fields)
 
 
 def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> None:

@@ -21,7 +21,7 @@ from deploy.audit.distributions.support import (
     extra_dummies,
     support_distribution,
 )
-from deploy.audit.finding import Checks, Findings
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
 from shuffler.shuffle import draw_item_dummies, draw_kept
@@ -47,7 +47,7 @@ def seeded_alike(_: np.random.Generator) -> np.random.Generator:
 
 def run_devices(
     subject: AuditSubject, rng: np.random.Generator, *, source: Source = lambda rng: rng
-) -> Findings:
+) -> Rows:
     """Make sealed submissions of the audited task, open them, and compare them."""
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
@@ -74,8 +74,7 @@ def run_devices(
     opened = [analyzer.open(one, report_context(_DIGEST)) for one in sealed]
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
     _check_places(checks, subject, values, reports.reshape(users, per_user))
-    finding = checks.finding(
-        scenario="devices",
+    row = checks.finding(
         title="A submission depends on its value through its reports alone",
         heading="anonymity",
         coalition="shuffler+analyzer",
@@ -84,7 +83,7 @@ def run_devices(
         trials=users,
         advice="Do not collect with this version: devices reveal more than they state.",
     )
-    return Findings((finding,))
+    return (row,)
 
 
 def _check_places(
@@ -124,7 +123,7 @@ def _check_places(
             checks.test("the own report in every place", p_value)
 
 
-def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Findings:
+def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
     """
     Test the draws of the audited task; nothing where it has neither dummies nor sampling.
 
@@ -132,7 +131,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     if not task.dummies.maximum and task.shuffler.idle:
-        return Findings()
+        return ()
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
         extra, chances = counts - task.dummies.per_user, extra_dummies(task.dummies)
@@ -147,8 +146,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         _check_kept(checks, task.shuffler, number, rng)
         if task.shuffler.law != "none":
             _check_added(checks, task.shuffler, number, left_out, rng)
-    finding = checks.finding(
-        scenario="draws",
+    row = checks.finding(
         title="Numbers of dummies, and the shuffler's draws, have their distributions",
         heading="correctness",
         sentence="Devices add as many dummies, and the shuffler drops and adds as many reports, as "
@@ -156,7 +154,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         trials=number,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return Findings((finding,))
+    return (row,)
 
 
 def _check_named(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
-from deploy.audit.finding import Checks, Findings
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
     p_blocks,
@@ -90,7 +90,7 @@ def run_orders(
     rng: np.random.Generator,
     *,
     orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
-) -> Findings:
+) -> Rows:
     """Test both ways in which the shuffler permutes a batch."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
@@ -102,8 +102,7 @@ def run_orders(
         secure = f"{name}, by production's generator"
         _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
         check_order(checks, secure, ordering(_LARGE, secure_generator()))
-    finding = checks.finding(
-        scenario="orders",
+    row = checks.finding(
         title="Every order of a batch is equally likely",
         heading="anonymity",
         coalition="analyzer",
@@ -112,7 +111,7 @@ def run_orders(
         trials=sizes,
         advice="Do not collect with this version: the order of a batch reveals who sent when.",
     )
-    return Findings((finding,))
+    return (row,)
 
 
 def check_order(checks: Checks, name: str, order: Order) -> None:

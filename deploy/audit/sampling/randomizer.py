@@ -25,7 +25,7 @@ from deploy.audit.distributions.value_reports import (
     usual_value,
     worst_values,
 )
-from deploy.audit.finding import Checks, Findings
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
 
@@ -44,7 +44,7 @@ _NAMING: Final = frozenset({"grr", "warner", "square-wave"})
 
 def run_randomizer(
     subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
-) -> Findings:
+) -> Rows:
     """Test the audited task's own reports and dummies."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
@@ -54,7 +54,6 @@ def run_randomizer(
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
-        scenario="randomizer",
         title="This task's reports and dummies have their distributions",
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities that all "
@@ -62,7 +61,7 @@ def run_randomizer(
         trials=subject.sizes.reports,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return Findings((row,))
+    return (row,)
 
 
 def _check_items(

@@ -10,9 +10,7 @@ from tests.support.audit_reports import finding
 
 
 def _row(checks: Checks) -> Finding:
-    return checks.finding(
-        scenario="s", title="t", heading="correctness", sentence="All is well.", advice="Mend it."
-    )
+    return checks.finding(heading="correctness", sentence="All is well.", advice="Mend it.")
 
 
 def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:

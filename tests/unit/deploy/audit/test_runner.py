@@ -47,7 +47,7 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Findings:
 
 def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
     """A scenario that cannot run has not passed."""
-    scenario = Scenario(name="fails", title="It fails", run=_fails, weakness="None.")
+    scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
     [row] = run(scenario, audited(), 1).findings
 
     assert not row.passed

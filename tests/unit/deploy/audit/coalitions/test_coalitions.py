@@ -8,9 +8,13 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.coalitions.linkage import run_linking
 from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.single_user import TESTED_DELTA, run_n_minus_one, run_pooled
+from deploy.audit.coalitions.single_user import (
+    TESTED_DELTA,
+    run_linking,
+    run_n_minus_one,
+    run_pooled,
+)
 from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
 from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import sample_task
@@ -48,7 +52,7 @@ def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
         dummies_per_user=dummies,
         buckets=7 if protocol == "od-hp" else 0,
     )
-    rows = run_pooled(audited(task, games=1_500_000), _rng()).findings
+    rows = run_pooled(audited(task, games=1_500_000), _rng())
 
     _never_above(rows)
     assert len(rows) == 1 + (dummies > 0)
@@ -66,7 +70,7 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
         protocol="puredump", domain_size=26, local_epsilon=float("inf"), dummies_per_user=500.0
     )
     reduction = MatchCountReduction.for_epsilon(answers=26, local_epsilon=math.inf, hashed=False)
-    _, row = run_pooled(audited(task, games=300_000), _rng()).findings
+    _, row = run_pooled(audited(task, games=300_000), _rng())
 
     assert row.delta == TESTED_DELTA
     upper = epsilon_upper(reduction, AnonymitySet(users=1, dummies=500), TESTED_DELTA)
@@ -95,8 +99,8 @@ def test_colluders_take_away_what_the_curve_says() -> None:
 
 def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
     """Measured among few users."""
-    [reused] = run_printed(audited(batches=4_000_000), _rng()).findings
-    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True).findings
+    [reused] = run_printed(audited(batches=4_000_000), _rng())
+    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True)
 
     assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
     assert reused.claim_epsilon is not None
@@ -105,7 +109,7 @@ def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None
 
 def test_rounds_of_one_person_add_up() -> None:
     """Two reports that are recognised: twice the local ε."""
-    rows = run_rounds(audited(games=2_000_000), _rng()).findings
+    rows = run_rounds(audited(games=2_000_000), _rng())
 
     _never_above(rows)
     assert rows[0].claim_epsilon == 4.0
@@ -116,8 +120,8 @@ def test_rounds_of_one_person_add_up() -> None:
 
 def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
     """After everybody else's reports were replaced; and where a shuffler knows its dummies."""
-    [row] = run_n_minus_one(audited(games=1_000_000), _rng()).findings
-    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng()).findings
+    [row] = run_n_minus_one(audited(games=1_000_000), _rng())
+    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng())
 
     _never_above((row, raw, noisy))
     assert "50 of 50" in row.statistic
@@ -131,7 +135,7 @@ def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
 
 def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
     """The ceiling is reached: no trial is ever wrong."""
-    rows = run_pure_dump(audited(games=300_000), _rng()).findings
+    rows = run_pure_dump(audited(games=300_000), _rng())
 
     assert [row.verdict for row in rows] == ["reached", "reached"]
     assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
@@ -140,19 +144,19 @@ def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
 
 def test_seeds_link_nothing_where_there_are_any() -> None:
     """Reports of plain items have none, and dummies cannot be skipped where there are none."""
-    [row] = run_linking(audited(), _rng()).findings
+    [row] = run_linking(audited(), _rng())
     plain = audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0))
 
     assert row.verdict == "holds"
-    assert () == run_linking(plain, _rng()).findings == run_skippers(plain, _rng()).findings
+    assert () == run_linking(plain, _rng()) == run_skippers(plain, _rng())
 
 
 @pytest.mark.parametrize("protocol", ["duchi", "rappor", "priv-kv"])
 def test_shuffler_and_analyzer_against_other_kinds_of_value(protocol: str) -> None:
     """A learnt attack stays below the claim, and an understated claim is contradicted."""
     subject = audited(kind_task(protocol))
-    [row] = run_pooled(subject, _rng()).findings
-    [false] = run_pooled(subject, _rng(), understate=True).findings
+    [row] = run_pooled(subject, _rng())
+    [false] = run_pooled(subject, _rng(), understate=True)
 
     _never_above((row,))
     assert row.passed

@@ -49,8 +49,8 @@ def test_randomizers_pass_and_wrong_values_do_not(protocol: str) -> None:
     make = kind_task if protocol in OF_OTHER_KINDS else protocol_task
     subject = audited(make(protocol))
 
-    assert _all_hold(run_randomizer(subject, _rng()).findings)
-    assert not _all_hold(run_randomizer(subject, _rng(), draw=draw_for_others).findings)
+    assert _all_hold(run_randomizer(subject, _rng()))
+    assert not _all_hold(run_randomizer(subject, _rng(), draw=draw_for_others))
 
 
 def test_a_seed_that_is_never_0_is_found() -> None:
@@ -61,7 +61,7 @@ def test_a_seed_that_is_never_0_is_found() -> None:
         kept: Reports = reports[reports["seed"] != 0]
         return kept
 
-    [row] = run_randomizer(audited(reports=1_000_000), _rng(), draw=never_0).findings
+    [row] = run_randomizer(audited(reports=1_000_000), _rng(), draw=never_0)
 
     assert "seed 0 as often as any" in row.sentence
 
@@ -79,9 +79,9 @@ def test_numbers_of_dummies_pass_and_saved_ones_do_not(dummies: DummySpec) -> No
     task = sample_task(protocol="od-hp", domain_size=12, local_epsilon=2.0, dummies=dummies)
     subject = audited(task, devices=2000)
 
-    assert _all_hold(run_draws(subject, _rng()).findings)
-    assert not _all_hold(run_draws(subject, _rng(), left_out=1).findings)
-    assert _all_hold(run_devices(subject, _rng()).findings)
+    assert _all_hold(run_draws(subject, _rng()))
+    assert not _all_hold(run_draws(subject, _rng(), left_out=1))
+    assert _all_hold(run_devices(subject, _rng()))
 
 
 @pytest.mark.parametrize("protocol", ["aue", "sbin", "sageo"])
@@ -89,16 +89,16 @@ def test_named_dummies_and_the_shufflers_draws_pass_and_saved_ones_do_not(protoc
     """Dummies that name items, by users and by the shuffler."""
     subject = audited(protocol_task(protocol))
 
-    assert _all_hold(run_draws(subject, _rng()).findings)
-    assert not _all_hold(run_draws(subject, _rng(), left_out=1).findings)
+    assert _all_hold(run_draws(subject, _rng()))
+    assert not _all_hold(run_draws(subject, _rng(), left_out=1))
 
 
 def test_a_device_that_repeats_its_random_numbers_is_found() -> None:
     """Its submissions share their ids, and the place of the own report."""
     subject = audited(devices=2000)
-    [row] = run_devices(subject, _rng(), source=seeded_alike).findings
+    [row] = run_devices(subject, _rng(), source=seeded_alike)
 
-    assert _all_hold(run_devices(subject, _rng()).findings)
+    assert _all_hold(run_devices(subject, _rng()))
     assert "every submission has an id of its own" in row.sentence
     assert "the own report in every place" in row.sentence
 
