@@ -45,9 +45,9 @@ expected share lies ten standard deviations above."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameResult:
-    """The result of one game."""
+    """The result of one game; its fields are a Finding's."""
 
-    epsilon_lower: float
+    empirical_epsilon_lower: float
     """Lower bound of ε at δ; wrong with probability TEST_LEVEL at most."""
     ceiling: float
     advantage: float
@@ -75,7 +75,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
     at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
     true, false = measured / trials
     return GameResult(
-        epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
+        empirical_epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
         ceiling=ceiling(trials, delta),
         advantage=float(true[fair] - false[fair]),
         trials=trials,
@@ -145,16 +145,8 @@ def game_row(
     if result is not None:
         if math.isinf(claim):
             reachable, gains = result.ceiling, []
-        gains.append(result.epsilon_lower)
-        measured = {
-            "empirical_epsilon_lower": result.epsilon_lower,
-            "ceiling": result.ceiling,
-            "confidence": CONFIDENCE,
-            "trials": result.trials,
-            "advantage": result.advantage,
-            "roc": result.roc,
-            "tests": 1,
-        }
+        gains.append(result.empirical_epsilon_lower)
+        measured = dataclasses.asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
     of_claim = {
         "coalition": claimed.coalition,
         "claim_epsilon": claim,

@@ -40,9 +40,9 @@ _AUDITED: Final = (
     "observation.party_views._plain",
     "observation.recorder._Recorder._scrape",
     "observation.recorder._Recorder._collect_and_release",
-    "observation.run_record.RunRecord.envelopes",
-    "observation.run_record.files_of",
-    "observation.run_record.stored_groups",
+    "observation.recorder.RunRecord.envelopes",
+    "observation.recorder.files_of",
+    "observation.recorder.stored_groups",
 )
 """Of deploy/audit."""
 

@@ -9,7 +9,8 @@ import pytest_asyncio
 
 from common.errors import PeerError, UnusableBatchError
 from common.messages.result import Result
-from deploy.audit.harness.dishonest_shuffler import (
+from deploy.audit.harness.in_process_run import (
+    InProcessRun,
     Tampering,
     Users,
     drops,
@@ -17,7 +18,6 @@ from deploy.audit.harness.dishonest_shuffler import (
     replaces,
     shuffles,
 )
-from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.results.verification import check_fits, check_guarantees
 from tests.support.tasks import draft
 from user_agent.budget import SubmissionState

@@ -14,8 +14,7 @@ from deploy.audit.observation.party_views import (
     network_view,
     shuffler_view,
 )
-from deploy.audit.observation.recorder import record_run
-from deploy.audit.observation.run_record import Moment, RunRecord
+from deploy.audit.observation.recorder import Moment, RunRecord, record_run
 from deploy.audit.scenario import QUICK, AuditSubject
 from deploy.audit.scenarios import OBSERVATION
 from tests.support.protocol_tasks import protocol_task

@@ -26,7 +26,8 @@ from common.task.draft import TaskDraft
 from deploy.audit.attacks.detection_rates import IN_ORDER, keeping_the_order, sentinel_rate
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.analyzer_core import chunks_of
-from deploy.audit.harness.dishonest_shuffler import (
+from deploy.audit.harness.in_process_run import (
+    InProcessRun,
     Tampering,
     drops,
     duplicates,
@@ -34,7 +35,6 @@ from deploy.audit.harness.dishonest_shuffler import (
     replaces,
     shuffles,
 )
-from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import check_guarantees

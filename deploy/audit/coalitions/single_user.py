@@ -101,7 +101,7 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
             worlds.append(np.nan_to_num(odds))
         results.append(run_game(*worlds))
     return game_row(
-        result=max(results, key=lambda result: result.epsilon_lower),
+        result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,
         exact=exact,
         must_reach=must_reach,

@@ -16,8 +16,7 @@ from deploy.audit.observation.byte_search import (
     kinds_found,
     start_encodings,
 )
-from deploy.audit.observation.recorder import record_run
-from deploy.audit.observation.run_record import MOMENTS, Moment, RunRecord, reports_in
+from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run, reports_in
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
     p_blocks,

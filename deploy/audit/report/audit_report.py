@@ -113,7 +113,6 @@ class AuditReport:
 class WeakestPoint:
     """The coalition with the largest ε, and the attacks by it."""
 
-    coalition: Coalition
     guarantee: Guarantee
     """The smallest of the guarantees against it, which all hold at once."""
     equals: tuple[Coalition, ...]
@@ -137,7 +136,6 @@ def weakest_point(report: AuditReport) -> WeakestPoint:
     best = best_promises(report.guarantees)
     weakest = max(best, key=lambda coalition: best[coalition].epsilon)
     return WeakestPoint(
-        coalition=weakest,
         guarantee=best[weakest],
         equals=tuple(
             coalition
@@ -212,7 +210,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "passed": report.passed,
         "tests": report.tests,
         "false_alarm": report.false_alarm,
-        "weakest_coalition": weakest_point(report).coalition,
+        "weakest_coalition": weakest_point(report).guarantee.coalition,
         "guarantees": tuple(map(dataclasses.asdict, report.guarantees)),
         "findings": tuple(map(dataclasses.asdict, report.findings)),
         "curves": tuple(map(dataclasses.asdict, report.curves)),

@@ -92,7 +92,7 @@ def test_curves_and_the_bound_on_false_alarms_are_shown() -> None:
 
 def test_every_coalition_has_one_row_the_weakest_first() -> None:
     """Coalitions of the guarantees, tried or not."""
-    rows = coalition_rows(demo_report(), weakest_point(demo_report()))
+    rows = coalition_rows(demo_report(), weakest_point(demo_report()), {})
 
     assert [
         ("shuffler+analyzer", 4.0, "reached"),
@@ -100,8 +100,8 @@ def test_every_coalition_has_one_row_the_weakest_first() -> None:
         ("analyzer", 0.108_169_5, "not contradicted"),
         ("shuffler", 0.0, "holds"),
         ("network", 0.0, "not tried"),
-    ] == [(row.coalition, row.claim, row.verdict) for row in rows]
-    assert [True, False, False, False, False] == [row.weakest for row in rows]
+    ] == [(row["coalition"], row["claim"], row["verdict"]) for row in rows]
+    assert [True, False, False, False, False] == [row["weakest"] for row in rows]
 
 
 def test_hostile_text_is_shown_as_it_is() -> None:

@@ -49,7 +49,7 @@ def test_shuffler_and_analyzer_together_are_the_weakest_point(
     report = make()
     point = weakest_point(report)
 
-    assert "shuffler+analyzer" == point.coalition
+    assert "shuffler+analyzer" == point.guarantee.coalition
     assert report.task.local_epsilon == point.guarantee.epsilon
     assert point.measured is not None
     assert "linked-report" == point.measured.scenario
@@ -60,7 +60,7 @@ def test_of_equals_the_smaller_coalition_is_the_weakest() -> None:
     """Where no shuffler is relied on, the analyzer needs nobody."""
     point = weakest_point(report_of(protocol_task("ldp-grr"), (finding(),)))
 
-    assert ("analyzer", ("shuffler+analyzer",)) == (point.coalition, point.equals)
+    assert ("analyzer", ("shuffler+analyzer",)) == (point.guarantee.coalition, point.equals)
     assert point.measured is None
 
 
