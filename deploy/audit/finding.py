@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 """
@@ -156,6 +159,13 @@ class Checks:
         self._n_tests += 1
         level = 0.0 if math.isnan(p_value) else p_value
         self._tests[name] = min(level, self._tests.get(name, 1.0))
+
+    def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
+        """Test how often each cell 0, 1, … is drawn; all draws must be within the range."""
+        inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
+        self.must(f"{name}: within the range", inside)
+        if inside and len(chances) > 1:
+            self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
         """Add a fact that must be true, whatever was drawn."""
