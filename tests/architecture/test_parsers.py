@@ -37,7 +37,7 @@ _AUDITED: Final = (
     "harness.services.Services.start_shuffler",
     "observation.byte_search._word",
     "observation.byte_search._words_found",
-    "observation.party_views._plain",
+    "observation.party_views._known_fields",
     "observation.recorder._Recorder._scrape",
     "observation.recorder._Recorder._collect_and_release",
     "observation.recorder.RunRecord.envelopes",

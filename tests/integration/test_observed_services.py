@@ -13,6 +13,7 @@ from deploy.audit.observation.party_views import (
     logs_and_metrics,
     network_view,
     shuffler_view,
+    views_of,
 )
 from deploy.audit.observation.recorder import Moment, RunRecord, record_run
 from deploy.audit.scenario import QUICK, AuditSubject
@@ -38,9 +39,8 @@ def record() -> RunRecord:
     return record_run(_subject(), np.random.default_rng(1))
 
 
-def _all(record: RunRecord) -> list[Finding]:
-    views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
-    return [network_view(record, np.random.default_rng(2)), *(view(record) for view in views)]
+def _all(record: RunRecord) -> tuple[Finding, ...]:
+    return views_of(record, np.random.default_rng(2))
 
 
 def test_honest_services_reveal_nothing(record: RunRecord) -> None:

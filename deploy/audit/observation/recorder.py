@@ -23,7 +23,7 @@ from common.messages.result import Result
 from common.messages.submission import Submission, unpack
 from common.runtime import logs
 from common.runtime.key_store import KeyStore
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
+from common.runtime.rpc import LONG_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -131,6 +131,11 @@ class RunRecord:
         together = b"".join(one.sealed_reports for one in self.submissions)
         return reports_in(together, self.task.sealed_report_bytes)
 
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """Place of each sealed report in `sent`."""
+        return {report: place for place, report in enumerate(self.sent)}
+
     @property
     def deliveries(self) -> list[RelayedCall]:
         """Calls that delivered the batch."""
@@ -139,7 +144,10 @@ class RunRecord:
     @cached_property
     def delivery(self) -> tuple[BatchManifest, list[bytes]]:
         """The manifest, and sealed reports in the order of delivery."""
-        return delivery_in(self.deliveries[-1].requests, self.task.sealed_report_bytes)
+        requests = self.deliveries[-1].requests
+        first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
+        reports = b"".join(map(chunk_from_wire, rest))
+        return manifest_from_wire(first), reports_in(reports, self.task.sealed_report_bytes)
 
     @cached_property
     def opened(self) -> list[bytes | None]:
@@ -150,19 +158,14 @@ class RunRecord:
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """For each delivered report its place in `sent`; -1 for the shuffler's own dummies."""
-        places = {report: place for place, report in enumerate(self.sent)}
-        return np.array([places.get(report, -1) for report in self.delivery[1]], dtype=np.int64)
+        return np.array(
+            [self.places.get(report, -1) for report in self.delivery[1]], dtype=np.int64
+        )
 
 
 def reports_in(together: bytes, size: int) -> list[bytes]:
     """Split sealed reports that stand one after the other."""
     return [together[start : start + size] for start in range(0, len(together), size)]
-
-
-def delivery_in(requests: Sequence[bytes], size: int) -> tuple[BatchManifest, list[bytes]]:
-    """Return the manifest and the sealed reports of a delivery."""
-    first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
-    return manifest_from_wire(first), reports_in(b"".join(map(chunk_from_wire, rest)), size)
 
 
 def files_of(state: Path) -> dict[str, bytes]:
@@ -201,13 +204,9 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
     )
 
 
-def record_run(
-    subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> RunRecord:
+def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     """
     Run the audited task once, reduced to a batch that a few hundred users fill.
-
-    `by_arrival` sorts the delivered reports by arrival: a weakness that the audit must notice.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.
@@ -226,7 +225,7 @@ def record_run(
     n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         recorder = _Recorder(Services(Path(folder)), n_users, rng)
-        asyncio.run(recorder.run(wanted, by_arrival=by_arrival))
+        asyncio.run(recorder.run(wanted))
         recorder.record.logs = text.getvalue()
         return recorder.record
 
@@ -256,11 +255,9 @@ class _Recorder:
             party="analyzer", on_delivery=lambda: self._look("delivering")
         )
 
-    async def run(self, wanted: TaskDraft, *, by_arrival: bool) -> None:
+    async def run(self, wanted: TaskDraft) -> None:
         """Start, collect, release, stop."""
         services, tls = self._services, self._services.directory / "tls"
-        if by_arrival:
-            self._before_analyzer.rewrite = self._sorted_by_arrival
         await services.start_analyzer(**_METRICS)
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
@@ -283,9 +280,7 @@ class _Recorder:
         label, header = _word(rng), _word(rng)
         labels = tuple(f"{label} {item}" for item in range(wanted.domain_size))
         named = labels if len(labels) < _MAX_LABELS else ()
-        own = "envelope.pub"
-        if wanted.suite != DEFAULT_SUITE:
-            own = f"envelope-{wanted.suite}.pub"
+        own = "envelope.pub" if wanted.suite == DEFAULT_SUITE else f"envelope-{wanted.suite}.pub"
         key = bytes.fromhex((self._state("shuffler") / own).read_text(encoding="ascii"))
         token = self._state("shuffler") / "operator.token"
         authority = self._services.directory / "tls" / "authority.pem"
@@ -319,45 +314,34 @@ class _Recorder:
 
     async def _contribute(self, names: Sequence[str], values: Sequence[int], header: str) -> None:
         """Let persons answer through the user agent; others alone or in bulk."""
-        digest, metadata = self.record.signed.digest(), (("x-request-id", header),)
+        digest = self.record.signed.digest()
         contributor = Contributor(self.record.task, digest)
+        envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,
         ):
             person = user_agent_pb2_grpc.UserAgentStub(agent)
-            for name, value in zip(names, values, strict=False):
-                request = user_agent_pb2.ContributeRequest(
-                    task_digest=digest, value=value, person=name
-                )
-                asked = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(asked, "the user agent")
-            envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
-            for envelope in envelopes[:_ALONE]:
-                single = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
-                call = devices.Submit(single, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(call, "the shuffler")
+            calls: list[tuple[Any, Any]] = [
+                (
+                    person.Contribute,
+                    user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=name),
+                )
+                for name, value in zip(names, values, strict=False)
+            ]
+            calls += [
+                (devices.Submit, shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))
+                for envelope in envelopes[:_ALONE]
+            ]
             for start in range(_ALONE, len(envelopes), _TOGETHER):
                 bulk = shuffler_pb2.SubmitBulkRequest(
                     task_digest=digest, envelopes=envelopes[start : start + _TOGETHER]
                 )
-                answer = devices.SubmitBulk(bulk, timeout=LONG_DEADLINE, metadata=metadata)
-                await reply(answer, "the shuffler")
-
-    def _sorted_by_arrival(self, relayed: RelayedCall, rest: list[bytes]) -> list[bytes]:
-        """Sort the reports of a delivery by their arrival at the shuffler."""
-        record = self.record
-        places = {report: place for place, report in enumerate(record.sent)}
-        size = record.task.sealed_report_bytes
-        _, reports = delivery_in([relayed.requests[0], *rest], size)
-        reports.sort(key=lambda report: places.get(report, len(places)))
-        return [
-            analyzer_pb2.DeliverBatchRequest(
-                sealed_reports=b"".join(reports[start : start + _TOGETHER])
-            ).SerializeToString()
-            for start in range(0, len(reports), _TOGETHER)
-        ]
+                calls.append((devices.SubmitBulk, bulk))
+            metadata = (("x-request-id", header),)
+            for method, request in calls:
+                await reply(method(request, timeout=LONG_DEADLINE, metadata=metadata), "a service")
 
     def _state(self, party: str) -> Path:
         return self._services.directory / party

@@ -70,7 +70,7 @@ def test_a_failed_report_starts_with_its_failures() -> None:
     page = _page("failed")
     told = _text(page)
 
-    assert "<title>Audit not passed: 1 of 10 checks failed" in page
+    assert "<title>Audit not passed: 1 of 9 checks failed" in page
     assert told.index("Not passed:") < told.index("What failed") < told.index("What was measured")
     assert page.index('id="failed"') < page.index('id="weakest"')
     assert "Find out why the batch was not permuted." in _section(page, "failed")
