@@ -39,9 +39,9 @@ def test_honest_code_passes(protocol: str) -> None:
     assert sum(one.tests for one in found) < MAX_TESTS / 20
 
 
-@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
+@pytest.mark.parametrize("protocol", ["murs", "od-hp", "sbin", "aue", "ldp-grr", "ldp-oue"])
 def test_poisoning_a_handful_of_users_gains_what_is_calculated(protocol: str) -> None:
-    """The long suite runs it among thousands."""
+    """The long suite runs every protocol among thousands."""
     found = _findings(protocol_task(protocol), 3, _POISONING)
 
     assert [] == [one for one in found if not one.passed]
