@@ -55,8 +55,16 @@ passing its 5e-8 quantile is 1.8 times that, of 800 of 50 each 1.2 times."""
 
 def p_binomial(successes: int, trials: int, chance: float) -> float:
     """Test a probability by its exact binomial distribution, on both sides."""
-    low = float(stats.binom.cdf(successes, trials, chance))
-    high = float(stats.binom.sf(successes - 1, trials, chance))
+    return _both_sides(stats.binom(trials, chance), successes)
+
+
+def p_poisson(number: int, mean: float) -> float:
+    """Test the number of rare events by its Poisson distribution, on both sides."""
+    return _both_sides(stats.poisson(mean), number)
+
+
+def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # a frozen one of scipy's
+    low, high = float(distribution.cdf(number)), float(distribution.sf(number - 1))
     return min(1.0, 2 * min(low, high))
 
 
@@ -73,12 +81,6 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
 def _any_of(levels: Sequence[float]) -> float:
     """Return the p-value of several tests together, however they depend on each other."""
     return min(1.0, len(levels) * min(levels))
-
-
-def p_poisson(number: int, mean: float) -> float:
-    """Test the number of rare events by its Poisson distribution, on both sides."""
-    low, high = float(stats.poisson.cdf(number, mean)), float(stats.poisson.sf(number - 1, mean))
-    return min(1.0, 2 * min(low, high))
 
 
 def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float | None:

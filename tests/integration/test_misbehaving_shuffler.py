@@ -10,6 +10,7 @@ import pytest_asyncio
 from common.errors import PeerError, UnusableBatchError
 from common.messages.result import Result
 from deploy.audit.harness.in_process_run import (
+    DishonestShuffler,
     InProcessRun,
     Tampering,
     Users,
@@ -43,7 +44,7 @@ async def _contribute(line: InProcessRun) -> None:
 
 async def _result(line: InProcessRun) -> Result:
     """Return the operator's result; it always fits the task."""
-    found = await line.result()
+    found = await line.analyzer.releases.result(line.digest)
     check_fits(found, line.analyzer.task)
     check_guarantees(found, line.analyzer.task)
     return found
@@ -84,12 +85,9 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     assert {"task_digest": line.digest.hex(), "state": "missing"} == vars(record)["fields"]
 
 
-def _unshuffled(_: object, users: Users) -> tuple[Users, bool]:
-    return users, False
-
-
-def _without_six_users(_: object, users: Users) -> tuple[Users, bool]:
-    return users[6:], True
+def _unshuffled(shuffler: DishonestShuffler, users: Users) -> Users:
+    shuffler.permutes = False
+    return users
 
 
 _MISSING: Final = "1 of 20 sentinels are missing"
@@ -102,7 +100,7 @@ _MISSING: Final = "1 of 20 sentinels are missing"
         pytest.param(replaces(_USERS + 4), 20, _MISSING, id="replaces a sentinel"),
         pytest.param(duplicates(_USERS + 4), 20, _MISSING, id="duplicates over a sentinel"),
         pytest.param(_unshuffled, 20, "tau with the order of sending is 1", id="no shuffle"),
-        pytest.param(_without_six_users, 20, "14 users beside 20 sentinels", id="below n_min"),
+        pytest.param(drops(*range(6)), 20, "14 users beside 20 sentinels", id="below n_min"),
         pytest.param(
             duplicates(3, times=2), 0, "4 of the batch's 40 reports were refused", id="copies"
         ),
@@ -132,7 +130,7 @@ async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
     await _contribute(line)
     await line.plant(_SENTINELS)
 
-    await line.shuffler.deliver(lambda _, users: ([*users[1:], users[-1]], True))
+    await line.shuffler.deliver(lambda _, users: [*users[1:], users[-1]])
     result = await _result(line)
 
     assert (20, 0) == (result.n_sentinels, result.n_sentinels_missing)

@@ -11,17 +11,16 @@ import numpy as np
 from common.crypto.hpke import (
     HpkePrivateKey,
     HpkePublicKey,
-    Sealer,
     envelope_context,
     report_context,
 )
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError
+from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
-from common.messages.result import Result
 from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -40,8 +39,8 @@ from user_agent.policy import Policy
 
 Users = list[list[bytes]]
 """Sealed reports of each user, in the order of arrival."""
-Tampering = Callable[["DishonestShuffler", Users], tuple[Users, bool]]
-"""Returns the users to deliver in place of those that came, and whether to shuffle them."""
+Tampering = Callable[["DishonestShuffler", Users], Users]
+"""Returns the users to deliver in place of those that came."""
 
 BATCH: Final = BatchId(b"x" * 16)
 _CHUNK: Final = 50
@@ -63,6 +62,7 @@ class DishonestShuffler:
         self.rng = np.random.default_rng(seed)
         self.closed = False
         """Whether further submissions are refused."""
+        self.permutes = True
         self.forges = False
         """Whether it shows proofs that it signed itself."""
         self.delivered: list[bytes] = []
@@ -98,16 +98,12 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Show a proof like an honest shuffler, or forge one."""
-        if self.forges:
-            return self._forged(prefix)
-        relayed, _ = await self.inclusions.relay(digest, prefix)
-        if isinstance(relayed, InclusionProof):
-            return relayed
-        return InclusionProof(commitment=relayed, bucket=b"", path=())
-
-    def _forged(self, prefix: int | None) -> InclusionProof:
-        """Commit to all that came, under the shuffler's own key."""
+        """Show a proof like an honest shuffler, or one of all that came under its own key."""
+        if not self.forges:
+            relayed, _ = await self.inclusions.relay(digest, prefix)
+            if isinstance(relayed, InclusionProof):
+                return relayed
+            return InclusionProof(commitment=relayed, bucket=b"", path=())
         salt, came = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
         tree = Tree.over(bytearray(leaves_of(came, self.task.sealed_report_bytes)), salt)
         signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
@@ -117,21 +113,23 @@ class DishonestShuffler:
 
     def made_up_user(self) -> list[bytes]:
         """Seal a submission of the shuffler's own; anyone can."""
-        reports = mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng)
-        seal = self._sealer()
+        return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
+
+    def _sealed(self, reports: Reports) -> list[bytes]:
+        key = HpkePublicKey(self.task.suite, self.task.analyzer_key)
+        seal = key.sealer(report_context(self.digest))
         return [seal(report.tobytes()) for report in reports]
 
     def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
         """Make a tampered batch, with the manifest that an honest shuffler would send."""
-        users, shuffled = tampering(self, [list(user) for user in self.users])
+        users = tampering(self, [list(user) for user in self.users])
         reports = [report for user in users for report in user]
         kept = draw_kept(self.task.shuffler, len(reports), self.rng)
         reports = [report for report, is_kept in zip(reports, kept, strict=True) if is_kept]
         added = draw_item_dummies(self.task.shuffler, self.task.domain_size, self.rng)
         dummies = plain_reports(np.repeat(np.arange(len(added), dtype=np.int64), added))
-        seal = self._sealer()
-        reports += [seal(report.tobytes()) for report in dummies]
-        if shuffled:
+        reports += self._sealed(dummies)
+        if self.permutes:
             reports = [reports[place] for place in self.rng.permutation(len(reports))]
         return self.manifest(len(users), len(reports)), reports
 
@@ -151,49 +149,35 @@ class DishonestShuffler:
         self.delivered = reports
         await self._analyzer.settle()
 
-    def _sealer(self) -> Sealer:
-        key = HpkePublicKey(self.task.suite, self.task.analyzer_key)
-        return key.sealer(report_context(self.digest))
 
-
-def shuffles(_: DishonestShuffler, users: Users) -> tuple[Users, bool]:
+def shuffles(_: DishonestShuffler, users: Users) -> Users:
     """Behave honestly."""
-    return users, True
+    return users
 
 
 def drops(*numbers: int) -> Tampering:
     """Drop users, and count them out of the manifest."""
-    return lambda _, users: ([user for n, user in enumerate(users) if n not in numbers], True)
+    return lambda _, users: [user for n, user in enumerate(users) if n not in numbers]
 
 
-def replaces(*numbers: int) -> Tampering:
-    """Put made-up submissions in the place of users."""
-
-    def tampering(shuffler: DishonestShuffler, users: Users) -> tuple[Users, bool]:
-        for number in numbers:
-            users[number] = shuffler.made_up_user()
-        return users, True
-
-    return tampering
+def replaces(number: int) -> Tampering:
+    """Put a made-up submission in the place of a user."""
+    return lambda shuffler, users: [
+        shuffler.made_up_user() if n == number else user for n, user in enumerate(users)
+    ]
 
 
 def duplicates(number: int, times: int = 1) -> Tampering:
     """Put copies of a user's reports in the place of the users that follow."""
-
-    def tampering(_: DishonestShuffler, users: Users) -> tuple[Users, bool]:
-        for behind in range(number + 1, number + 1 + times):
-            users[behind] = list(users[number])
-        return users, True
-
-    return tampering
+    copies = range(number + 1, number + 1 + times)
+    return lambda _, users: [
+        list(users[number]) if n in copies else user for n, user in enumerate(users)
+    ]
 
 
 def makes_up(count: int) -> Tampering:
     """Add users that do not exist."""
-    return lambda shuffler, users: (
-        users + [shuffler.made_up_user() for _ in range(count)],
-        True,
-    )
+    return lambda shuffler, users: users + [shuffler.made_up_user() for _ in range(count)]
 
 
 class InProcessRun:
@@ -280,15 +264,6 @@ class InProcessRun:
             for number in range(n_people)
         ]
         return [evidence.inclusion for evidence in kept if evidence is not None]
-
-    async def result(self) -> Result:
-        """
-        Return the released result.
-
-        Raises:
-            UnusableBatchError: The analyzer has rejected the batch.
-        """
-        return await self.analyzer.releases.result(self.digest)
 
     async def stop(self) -> None:
         """Stop the parties."""
