@@ -1,6 +1,7 @@
 """The audit's run of the three services, and what it says to records that were altered."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -81,55 +82,52 @@ def _sent(record: RunRecord, extra: bytes) -> RunRecord:
     return dataclasses.replace(record, to_analyzer=(altered, *record.to_analyzer[1:]))
 
 
+def _logged(record: RunRecord, **fields: object) -> RunRecord:
+    line = json.dumps({"level": "INFO", "event": "a"} | fields)
+    return dataclasses.replace(record, logs=f"{record.logs}{line}\n")
+
+
 @pytest.mark.parametrize(
     ("alter", "view", "said"),
     [
         (
-            lambda record: _on_disk(record, "shuffler", "over", record.sent[5].hex().encode()),
+            lambda run: _on_disk(run, "shuffler", "over", run.sent[5].hex().encode()),
             shuffler_view,
             "no sealed report lies on its disk, over",
         ),
         (
-            lambda record: _on_disk(
-                record, "shuffler", "delivering", next(iter(record.batch_keys.values()))
-            ),
+            lambda run: _on_disk(run, "shuffler", "delivering", min(run.batch_keys.values())),
             shuffler_view,
             "no batch key lies on its disk, delivering",
         ),
         (
-            lambda record: dataclasses.replace(record, groups=record.groups[1:]),
+            lambda run: dataclasses.replace(run, groups=run.groups[1:]),
             shuffler_view,
             "its disk held what had come",
         ),
         (
-            lambda record: _on_disk(
-                record, "analyzer", "over", record.submissions[3].submission_id
-            ),
+            lambda run: _on_disk(run, "analyzer", "over", run.submissions[3].submission_id),
             analyzer_disk,
             "no submission id lies on its disk, over",
         ),
         (
-            lambda record: _sent(record, b"\x7a\x03abc"),
+            lambda run: _sent(run, b"\x7a\x03abc"),
             analyzer_view,
             "calls hold the protocol's fields only",
         ),
         (
-            lambda record: dataclasses.replace(
-                record, logs=f'{record.logs}{{"level": "INFO", "event": "{record.names[0]}"}}\n'
-            ),
+            lambda run: _logged(run, event=run.names[0]),
             logs_and_metrics,
             "no planted name is logged",
         ),
         (
-            lambda record: dataclasses.replace(
-                record, logs=f'{record.logs}{{"event": "a", "level": "INFO", "n_users": 7}}\n'
-            ),
+            lambda run: _logged(run, n_users=7),
             logs_and_metrics,
             "the only numbers are those of the batch",
         ),
         (
-            lambda record: dataclasses.replace(
-                record, released=dataclasses.replace(record.result, n_users=_USERS - 1)
+            lambda run: dataclasses.replace(
+                run, released=dataclasses.replace(run.result, n_users=_USERS - 1)
             ),
             analyzer_view,
             "the result's numbers are right",
