@@ -155,20 +155,15 @@ def game_row(
         "neighbouring": claimed.neighbouring,
         "assumptions": claimed.assumptions,
     }
+    gained = max(gains, default=0.0)
+    verdict: Verdict = "reached" if gained >= _NEARLY_ALL * reachable else "not contradicted"
     row = Finding(
-        verdict=_verdict(claim, reachable, max(gains, default=0.0)),
+        verdict="contradicted" if gained > claim else verdict,
         exact_epsilon=exact,
         **{"heading": "anonymity"} | of_claim | measured | fields,
     )
     shown = row.empirical_epsilon_lower or 0.0
     return not_reached(row) if must_reach and row.passed and shown < _SURELY * reachable else row
-
-
-def _verdict(claim: float, reachable: float, shown: float) -> Verdict:
-    """Return the verdict on a claim; `reachable` is finite where the claim is infinite."""
-    if shown > claim:
-        return "contradicted"
-    return "reached" if shown >= _NEARLY_ALL * reachable else "not contradicted"
 
 
 def not_reached(row: Finding) -> Finding:

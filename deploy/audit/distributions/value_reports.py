@@ -264,11 +264,8 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
 
 
 def _range(task: Task) -> tuple[float, float]:
-    if task.kind == "key-value":
-        pairs = spec_as(task.mechanism, KeyValueSpec)
-        return pairs.low, pairs.high
-    numbers = spec_as(task.mechanism, NumberSpec)
-    return numbers.low, numbers.high
+    spec = cast("KeyValueSpec | NumberSpec", task.mechanism)
+    return spec.low, spec.high
 
 
 def _far_texts(task: Task) -> tuple[str, str]:
