@@ -150,7 +150,7 @@ _REST: Final = (
         claim_epsilon=0.01,
         empirical_epsilon_lower=0.4,
     ),
-    finding(confidence=None, statistic="4 facts checked"),
+    finding(title="w" * 300, confidence=None, statistic="4 facts checked"),
     finding(
         heading="sender disruption",
         coalition="users",

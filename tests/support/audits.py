@@ -3,12 +3,9 @@
 import dataclasses
 from typing import Final
 
-import numpy as np
-
 from common.task.task import Task
-from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import sample_task
-from deploy.audit.scenario import AuditSubject, SampleSizes, Scenario
+from deploy.audit.scenario import AuditSubject, SampleSizes
 
 LITTLE: Final = SampleSizes(
     games=200_000, batches=200_000, reports=100_000, devices=300, orders=20_000, users=60
@@ -30,8 +27,3 @@ def audited(task: Task | None = None, *, n_users: int = N_USERS, **sizes: int) -
     return AuditSubject(
         task_bytes=task.to_bytes(), n_users=n_users, sizes=dataclasses.replace(LITTLE, **sizes)
     )
-
-
-def findings_of(scenario: Scenario, subject: AuditSubject, seed: int = 1) -> tuple[Finding, ...]:
-    """Run a scenario in this process."""
-    return scenario.run(subject, np.random.default_rng(seed)).findings

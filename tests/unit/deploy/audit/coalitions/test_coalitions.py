@@ -8,7 +8,7 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
+from deploy.audit.coalitions.other_designs import run_shuffler_dummies
 from deploy.audit.coalitions.single_user import (
     TESTED_DELTA,
     run_linking,
@@ -19,7 +19,6 @@ from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_s
 from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import sample_task
 from tests.support.audits import audited
-from tests.support.kind_tasks import kind_task
 
 pytestmark = pytest.mark.slow
 
@@ -91,16 +90,6 @@ def test_colluders_take_away_what_the_curve_says() -> None:
     assert (alone.empirical_epsilon_lower or 0.0) > 0.8 * (alone.exact_epsilon or math.inf)
 
 
-def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
-    """Measured among few users."""
-    [reused] = run_printed(audited(batches=4_000_000), _rng())
-    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True)
-
-    assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
-    assert reused.claim_epsilon is not None
-    assert (reused.empirical_epsilon_lower or 0.0) > reused.claim_epsilon
-
-
 def test_rounds_of_one_person_add_up() -> None:
     """Two reports that are recognised: twice the local ε."""
     rows = run_rounds(audited(games=2_000_000), _rng())
@@ -124,15 +113,6 @@ def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
     assert (noisy.claim_epsilon, noisy.verdict) == (4.0, "reached")
 
 
-def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
-    """The ceiling is reached: no trial is ever wrong."""
-    rows = run_pure_dump(audited(games=300_000), _rng())
-
-    assert [row.verdict for row in rows] == ["reached", "reached"]
-    assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
-    assert all(row.subject for row in rows)
-
-
 def test_seeds_link_nothing_where_there_are_any() -> None:
     """Reports of plain items have none, and dummies cannot be skipped where there are none."""
     [row] = run_linking(audited(), _rng())
@@ -140,15 +120,3 @@ def test_seeds_link_nothing_where_there_are_any() -> None:
 
     assert row.verdict == "holds"
     assert () == run_linking(plain, _rng()) == run_skippers(plain, _rng())
-
-
-@pytest.mark.parametrize("protocol", ["duchi", "rappor", "priv-kv"])
-def test_shuffler_and_analyzer_against_other_kinds_of_value(protocol: str) -> None:
-    """A learnt attack stays below the claim, and an understated claim is contradicted."""
-    subject = audited(kind_task(protocol))
-    [row] = run_pooled(subject, _rng())
-    [false] = run_pooled(subject, _rng(), understate=True)
-
-    _never_above((row,))
-    assert row.passed
-    assert false.verdict == "contradicted"

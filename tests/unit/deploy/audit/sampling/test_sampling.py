@@ -13,14 +13,13 @@ from common.messages.submission import Value
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import draw_for_others, draw_reports
+from deploy.audit.distributions.value_reports import draw_reports
 from deploy.audit.finding import Checks, Finding
 from deploy.audit.harness.tasks import sample_task
 from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
 from deploy.audit.sampling.orders import check_order, in_buckets, in_memory
 from deploy.audit.sampling.randomizer import run_randomizer
 from tests.support.audits import audited
-from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 
@@ -40,17 +39,6 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
             found = (mechanism.p, mechanism.q, mechanism.q_dummy)
             assert found == pytest.approx((law.own, law.other, law.dummy), rel=1e-8)
         assert not isinstance(mechanism, LocalHashing) or law.independent
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
-def test_randomizers_pass_and_wrong_values_do_not(protocol: str) -> None:
-    """With few draws, against their exact distributions."""
-    make = kind_task if protocol in OF_OTHER_KINDS else protocol_task
-    subject = audited(make(protocol))
-
-    assert _all_hold(run_randomizer(subject, _rng()))
-    assert not _all_hold(run_randomizer(subject, _rng(), draw=draw_for_others))
 
 
 def test_a_seed_that_is_never_0_is_found() -> None:
