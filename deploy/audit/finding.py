@@ -150,7 +150,7 @@ class Checks:
 
     def test(self, name: str, p_value: float | None) -> None:
         """
-        Add a test; of one name the smallest p counts.
+        Add a test; for each name the smallest p-value counts.
 
         None stands for a test with too few draws, and is not counted. NaN fails.
         """

@@ -167,7 +167,7 @@ def game_row(
 
 
 def not_reached(row: Finding) -> Finding:
-    """Return the finding with the verdict that a known attack did not succeed."""
+    """Mark a finding: an attack that is known to succeed did not."""
     shown = rounded_down(row.empirical_epsilon_lower or 0.0)
     return dataclasses.replace(
         row,

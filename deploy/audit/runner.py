@@ -1,4 +1,4 @@
-"""Runs scenarios, each in a process of its own, from one seed, and gathers the report."""
+"""Run scenarios in processes of their own from one seed, and gather the report."""
 
 import hashlib
 import multiprocessing

@@ -33,12 +33,12 @@ def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) ->
 
 
 def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return its upper bound."""
+    """Return the Clopper-Pearson upper bound of a probability; errs with `level`."""
     return 1.0 - probability_lower(trials - successes, trials, level)
 
 
 def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """Return the ε at δ that a distinguisher which is never wrong is shown to reach."""
+    """Return the bound on ε at δ that a perfect distinguisher shows in so many trials."""
     hits = probability_lower(trials, trials, level / 2)
     misses = probability_upper(0, trials, level / 2)
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
@@ -148,7 +148,7 @@ def p_neighbours(owners: Places) -> float:
 
 def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test by χ² how blocks of arrival fall into blocks of delivery; None of too few reports.
+    Test by χ² how blocks of arrival fall into blocks of delivery; None for too few reports.
 
     Entries of the table are hypergeometric, since all sums are fixed; their variance is
     (1 - 1/b)²·N/(N-1) times their mean. There are (b-1)² degrees of freedom.

@@ -1,4 +1,4 @@
-"""Runs with a dishonest shuffler: what devices, sentinels and the analyzer notice."""
+"""Runs with a dishonest shuffler, detected by devices, sentinels and the analyzer."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
 """
-Other designs, run by the same code, on which an attack must succeed: pureDUMP, dummies made by the
-shuffler, and OD-HP as its paper prints it.
+Other designs on which an attack must succeed: pureDUMP, dummies made by the shuffler, and OD-HP as
+its paper prints it.
 """
 
 import dataclasses
@@ -121,7 +121,7 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
     The reader of a batch can then group each user's messages by their seed. The printed algorithm
     runs with the deployed reports and dummies, the dummies' seeds overwritten, and refutes
     Theorem 1 [CC24]: all users but the victim hold one value z, and the odds of a group are
-    compared with z's. The audited task plays no part. `fresh`: dummies have fresh seeds.
+    compared with z's. It does not depend on the audited task. `fresh`: dummies have fresh seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))

@@ -50,7 +50,7 @@ _PAUSE: Final = 10.0
 
 
 class DishonestShuffler:
-    """Takes submissions and signs receipts like an honest one; a tampering decides the batch."""
+    """A shuffler that is honest but for a tampering of its batch."""
 
     def __init__(
         self, path: Path, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7

@@ -1,4 +1,4 @@
-"""What each party's view of a recorded run contains, and what it must not contain."""
+"""Checks of each party's view of a recorded run."""
 
 import json
 from collections import Counter
@@ -39,7 +39,7 @@ _USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
 _LINKS: Final = ("submission id", "envelope", "hash of an envelope")
 """What could link a delivery to a submission."""
 _LONG: Final = 8
-"""Bytes of an opened report from which on chance does not find it."""
+"""Distinct bytes of an opened report that cannot occur by chance."""
 
 
 def observe_services(

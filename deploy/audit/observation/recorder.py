@@ -72,7 +72,7 @@ _NO_CAPS: Final[dict[str, Any]] = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RunRecord:
-    """One run: messages, files, logs, metrics, and the private keys of services that are gone."""
+    """Messages, files, logs and metrics of one run, and the private keys of its services."""
 
     signed: SignedTask
     analyzer_key: HpkePrivateKey

@@ -173,7 +173,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _one_in(chance: float) -> str:
-    """Write of how many one is a chance, rounded down; nothing for no chance."""
+    """Write a probability as one in so many, rounded down; nothing for 0."""
     # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
 

@@ -1,7 +1,4 @@
-"""
-Whether the submissions that devices seal reveal anything beside their reports, and whether numbers
-of dummies and the shuffler's draws have the distributions of the task.
-"""
+"""Tests of sealed submissions, of numbers of dummies, and of the shuffler's draws."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 """
-Whether the order of a batch is uniform.
+Tests that the order of a batch is uniform.
 
 Every order of a few reports is counted. In large batches the tests look for neighbours that stay
 neighbours, reports that stay near their place, and early reports that stay early.

@@ -1,5 +1,5 @@
 """
-Whether the task's reports and dummies have the distributions that its guarantees are computed from.
+Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
 A report on an item reveals the items that it supports: its own, another, two at once. Mechanisms
 that draw seeds must draw them uniformly. Reports on texts, numbers and pairs are compared with

@@ -36,30 +36,26 @@ def _never_above(rows: tuple[Finding, ...]) -> None:
             assert gained is None or gained <= row.claim_epsilon, row.title
 
 
-@pytest.mark.parametrize(
-    ("protocol", "dummies", "local_epsilon"),
-    [("od-hp", 1.0, 2.0), ("od-hp", 3.0, 4.0), ("mixdump", 0.0, 2.0), ("mixdump", 1.0, 4.0)],
-)
+@pytest.mark.parametrize(("protocol", "local_epsilon"), [("od-hp", 2.0), ("mixdump", 4.0)])
 def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
-    protocol: str, dummies: float, local_epsilon: float
+    protocol: str, local_epsilon: float
 ) -> None:
     """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
+    buckets = 7 if protocol == "od-hp" else 0
     task = sample_task(
         protocol=protocol,
         domain_size=60,
         local_epsilon=local_epsilon,
-        dummies_per_user=dummies,
-        buckets=7 if protocol == "od-hp" else 0,
+        dummies_per_user=1.0,
+        buckets=buckets,
     )
     rows = run_pooled(audited(task, games=1_500_000), _rng())
 
     _never_above(rows)
-    assert len(rows) == 1 + (dummies > 0)
+    assert [local_epsilon, 0.01] == [rows[0].claim_epsilon, rows[1].delta]
     for row in rows:
         least = 0.9 * (row.exact_epsilon or math.inf)
         assert (row.empirical_epsilon_lower or 0.0) >= least, row.title
-    assert rows[0].claim_epsilon == local_epsilon
-    assert rows[0].exact_epsilon == pytest.approx(local_epsilon, rel=1e-6)
 
 
 def test_dummies_of_ones_own_are_counted_exactly() -> None:

@@ -72,15 +72,6 @@ def test_numbers_of_dummies_pass_and_saved_ones_do_not(dummies: DummySpec) -> No
     assert _all_hold(run_devices(subject, _rng()))
 
 
-@pytest.mark.parametrize("protocol", ["aue", "sbin", "sageo"])
-def test_named_dummies_and_the_shufflers_draws_pass_and_saved_ones_do_not(protocol: str) -> None:
-    """Dummies that name items, by users and by the shuffler."""
-    subject = audited(protocol_task(protocol))
-
-    assert _all_hold(run_draws(subject, _rng()))
-    assert not _all_hold(run_draws(subject, _rng(), left_out=1))
-
-
 def test_a_device_that_repeats_its_random_numbers_is_found() -> None:
     """Its submissions share their ids, and the place of the own report."""
     subject = audited(devices=2000)
