@@ -1,1 +1,1 @@
-"""What each coalition of parties could really learn, executed on the deployed code."""
+"""Simulated attacks by every coalition of parties on the deployed code."""

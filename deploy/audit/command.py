@@ -4,7 +4,7 @@ import dataclasses
 import shlex
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,8 @@ from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_alarms, show_report
-from deploy.audit.runner import Progress, audit, scenarios_named, self_test
-from deploy.audit.scenario import FULL, QUICK, SMALL, AuditSubject
+from deploy.audit.runner import Progress, audit, self_test
+from deploy.audit.scenario import SMALL, AuditSubject, SampleSizes, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
@@ -30,59 +30,56 @@ from deploy.terminal.output_file import write
 _DEMO_USERS: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions:
-    """The command's options; see `shuffledp audit --help`."""
-
-    task_file: Path | None
-    draft: Path | None
-    users: int | None
-    full: bool
-    scenarios: list[str]
-    seed: int
-    processes: int
-    output: Path
-    html: Path
-    open_it: bool
-    json: bool
-
-
-def run(options: AuditOptions, console: Console) -> bool:
+def run(  # the command's options
+    subject: AuditSubject,
+    scenarios: Sequence[Scenario],
+    console: Console,
+    *,
+    seed: int,
+    processes: int,
+    output: Path,
+    html: Path,
+    open_it: bool,
+    json: bool,
+) -> bool:
     """Run the audit, write both reports, show the result; return whether all checks passed."""
     report = audit(
-        _subject(options),
-        seed=options.seed,
-        scenarios=scenarios_named(options.scenarios),
-        processes=options.processes,
+        subject,
+        seed=seed,
+        scenarios=scenarios,
+        processes=processes,
         command=shlex.join(["shuffledp", *sys.argv[1:]]),
         progress=_progress(),
     )
-    write(options.output, dumps(as_json(report)))
-    write(options.html, audit_page(report))
-    address = options.html.resolve().as_uri()
-    if options.json:
+    write(output, dumps(as_json(report)))
+    write(html, audit_page(report))
+    address = html.resolve().as_uri()
+    if json:
         print_json(as_json(report))
     else:
         show_report(report, console)
-        console.print(f"Written to {options.output}.", markup=False, soft_wrap=True)
+        console.print(f"Written to {output}.", markup=False, soft_wrap=True)
         console.print(f"The report as a page: {address}", markup=False, soft_wrap=True)
-        if options.open_it:
+        if open_it:
             show_in_browser(address)
     return report.passed
 
 
-def run_self_test(options: AuditOptions, console: Console) -> bool:
+def run_self_test(
+    subject: AuditSubject,
+    scenarios: Sequence[Scenario],
+    console: Console,
+    *,
+    seed: int,
+    processes: int,
+    json: bool,
+) -> bool:
     """Break every scenario in turn; return whether every alarm that applies rang."""
-    if options.full:
-        raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
+    small = dataclasses.replace(subject, sizes=SMALL)
     alarms = self_test(
-        dataclasses.replace(_subject(options), sizes=SMALL),
-        seed=options.seed,
-        scenarios=scenarios_named(options.scenarios),
-        processes=options.processes,
-        progress=_progress(),
+        small, seed=seed, scenarios=scenarios, processes=processes, progress=_progress()
     )
-    if options.json:
+    if json:
         fields = [
             {
                 "scenario": alarm.scenario.name,
@@ -118,20 +115,25 @@ def _progress() -> Progress:
     return show
 
 
-def _subject(options: AuditOptions) -> AuditSubject:
-    if options.task_file is not None and options.draft is not None:
+def audited(
+    task_file: Path | None, draft: Path | None, users: int | None, sizes: SampleSizes
+) -> AuditSubject:
+    """
+    Return the audited task, by default the demo's, and its number of users, by default n_min.
+
+    Raises:
+        SettingsError: Both files are given, one cannot be read, or there are too few users.
+        TaskError: A file holds no task or draft.
+    """
+    if task_file is not None and draft is not None:
         raise SettingsError("give --task-file or --draft, not both")
-    found = _drafted(options.draft) if options.task_file is None else _read(options.task_file)
-    if options.users is not None and options.users < found.n_min:
+    found = _drafted(draft) if task_file is None else _read(task_file)
+    if users is not None and users < found.n_min:
         raise SettingsError(
-            f"--users is {options.users}: a batch of fewer than n_min users, {found.n_min}, is "
+            f"--users is {users}: a batch of fewer than n_min users, {found.n_min}, is "
             "never released"
         )
-    return AuditSubject(
-        task_bytes=found.to_bytes(),
-        n_users=found.n_min if options.users is None else options.users,
-        sizes=FULL if options.full else QUICK,
-    )
+    return AuditSubject(task_bytes=found.to_bytes(), n_users=users or found.n_min, sizes=sizes)
 
 
 def _read(path: Path) -> Task:

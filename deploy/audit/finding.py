@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 """
@@ -50,9 +53,10 @@ VERDICTS_IN_WORDS: Final = MappingProxyType(
 class Finding:
     """One scenario's result against one coalition. All ε of a finding are at its delta."""
 
-    scenario: str
-    """Name of the scenario; several findings may share it."""
-    title: str
+    scenario: str = ""
+    """Name of the scenario, which sets it; several findings may share it."""
+    title: str = ""
+    """The scenario's title where a finding has none of its own."""
     heading: Heading
     coalition: str
     """The parties that pool their views; `nobody` where the running code itself is checked."""
@@ -96,10 +100,7 @@ class Finding:
     def __post_init__(self) -> None:
         known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
         if self.claim_epsilon is not None and not all(known):
-            raise ValueError(
-                f"the claim of {self.scenario} needs its delta, neighbouring, theorem and "
-                "assumptions"
-            )
+            raise ValueError("a claim needs its delta, neighbouring, theorem and assumptions")
 
     @property
     def passed(self) -> bool:
@@ -136,6 +137,9 @@ class Findings:
     curves: tuple[Curve, ...] = ()
 
 
+Rows = tuple[Finding, ...]
+
+
 class Checks:
     """Several tests and facts that make one finding."""
 
@@ -146,7 +150,7 @@ class Checks:
 
     def test(self, name: str, p_value: float | None) -> None:
         """
-        Add a test; of one name the smallest p counts.
+        Add a test; for each name the smallest p-value counts.
 
         None stands for a test with too few draws, and is not counted. NaN fails.
         """
@@ -155,6 +159,13 @@ class Checks:
         self._n_tests += 1
         level = 0.0 if math.isnan(p_value) else p_value
         self._tests[name] = min(level, self._tests.get(name, 1.0))
+
+    def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
+        """Test how often each cell 0, 1, … is drawn; all draws must be within the range."""
+        inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
+        self.must(f"{name}: within the range", inside)
+        if inside and len(chances) > 1:
+            self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
         """Add a fact that must be true, whatever was drawn."""
@@ -171,8 +182,6 @@ class Checks:
     def finding(
         self,
         *,
-        scenario: str,
-        title: str,
         heading: Heading,
         sentence: str,
         known_limit: bool = False,
@@ -182,8 +191,6 @@ class Checks:
         broken, advice = self.broken, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(
-            scenario=scenario,
-            title=title,
             heading=heading,
             coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if broken else passing,

@@ -45,9 +45,9 @@ expected share lies ten standard deviations above."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameResult:
-    """The result of one game."""
+    """The result of one game; its fields are a Finding's."""
 
-    epsilon_lower: float
+    empirical_epsilon_lower: float
     """Lower bound of ε at δ; wrong with probability TEST_LEVEL at most."""
     ceiling: float
     advantage: float
@@ -75,7 +75,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
     at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
     true, false = measured / trials
     return GameResult(
-        epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
+        empirical_epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
         ceiling=ceiling(trials, delta),
         advantage=float(true[fair] - false[fair]),
         trials=trials,
@@ -145,16 +145,8 @@ def game_row(
     if result is not None:
         if math.isinf(claim):
             reachable, gains = result.ceiling, []
-        gains.append(result.epsilon_lower)
-        measured = {
-            "empirical_epsilon_lower": result.epsilon_lower,
-            "ceiling": result.ceiling,
-            "confidence": CONFIDENCE,
-            "trials": result.trials,
-            "advantage": result.advantage,
-            "roc": result.roc,
-            "tests": 1,
-        }
+        gains.append(result.empirical_epsilon_lower)
+        measured = dataclasses.asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
     of_claim = {
         "coalition": claimed.coalition,
         "claim_epsilon": claim,
@@ -163,8 +155,10 @@ def game_row(
         "neighbouring": claimed.neighbouring,
         "assumptions": claimed.assumptions,
     }
+    gained = max(gains, default=0.0)
+    verdict: Verdict = "reached" if gained >= _NEARLY_ALL * reachable else "not contradicted"
     row = Finding(
-        verdict=_verdict(claim, reachable, max(gains, default=0.0)),
+        verdict="contradicted" if gained > claim else verdict,
         exact_epsilon=exact,
         **{"heading": "anonymity"} | of_claim | measured | fields,
     )
@@ -172,15 +166,8 @@ def game_row(
     return not_reached(row) if must_reach and row.passed and shown < _SURELY * reachable else row
 
 
-def _verdict(claim: float, reachable: float, shown: float) -> Verdict:
-    """Return the verdict on a claim; `reachable` is finite where the claim is infinite."""
-    if shown > claim:
-        return "contradicted"
-    return "reached" if shown >= _NEARLY_ALL * reachable else "not contradicted"
-
-
 def not_reached(row: Finding) -> Finding:
-    """Return the finding with the verdict that a known attack did not succeed."""
+    """Mark a finding: an attack that is known to succeed did not."""
     shown = rounded_down(row.empirical_epsilon_lower or 0.0)
     return dataclasses.replace(
         row,

@@ -1,4 +1,4 @@
-"""Runs scenarios, each in a process of its own, from one seed, and gathers the report."""
+"""Run scenarios in processes of their own from one seed, and gather the report."""
 
 import hashlib
 import multiprocessing
@@ -116,28 +116,25 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = 
     """Run one scenario in this process; code that raises is a finding too."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        return (scenario.run_broken if broken else scenario.run)(subject, rng)
+        return scenario.run(subject, rng, broken=broken)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
-        return Findings((_not_run(scenario, error),))
+        # Its class and place only: its message might repeat a value.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+        row = Finding(
+            scenario=scenario.name,
+            title=scenario.title,
+            heading="correctness",
+            coalition="nobody",
+            verdict="broken",
+            sentence=f"The scenario could not be run: {place}.",
+        )
+        return Findings((row,))
 
 
 def _run_named(name: str, subject: AuditSubject, seed: int, *, broken: bool) -> Findings:
     [scenario] = scenarios_named([name])
     return run(scenario, subject, seed, broken=broken)
-
-
-def _not_run(scenario: Scenario, error: Exception) -> Finding:
-    """Name an error's class and place only; its message might repeat a value."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
-    return Finding(
-        scenario=scenario.name,
-        title=scenario.title,
-        heading="correctness",
-        coalition="nobody",
-        verdict="broken",
-        sentence=f"The scenario could not be run: {place}.",
-    )
 
 
 def run_all(
@@ -146,10 +143,10 @@ def run_all(
     seed: int,
     *,
     processes: int,
-    progress: Progress = silent,
+    progress: Progress,
 ) -> list[Findings]:
     """Run scenarios, with their weakness or without, and return the outcomes in their order."""
-    processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
+    found = dict[int, Findings]()
 
     def ended(place: int, outcome: Findings) -> None:
         found[place] = outcome
@@ -159,9 +156,9 @@ def run_all(
     if processes == 1:
         for place, (scenario, broken) in enumerate(jobs):
             ended(place, run(scenario, subject, seed, broken=broken))
-        return [found[place] for place in range(len(jobs))]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
+        return list(found.values())
+    context, workers = multiprocessing.get_context("spawn"), processes or os.cpu_count()
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
         sent = {  # by name: not all scenarios pickle
             pool.submit(_run_named, scenario.name, subject, seed, broken=broken): place
             for place, (scenario, broken) in enumerate(jobs)

@@ -1,8 +1,8 @@
 """One scenario of an audit, and its subject: a task, and how many users answer it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import mechanism_of
 from common.protocols import Kind
 from common.task.task import Task
-from deploy.audit.finding import Findings
+from deploy.audit.finding import Findings, Rows
 
 ITEMS: Final[tuple[Kind, ...]] = ("categorical",)
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -44,7 +44,7 @@ FULL: Final = SampleSizes(40_000_000, 40_000_000, 20_000_000, 100_000, 20_000_00
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSubject:
-    """A task and a number of users; cheap to send to another process."""
+    """An audited task and its number of users; cheap to pickle."""
 
     task_bytes: bytes
     n_users: int
@@ -53,7 +53,7 @@ class AuditSubject:
 
     @cached_property
     def task(self) -> Task:
-        """The task."""
+        """The task, parsed."""
         return Task.from_bytes(self.task_bytes)
 
     @cached_property
@@ -74,8 +74,7 @@ class Scenario:
     name: str
     """Lower-case letters, hyphens and `+`; `--scenario` takes it, and its rows carry it."""
     title: str
-    """The title in a list of scenarios."""
-    run: Callable[..., Findings]
+    check: Callable[..., Findings | Rows]
     """
     Takes the subject, a generator, and the options of the weakness. It draws from the generator
     only (services and key generation use the system's randomness), so that one seed gives the same
@@ -84,12 +83,19 @@ class Scenario:
     weakness: str
     """What `--self-test` breaks, in one sentence."""
     broken: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `run` that break it: a finding must fail. No findings where the task has nothing
-    to break."""
+    """Options of `check` that break it: a finding must fail. No findings where the task has
+    nothing to break."""
     kinds: tuple[Kind, ...] = ITEMS
     """Kinds of value for which it runs."""
 
-    @property
-    def run_broken(self) -> Callable[[AuditSubject, np.random.Generator], Findings]:
-        """The same scenario with its weakness."""
-        return partial(self.run, **self.broken)
+    def run(
+        self, subject: AuditSubject, rng: np.random.Generator, *, broken: bool = False
+    ) -> Findings:
+        """Run the scenario, with its weakness or without, and name its findings."""
+        found = self.check(subject, rng, **(self.broken if broken else {}))
+        outcome = found if isinstance(found, Findings) else Findings(found)
+        rows = (
+            replace(row, scenario=self.name, title=row.title or self.title)
+            for row in outcome.findings
+        )
+        return Findings(tuple(rows), outcome.curves)

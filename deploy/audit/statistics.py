@@ -33,12 +33,12 @@ def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) ->
 
 
 def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return its upper bound."""
+    """Return the Clopper-Pearson upper bound of a probability; errs with `level`."""
     return 1.0 - probability_lower(trials - successes, trials, level)
 
 
 def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """Return the ε at δ that a distinguisher which is never wrong is shown to reach."""
+    """Return the bound on ε at δ that a perfect distinguisher shows in so many trials."""
     hits = probability_lower(trials, trials, level / 2)
     misses = probability_upper(0, trials, level / 2)
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
@@ -55,8 +55,16 @@ passing its 5e-8 quantile is 1.8 times that, of 800 of 50 each 1.2 times."""
 
 def p_binomial(successes: int, trials: int, chance: float) -> float:
     """Test a probability by its exact binomial distribution, on both sides."""
-    low = float(stats.binom.cdf(successes, trials, chance))
-    high = float(stats.binom.sf(successes - 1, trials, chance))
+    return _both_sides(stats.binom(trials, chance), successes)
+
+
+def p_poisson(number: int, mean: float) -> float:
+    """Test the number of rare events by its Poisson distribution, on both sides."""
+    return _both_sides(stats.poisson(mean), number)
+
+
+def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # a frozen one of scipy's
+    low, high = float(distribution.cdf(number)), float(distribution.sf(number - 1))
     return min(1.0, 2 * min(low, high))
 
 
@@ -73,12 +81,6 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
 def _any_of(levels: Sequence[float]) -> float:
     """Return the p-value of several tests together, however they depend on each other."""
     return min(1.0, len(levels) * min(levels))
-
-
-def p_poisson(number: int, mean: float) -> float:
-    """Test the number of rare events by its Poisson distribution, on both sides."""
-    low, high = float(stats.poisson.cdf(number, mean)), float(stats.poisson.sf(number - 1, mean))
-    return min(1.0, 2 * min(low, high))
 
 
 def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float | None:
@@ -146,7 +148,7 @@ def p_neighbours(owners: Places) -> float:
 
 def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test by χ² how blocks of arrival fall into blocks of delivery; None of too few reports.
+    Test by χ² how blocks of arrival fall into blocks of delivery; None for too few reports.
 
     Entries of the table are hypergeometric, since all sums are fixed; their variance is
     (1 - 1/b)²·N/(N-1) times their mean. There are (b-1)² degrees of freedom.

@@ -75,29 +75,38 @@ def audit(
 
     The exit status is 1 if a check fails.
     """
-    # It loads all three services, for which no other command should wait.
+    # These load all three services, for which no other command should wait.
     from deploy.audit import command  # noqa: PLC0415
+    from deploy.audit.runner import scenarios_named  # noqa: PLC0415
+    from deploy.audit.scenario import FULL, QUICK  # noqa: PLC0415
 
+    console = terminal(stderr=json)
     if list_them:
         command.show_names(terminal())
         return
     if quick and full:
         raise SettingsError("give --quick or --full, not both")
+    if self_test and full:
+        raise SettingsError("--self-test needs small samples only: drop --full")
     for path in (output, html):
         check_folder(path)
-    options = command.AuditOptions(
-        task_file=task_file,
-        draft=draft,
-        users=users,
-        full=full,
-        scenarios=scenario or [],
-        seed=seed,
-        processes=processes,
-        output=output,
-        html=html,
-        open_it=open_it,
-        json=json,
-    )
-    run = command.run_self_test if self_test else command.run
-    if not run(options, terminal(stderr=json)):
+    subject = command.audited(task_file, draft, users, FULL if full else QUICK)
+    chosen = scenarios_named(scenario or [])
+    if self_test:
+        passed = command.run_self_test(
+            subject, chosen, console, seed=seed, processes=processes, json=json
+        )
+    else:
+        passed = command.run(
+            subject,
+            chosen,
+            console,
+            seed=seed,
+            processes=processes,
+            output=output,
+            html=html,
+            open_it=open_it,
+            json=json,
+        )
+    if not passed:
         raise typer.Exit(_FAILED)

@@ -38,12 +38,12 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.harness.services.Services.start_shuffler",
         "deploy.audit.observation.byte_search._word",
         "deploy.audit.observation.byte_search._words_found",
-        "deploy.audit.observation.party_views._plain",
+        "deploy.audit.observation.party_views._known_fields",
         "deploy.audit.observation.recorder._Recorder._scrape",
         "deploy.audit.observation.recorder._Recorder._collect_and_release",
-        "deploy.audit.observation.run_record.RunRecord.envelopes",
-        "deploy.audit.observation.run_record.files_of",
-        "deploy.audit.observation.run_record.stored_groups",
+        "deploy.audit.observation.recorder.RunRecord.envelopes",
+        "deploy.audit.observation.recorder.files_of",
+        "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
         "analyzer.intake.open_and_count",  # reports are fed to every mechanism

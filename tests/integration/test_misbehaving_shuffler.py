@@ -9,7 +9,9 @@ import pytest_asyncio
 
 from common.errors import PeerError, UnusableBatchError
 from common.messages.result import Result
-from deploy.audit.harness.dishonest_shuffler import (
+from deploy.audit.harness.in_process_run import (
+    DishonestShuffler,
+    InProcessRun,
     Tampering,
     Users,
     drops,
@@ -17,7 +19,6 @@ from deploy.audit.harness.dishonest_shuffler import (
     replaces,
     shuffles,
 )
-from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.results.verification import check_fits, check_guarantees
 from tests.support.tasks import draft
 from user_agent.budget import SubmissionState
@@ -43,7 +44,7 @@ async def _contribute(line: InProcessRun) -> None:
 
 async def _result(line: InProcessRun) -> Result:
     """Return the operator's result; it always fits the task."""
-    found = await line.result()
+    found = await line.analyzer.releases.result(line.digest)
     check_fits(found, line.analyzer.task)
     check_guarantees(found, line.analyzer.task)
     return found
@@ -52,20 +53,15 @@ async def _result(line: InProcessRun) -> Result:
 async def test_an_honest_run_raises_no_alarm(
     line: InProcessRun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Everybody is counted, every sentinel is there, and none of them counts as a user."""
+    """Everybody is counted, and no sentinel counts as a user: in the result and in the ledger."""
     await _contribute(line)
     await line.plant(_SENTINELS)
     await line.shuffler.deliver(shuffles)
     result = await _result(line)
 
     assert [InclusionState.COUNTED] * _USERS == await line.inclusions(_USERS)
-    assert (_USERS, 2 * _USERS) == (result.n_users, result.n_reports)
-    assert (20, 0, 0) == (
-        result.n_sentinels,
-        result.n_sentinels_missing,
-        result.n_sentinels_repeated,
-    )
-    assert {"repeated": 0, "unreadable": 0, "malformed": 0} == result.refused
+    assert (_USERS, 2 * _USERS, 20) == (result.n_users, result.n_reports, result.n_sentinels)
+    assert not any(result.refused.values())
     assert _USERS == (await line.analyzer.store.ledger(0))[0].n_users
     assert [] == [record for record in caplog.records if record.levelname in {"ERROR", "WARNING"}]
 
@@ -80,10 +76,8 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     found = await line.inclusions(_USERS)
     kept = await line.budget.evidence("person 7", line.digest)
 
-    assert [7] == [number for number, one in enumerate(found) if one is InclusionState.MISSING]
-    assert [InclusionState.COUNTED] * 19 == [
-        one for one in found if one is not InclusionState.MISSING
-    ]
+    assert InclusionState.MISSING is found.pop(7)
+    assert {InclusionState.COUNTED} == set(found)
     assert kept is not None
     assert kept.receipt_verified
     assert 64 == len(kept.leaves)
@@ -91,12 +85,9 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     assert {"task_digest": line.digest.hex(), "state": "missing"} == vars(record)["fields"]
 
 
-def _unshuffled(_: object, users: Users) -> tuple[Users, bool]:
-    return users, False
-
-
-def _without_six_users(_: object, users: Users) -> tuple[Users, bool]:
-    return users[6:], True
+def _unshuffled(shuffler: DishonestShuffler, users: Users) -> Users:
+    shuffler.permutes = False
+    return users
 
 
 _MISSING: Final = "1 of 20 sentinels are missing"
@@ -109,7 +100,7 @@ _MISSING: Final = "1 of 20 sentinels are missing"
         pytest.param(replaces(_USERS + 4), 20, _MISSING, id="replaces a sentinel"),
         pytest.param(duplicates(_USERS + 4), 20, _MISSING, id="duplicates over a sentinel"),
         pytest.param(_unshuffled, 20, "tau with the order of sending is 1", id="no shuffle"),
-        pytest.param(_without_six_users, 20, "14 users beside 20 sentinels", id="below n_min"),
+        pytest.param(drops(*range(6)), 20, "14 users beside 20 sentinels", id="below n_min"),
         pytest.param(
             duplicates(3, times=2), 0, "4 of the batch's 40 reports were refused", id="copies"
         ),
@@ -144,6 +135,19 @@ async def test_a_duplicated_user_is_counted_once_and_the_copy_as_refused(
 
     assert 2 == result.refused["repeated"]
     assert InclusionState.MISSING is (await line.inclusions(_USERS))[4]
+
+
+async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
+    """A user's place is taken by a copy of a sentinel: the sentinels are all there."""
+    await _contribute(line)
+    await line.plant(_SENTINELS)
+
+    await line.shuffler.deliver(lambda _, users: [*users[1:], users[-1]])
+    result = await _result(line)
+
+    assert (20, 0) == (result.n_sentinels, result.n_sentinels_missing)
+    assert (2, 2) == (result.n_sentinels_repeated, result.refused["repeated"])
+    assert _USERS == result.n_users
 
 
 async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(

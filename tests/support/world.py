@@ -27,7 +27,7 @@ from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
-from deploy.audit.observation.run_record import reports_in
+from deploy.audit.observation.recorder import reports_in
 from tests.support.faults import Crash, Life
 from tests.support.parties import AnalyzerParty, DeviceParty, ShufflerParty, Surroundings
 from tests.support.tasks import draft

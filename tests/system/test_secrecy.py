@@ -15,7 +15,7 @@ from common.messages.submission import unpack
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
 from deploy.audit.observation.byte_search import encodings, kinds_found
-from deploy.audit.observation.run_record import files_of, stored_groups
+from deploy.audit.observation.recorder import files_of, stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish

@@ -31,7 +31,7 @@ import pytest
 
 from common.runtime.logs import Field
 from deploy.audit.observation.byte_search import kinds_found
-from deploy.audit.observation.run_record import delivery_in
+from deploy.audit.observation.recorder import delivery_in
 from tests.support.telemetry_run import LOUD, PERSONS, USERS, Evidence, run
 
 _BESIDE = rb"(?<=[ -\-/:-@G-`g-~])"

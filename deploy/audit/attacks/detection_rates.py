@@ -13,7 +13,7 @@ from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
 from common.task.dummy_spec import KEEP_SUM
 from common.task.task import Task
-from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_poisson
 
@@ -34,7 +34,7 @@ IN_ORDER: Final = 16
 
 
 def sentinel_rate(
-    scenario: str, subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
+    subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Finding:
     """
     Drop m of N submissions at random, s of them sentinels, and let the analyzer judge the batch.
@@ -66,7 +66,6 @@ def sentinel_rate(
     what = "submissions" if kept == 1 else "reports, beside those that the task drops"
     share = _DROPPED / _SUBMISSIONS if kept == 1 else _SAMPLED_SHARE
     return checks.finding(
-        scenario=scenario,
         title=f"Detection by {s} sentinels of the loss of {share:.0%} of the {what}",
         heading="server disruption",
         coalition="shuffler",
@@ -80,12 +79,12 @@ def sentinel_rate(
 
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
-) -> Findings:
+) -> Rows:
     """Deliver sentinels in order and shuffled. `planted`: the analyzer knows them."""
     # The order of those that a sampling shuffler kept is judged alike.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
-    task, scenario = replace(subject.task, shuffler=spec), "shuffler-keeps-order"
-    checks, sentinels = Checks(), _draw_reports(IN_ORDER, rng)
+    task, checks = replace(subject.task, shuffler=spec), Checks()
+    sentinels = _draw_reports(IN_ORDER, rng)
     known = sentinels if planted else []
     for order in (sentinels, sentinels[::-1]):
         checks.must("a kept or reversed order is noticed", rejects(order, known, task))
@@ -94,8 +93,7 @@ def keeping_the_order(
         for _ in range(_ORDERS)
     )
     checks.test("false alarms", p_poisson(alarms, FALSE_ALARM * _ORDERS))
-    finding = checks.finding(
-        scenario=scenario,
+    row = checks.finding(
         title=f"{IN_ORDER} sentinels in a batch that was not shuffled",
         heading="server disruption",
         coalition="shuffler",
@@ -105,7 +103,7 @@ def keeping_the_order(
         theorem="Kendall's tau, exact",
         trials=_ORDERS,
     )
-    return Findings((finding,))
+    return (row,)
 
 
 def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:

@@ -6,7 +6,6 @@ A simulated collection with fake users is counted and estimated by the deployed 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
@@ -21,8 +20,8 @@ from common.messages.submission import Submission, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
 from deploy.audit.distributions.trials import own_dummies
-from deploy.audit.finding import Checks, Findings
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.finding import Checks, Rows
+from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import count, made_one_by_one
 from shuffler.shuffle import draw_kept
 
@@ -43,104 +42,58 @@ _FLOOD: Final = 10
 """Submissions' worth of reports that a flooding user sends at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One way of fake users to poison a collection."""
-
-    scenario: str
-    title: str
-    """With `number`, the reports that each fake user crafts."""
-    sentence: str
-    """With `answers`, the honest answers that these count for."""
-    first: Literal["answer", "random", "crafted"]
-    """A fake user's first report: an honest answer for a target, a random one, or the worst."""
-    submissions: int = 0
-    """Submissions' worth of crafted reports; 0 for one report beside honest dummies."""
-    refused: bool = False
-    """Whether the shuffler refuses it, so that it is no known limit."""
-
-
-_WAYS: Final = (
-    Way(
-        scenario="input-manipulation",
-        title="Fake users who answer honestly for values they do not hold",
-        sentence="Users who lie about their value, and do nothing else, raise the items that they "
-        "name by no more than their own share of all users, on average.",
-        first="answer",
-        refused=True,
-    ),
-    Way(
-        scenario="random-reports",
-        title="Fake users who send random reports",
-        sentence="Users who send random reports distort the estimate as calculated; nothing "
-        "distinguishes them from other users.",
-        first="random",
-    ),
-    Way(
-        scenario="maximal-gain",
-        title="Crafted reports that single out the targets",
-        sentence="A report that a user crafts for chosen items counts for them together as much as "
-        "{answers}; nothing distinguishes it from other reports.",
-        first="crafted",
-    ),
-    Way(
-        scenario="dummy-abuse",
-        title="Fake users who craft all {number} reports of a submission",
-        sentence="A user who crafts every report of a submission counts for the chosen items as "
-        "much as {answers}; the number of reports in a submission bounds the attack.",
-        first="crafted",
-        submissions=1,
-    ),
-    Way(
-        scenario="message-flood",
-        title="Fake users who send {number} crafted reports, if their number were not checked",
-        sentence="Were the number of reports in a submission not checked, the gain would grow in "
-        "proportion; the shuffler refuses every other number.",
-        first="crafted",
-        submissions=_FLOOD,
-        refused=True,
-    ),
-)
-
-
-def poison(
-    way: Way,
+def poison(  # every term of the formula
     subject: AuditSubject,
     rng: np.random.Generator,
     *,
+    first: Literal["answer", "random", "crafted"],
+    sentence: str,
+    title: str = "",
+    submissions: int = 0,
+    refused: bool = False,
     factor: float = 1.0,
     counted_twice: bool = False,
     parse: Parse = unpack,
-) -> Findings:
+) -> Rows:
     """
-    Let fake users poison a collection one way; without findings where reports support no items.
+    Let fake users poison a collection one way; no findings where reports support no items.
 
-    `factor` multiplies a crafted report's weight in the formula; `counted_twice`: the analyzer
-    counts the reports of fake users twice; `parse` reads a submission of a wrong number of reports.
+    Args:
+        subject: The audited task.
+        rng: Draws the users and the reports.
+        first: A fake user's first report: an honest answer for a target, a random one, or the
+            worst.
+        sentence: With `{answers}`, the honest answers that a fake user counts for.
+        title: With `{number}`, the reports that each fake user crafts.
+        submissions: Submissions' worth of crafted reports; 0 for one report and honest dummies.
+        refused: Whether the attack gains nothing, so that it is no known limit.
+        factor: Factor of a crafted report's weight in the formula: a weakness below 1.
+        counted_twice: The weakness that the analyzer counts the reports of fake users twice.
+        parse: Reads a submission of a wrong number of reports.
 
     Cost: a simulated collection, tenths of a second.
     """
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
-    if not isinstance(subject.mechanism, SupportCounting):
-        return Findings()
+    if not isinstance(mechanism, SupportCounting):
+        return ()
     users, n_fakes, targets = _users(subject, rng)
     one_by_one = made_one_by_one(task, int(users.sum()))
     honest = count(task, mechanism, users, rng, one_by_one=one_by_one)
     lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.kept
-    number = way.submissions * task.reports_per_user or 1
+    number = submissions * task.reports_per_user or 1
     drawn = list[tuple[Reports, float]]()
     cells, n_reports, weight = np.zeros_like(honest.cells), 0, 0.0
-    if way.first == "crafted":
+    if first == "crafted":
         own = factor * lever.weight
         n_reports = int(rng.binomial(number * n_fakes, kept_share))
         cells, weight = n_reports * mechanism.tally(lever.crafted), n_reports * own
-    elif way.first == "random":
+    elif first == "random":
         own = lever.uniform
         drawn.append((uniform(mechanism, n_fakes, rng), own))
     else:
         own, held = lever.honest, rng.choice(targets, size=n_fakes)
         drawn.append((mechanism.randomize(held, rng), own))
-    if not way.submissions:
+    if not submissions:
         dummies = own_dummies(task, mechanism, n_fakes, rng).reports
         drawn.append((dummies, lever.dummy_floor))
     off, n_drawn = 0.0, 0
@@ -173,32 +126,31 @@ def poison(
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.must("the estimate rises by the weight of the fake reports", rises)
-    if way.submissions > 1:
+    if submissions > 1:
         _check_refused(checks, task, number, parse)
     per_user = task.reports_per_user
     most = _answers(lever.answers(lever.high, further=per_user - 1, each=lever.high))
-    finding = checks.finding(
-        scenario=way.scenario,
-        title=way.title.format(number=number),
+    row = checks.finding(
+        title=title.format(number=number),
         heading="sender disruption",
-        sentence=way.sentence.format(
+        sentence=sentence.format(
             answers=_answers(lever.answers(own, further=number - 1, each=own))
         ),
-        known_limit=not way.refused,
+        known_limit=not refused,
         coalition=f"{_FAKE_SHARE:.0%} of the users",
         theorem="[CJG21]",
         expected=lever.gain(
             n_fakes / n_users,
             own,
             further=n_reports / own_counted - 1,
-            each=own if way.submissions else lever.dummy_floor,
+            each=own if submissions else lever.dummy_floor,
             held=float(users[targets].sum() / n_honest),
         ),
         measured=after - before,
         trials=n_users,
         notes=(f"of {len(targets)} rare items; a submission counts for {most} at most",),
     )
-    return Findings((finding,))
+    return (row,)
 
 
 def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
@@ -241,6 +193,74 @@ def _answers(number: float) -> str:
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
 
 
-input_manipulation, random_reports, maximal_gain, dummy_abuse, message_flood = (
-    partial(poison, way) for way in _WAYS
+_TWICE: Final = "The analyzer counts every report of a fake user twice."
+_UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
+
+SCENARIOS: Final = (
+    Scenario(
+        name="input-manipulation",
+        title="Fake users who answer honestly for values they do not hold",
+        check=partial(
+            poison,
+            first="answer",
+            refused=True,
+            sentence="Users who lie about their value, and do nothing else, raise the items that "
+            "they name by no more than their own share of all users, on average.",
+        ),
+        weakness=_TWICE,
+        broken={"counted_twice": True},
+    ),
+    Scenario(
+        name="random-reports",
+        title="Fake users who send random reports",
+        check=partial(
+            poison,
+            first="random",
+            sentence="Users who send random reports distort the estimate as calculated; nothing "
+            "distinguishes them from other users.",
+        ),
+        weakness=_TWICE,
+        broken={"counted_twice": True},
+    ),
+    Scenario(
+        name="maximal-gain",
+        title="Fake users who craft their own reports",
+        check=partial(
+            poison,
+            first="crafted",
+            sentence="A report that a user crafts for chosen items counts for them together as "
+            "much as {answers}; nothing distinguishes it from other reports.",
+        ),
+        weakness=_UNDERSTATED,
+        broken={"factor": 0.9},
+    ),
+    Scenario(
+        name="dummy-abuse",
+        title="Fake users who craft their dummies too",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=1,
+            title="Fake users who craft all {number} reports of a submission",
+            sentence="A user who crafts every report of a submission counts for the chosen items "
+            "as much as {answers}; the number of reports in a submission bounds the attack.",
+        ),
+        weakness=_UNDERSTATED,
+        broken={"factor": 0.9},
+    ),
+    Scenario(
+        name="message-flood",
+        title="Fake users who send many more reports than the task allows",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=_FLOOD,
+            refused=True,
+            title="Fake users who send {number} crafted reports, if their number were not checked",
+            sentence="Were the number of reports in a submission not checked, the gain would grow "
+            "in proportion; the shuffler refuses every other number.",
+        ),
+        weakness="The shuffler does not count the reports of a submission.",
+        broken={"parse": unchecked_parse},
+    ),
 )

@@ -1,4 +1,4 @@
-"""Runs with a dishonest shuffler: what devices, sentinels and the analyzer notice."""
+"""Runs with a dishonest shuffler, detected by devices, sentinels and the analyzer."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +23,11 @@ from common.errors import (
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
-from deploy.audit.attacks.detection_rates import IN_ORDER, sentinel_rate
-from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.attacks.detection_rates import IN_ORDER, keeping_the_order, sentinel_rate
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.analyzer_core import chunks_of
-from deploy.audit.harness.dishonest_shuffler import (
+from deploy.audit.harness.in_process_run import (
+    InProcessRun,
     Tampering,
     drops,
     duplicates,
@@ -34,13 +35,11 @@ from deploy.audit.harness.dishonest_shuffler import (
     replaces,
     shuffles,
 )
-from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.audit.harness.tasks import reduced_draft
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import check_guarantees
 from user_agent.evidence import InclusionState
 
-Rows = tuple[Finding, ...]
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
 
 _MAX_REPORTS: Final = 2500
@@ -77,7 +76,7 @@ class _Outcome:
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for what every device concludes."""
     try:
-        result = await parties.result()
+        result = await parties.analyzer.releases.result(parties.digest)
     except UnusableBatchError:
         result = None
     n_people = len(parties.shuffler.users) - parties.n_sentinels
@@ -85,25 +84,16 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
     return _Outcome(result, seen, parties.shuffler.delivered)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Attack:
     """An attack on collections of one task: facts that must be noticed, and unnoticed ones."""
 
-    scenario: str
-    wanted: TaskDraft
-    rng: np.random.Generator
-    checks: Checks = field(default_factory=Checks)
-    unseen: Checks = field(default_factory=Checks)
-
-    @property
-    def n_people(self) -> int:
-        """People who submit to each collection."""
-        return self.wanted.n_min + _MORE
-
-    @property
-    def samples(self) -> bool:
+    def __init__(self, wanted: TaskDraft, rng: np.random.Generator) -> None:
+        self.wanted = wanted
+        self.rng = rng
+        self.checks, self.unseen = Checks(), Checks()
+        self.n_people = wanted.n_min + _MORE
+        self.samples = wanted.shuffler.kept < 1
         """Whether the task lets the shuffler drop reports."""
-        return self.wanted.shuffler.kept < 1
 
     @asynccontextmanager
     async def collection(
@@ -148,27 +138,23 @@ class _Attack:
         """Return the finding of an attack that a defence notices, or of a known limit."""
         checks = self.unseen if fields.get("known_limit") else self.checks
         plain = {"heading": "server disruption", "coalition": "shuffler"}
-        return checks.finding(
-            scenario=self.scenario, title=title, sentence=sentence, **plain | fields
-        )
+        return checks.finding(title=title, sentence=sentence, **plain | fields)
 
 
 def _run(
     attack: Callable[..., Coroutine[Any, Any, Rows]],
-    scenario: str,
     subject: AuditSubject,
     rng: np.random.Generator,
     **options: object,
-) -> Findings:
-    """Run an attack on a reduced task; without findings if no small batch has a finite claim."""
+) -> Rows:
+    """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
     wanted = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
     if wanted is None:
-        return Findings()
+        return ()
     logger = logging.getLogger("shuffledp")
     before, logger.disabled = logger.disabled, True  # off the operator's screen
     try:
-        rows = asyncio.run(attack(_Attack(scenario=scenario, wanted=wanted, rng=rng), **options))
-        return Findings(rows)
+        return asyncio.run(attack(_Attack(wanted, rng), **options))
     finally:
         logger.disabled = before
 
@@ -197,15 +183,13 @@ def _losing(
     subject: AuditSubject,
     rng: np.random.Generator,
     *,
-    scenario: str,
     word: str,
     lose: Callable[[int], Tampering],
     attentive: bool = True,
-) -> Findings:
+) -> Rows:
     """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
-    outcome = _run(_lost, scenario, subject, rng, word=word, lose=lose, attentive=attentive)
-    rate = sentinel_rate(scenario, subject, rng, planted=attentive)
-    return Findings((*outcome.findings, rate))
+    rows = _run(_lost, subject, rng, word=word, lose=lose, attentive=attentive)
+    return (*rows, sentinel_rate(subject, rng, planted=attentive))
 
 
 async def _lost(
@@ -399,10 +383,57 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     )
 
 
-honest: Final = partial(_run, _honest, "honest-shuffler")
-dropping: Final = partial(_losing, scenario="shuffler-drops", word="dropped", lose=drops)
-replacing: Final = partial(_losing, scenario="shuffler-replaces", word="replaced", lose=replaces)
-duplicating: Final = partial(_run, _duplicating, "shuffler-duplicates")
-replaying: Final = partial(_run, _replaying, "shuffler-replays")
-injecting: Final = partial(_run, _injecting, "shuffler-injects")
-closing_early: Final = partial(_run, _closing_early, "shuffler-closes-early")
+_INATTENTIVE: Final = "No device checks for its answer, and the analyzer knows no sentinel."
+_NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
+
+SCENARIOS: Final = (
+    Scenario(
+        name="honest-shuffler",
+        title="An honest shuffler, which nobody accuses",
+        check=partial(_run, _honest),
+        weakness="The shuffler drops one submission.",
+        broken={"tampering": drops(0)},
+    ),
+    Scenario(
+        name="shuffler-drops",
+        title="A shuffler that drops submissions",
+        check=partial(_losing, word="dropped", lose=drops),
+        weakness=_INATTENTIVE,
+        broken={"attentive": False},
+    ),
+    Scenario(
+        name="shuffler-replaces",
+        title="A shuffler that puts its own reports in their place",
+        check=partial(_losing, word="replaced", lose=replaces),
+        weakness=_INATTENTIVE,
+        broken={"attentive": False},
+    ),
+    Scenario(
+        name="shuffler-duplicates",
+        title="A shuffler that delivers submissions twice",
+        check=partial(_run, _duplicating),
+        weakness="The analyzer tolerates copies, and does not report them.",
+        broken={"tolerant": True},
+    ),
+    Scenario(
+        name="shuffler-keeps-order",
+        title="A shuffler that does not shuffle",
+        check=keeping_the_order,
+        weakness="The analyzer knows no sentinel.",
+        broken={"planted": False},
+    ),
+    *(
+        Scenario(
+            name=name,
+            title=title,
+            check=partial(_run, attack),
+            weakness=_NO_ERRORS,
+            broken={"delivering": deliver_without_errors},
+        )
+        for name, title, attack in (
+            ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
+            ("shuffler-injects", "A shuffler that makes users up", _injecting),
+            ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
+        )
+    ),
+)

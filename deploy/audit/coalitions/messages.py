@@ -1,6 +1,5 @@
 """
-The messages of users in many trials, how strongly they speak for one of two values, and the
-analyzer's attack on a whole batch.
+The evidence of users' messages for one of two items, and the analyzer's attack on a whole batch.
 
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
 probability γ and otherwise uniform among those that support v, so it is
@@ -36,6 +35,11 @@ _SLOW_MESSAGES: Final = 50_000
 """Messages, or trials with one user, where dummies are drawn one user at a time."""
 
 
+def ends(mechanism: Mechanism) -> tuple[int, int]:
+    """Return the two items between which every attack on items decides: the first and the last."""
+    return 0, mechanism.domain_size - 1
+
+
 def user_messages(subject: AuditSubject, item: int, trials: int, rng: np.random.Generator) -> Sent:
     """Draw all messages of one user who holds an item, for each trial."""
     sent = own_reports(subject.mechanism, item, trials, rng)
@@ -51,10 +55,22 @@ def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) ->
     Where dummies are drawn one user at a time, there are fewer trials.
     """
     trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
-    items = (0, subject.task.domain_size - 1)
+    mechanism = subject.mechanism
     return [
-        scores(subject.mechanism, user_messages(subject, item, trials, rng), items)
-        for item in items
+        scores(mechanism, user_messages(subject, item, trials, rng)) for item in ends(mechanism)
+    ]
+
+
+def report_worlds(
+    mechanism: Mechanism, trials: int, rng: np.random.Generator, rounds: int = 1
+) -> list[Vector]:
+    """Draw the scores of one user's own reports in all rounds, without dummies."""
+    return [
+        np.sum(
+            [scores(mechanism, own_reports(mechanism, item, trials, rng)) for _ in range(rounds)],
+            axis=0,
+        )
+        for item in ends(mechanism)
     ]
 
 
@@ -72,15 +88,13 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
     )
 
 
-def scores(mechanism: Mechanism, sent: Sent, items: tuple[int, int]) -> Vector:
-    """Return the log odds of the first item against the second, for each trial."""
+def scores(mechanism: Mechanism, sent: Sent) -> Vector:
+    """Return the log odds of the first item against the last, for each trial."""
     sums = [
         np.bincount(
-            sent.trial,
-            weights=weights(mechanism, sent.reports, item),
-            minlength=sent.trials,
+            sent.trial, weights=weights(mechanism, sent.reports, item), minlength=sent.trials
         )
-        for item in items
+        for item in ends(mechanism)
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(sums[0]) - np.log(sums[1])
@@ -88,21 +102,19 @@ def scores(mechanism: Mechanism, sent: Sent, items: tuple[int, int]) -> Vector:
     return score
 
 
-def _count_scores(
-    task: Task, mechanism: Mechanism, sent: Sent, items: tuple[int, int], rng: np.random.Generator
-) -> Vector:
+def _count_scores(task: Task, mechanism: Mechanism, sent: Sent, rng: np.random.Generator) -> Vector:
     """
     Return the difference of the items' counts in each batch, after the shuffler drops and adds.
 
     Where the shuffler adds dummies that name items, these two counts are all the evidence.
     """
     kept = sent.without(~draw_kept(task.shuffler, len(sent.reports), rng))
-    counts = [
+    first, last = (
         np.bincount(kept.trial[mechanism.supports(kept.reports, item)], minlength=sent.trials)
         + draw_item_dummies(task.shuffler, sent.trials, rng)
-        for item in items
-    ]
-    return np.asarray(counts[0] - counts[1], dtype=np.float64)
+        for item in ends(mechanism)
+    )
+    return np.asarray(first - last, dtype=np.float64)
 
 
 def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
@@ -131,34 +143,26 @@ def run_batch_game(
     Computed, the attack proves nearly all that can be claimed; measured, it has power where few
     users are honest.
     """
-    task = subject.task
+    task, mechanism = subject.task, subject.mechanism
     messages = rounds * (honest + adding * task.dummies.expected_per_user)
     trials = max(_MIN_TRIALS, int(subject.sizes.batches / messages))
     if not task.dummies.uniform:
         trials = min(trials, max(_MIN_TRIALS, _SLOW_MESSAGES // (rounds * honest)))
+    last = task.domain_size - 1
+    third = task.domain_size // 2 if last > 1 else last
 
-    def world(item: int) -> Vector:
-        by_round = [
-            _batch_scores(subject, item, (honest, adding, trials), rng) for _ in range(rounds)
-        ]
-        return np.asarray(np.sum(by_round, axis=0))
+    def one_round(item: int) -> Vector:
+        sent = own_reports(mechanism, item, trials, rng)
+        sent = sent.joined(own_reports(mechanism, third, trials, rng, each=honest - 1))
+        if task.dummies.maximum:
+            sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=adding))
+        if third != last and honest > 1:
+            sent = sent.without(mechanism.supports(sent.reports, third))
+        if task.shuffler.idle:
+            return scores(mechanism, sent)
+        return _count_scores(task, mechanism, sent, rng)
 
-    return run_game(world(0), world(task.domain_size - 1), delta=task.delta)
-
-
-def _batch_scores(
-    subject: AuditSubject, item: int, sizes: tuple[int, int, int], rng: np.random.Generator
-) -> Vector:
-    task, mechanism = subject.task, subject.mechanism
-    honest, adding, trials = sizes
-    first, second = 0, task.domain_size - 1
-    third = task.domain_size // 2 if task.domain_size > 2 else second  # noqa: PLR2004
-    sent = own_reports(mechanism, item, trials, rng)
-    sent = sent.joined(own_reports(mechanism, third, trials, rng, each=honest - 1))
-    if task.dummies.maximum:
-        sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=adding))
-    if third != second and honest > 1:
-        sent = sent.without(mechanism.supports(sent.reports, third))
-    if task.shuffler.idle:
-        return scores(mechanism, sent, (first, second))
-    return _count_scores(task, mechanism, sent, (first, second), rng)
+    first, second = (
+        np.sum([one_round(item) for _ in range(rounds)], axis=0) for item in ends(mechanism)
+    )
+    return run_game(first, second, delta=task.delta)

@@ -1,10 +1,11 @@
 """
 The messages of one user alone: shuffler and analyzer together, which link every opened report to
-its sender, and the n-1 attack.
+its sender, the n-1 attack, and links by seeds.
 """
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -12,21 +13,26 @@ import numpy as np
 
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
-from common.mechanisms.base import Reports
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.dummy_spec import PERMUTES
-from deploy.audit.coalitions.messages import proven_epsilon, scores, user_messages, user_worlds
+from deploy.audit.coalitions.messages import (
+    proven_epsilon,
+    report_worlds,
+    user_messages,
+    user_worlds,
+)
 from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.trials import own_reports
+from deploy.audit.distributions.trials import own_dummies, own_reports
 from deploy.audit.distributions.value_reports import (
     draw_reports,
     log_likelihood,
     reports_each,
     worst_values,
 )
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
+from deploy.audit.statistics import p_poisson
 from shuffler.permutation import permute
 
 Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -47,6 +53,8 @@ _LOWER: Final = (
     "people who do not work together."
 )
 _MAX_STATED: Final = 20.0
+_LINKED: Final = 200_000
+"""Users whose seeds are compared."""
 _FORGED: Final = 200
 _BATCHES: Final = 50
 _LEFT_ALONE: Final = (
@@ -59,7 +67,7 @@ _LEFT_ALONE: Final = (
 
 def run_pooled(
     subject: AuditSubject, rng: np.random.Generator, *, understate: bool = False
-) -> Findings:
+) -> Rows:
     """
     Run the game on one recognised report, and on all messages of one user.
 
@@ -74,7 +82,7 @@ def run_pooled(
     rows = [_own_report(subject, rng, claimed)]
     if subject.task.kind == "categorical" and subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
-    return Findings(tuple(rows))
+    return tuple(rows)
 
 
 def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
@@ -82,14 +90,9 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
     task, results = subject.task, list[GameResult]()
     noisy, exact, must_reach = math.isfinite(task.local_epsilon), None, False
     if task.kind == "categorical":
-        items, mechanism = (0, task.domain_size - 1), subject.mechanism
         needed, most = _trials(subject)
-        worlds = [
-            scores(mechanism, own_reports(mechanism, item, min(needed, most), rng), items)
-            for item in items
-        ]
-        results.append(run_game(*worlds))
-        exact, must_reach = mechanism.local_epsilon, not noisy or needed <= most
+        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng)))
+        exact, must_reach = subject.mechanism.local_epsilon, not noisy or needed <= most
     for pair in worst_values(task) if task.kind != "categorical" else ():
         worlds = []
         for value in pair:
@@ -98,12 +101,11 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
             worlds.append(np.nan_to_num(odds))
         results.append(run_game(*worlds))
     return game_row(
-        result=max(results, key=lambda result: result.epsilon_lower),
+        result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,
         exact=exact,
         must_reach=must_reach,
         tests=len(results),
-        scenario=_COALITION,
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
         sentence=(
@@ -135,7 +137,6 @@ def _with_dummies(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
         exact=proven_epsilon(terms, alone) if claimed.delta > 0 else None,
-        scenario=_COALITION,
         title="Your report among your own dummies",
         statistic=f"likelihood ratio of all {1 + task.dummies.per_user} messages or more of one "
         "user",
@@ -166,7 +167,7 @@ def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 def run_n_minus_one(
     subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
-) -> Findings:
+) -> Rows:
     """
     Let the shuffler replace all reports but the victim's by its own.
 
@@ -176,7 +177,7 @@ def run_n_minus_one(
     """
     terms, task = subject.terms, subject.task
     if terms.reduction is None:
-        return Findings()
+        return ()
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
     found = sum(_recovered(subject, rng, permuted) for _ in range(_BATCHES))
@@ -190,7 +191,6 @@ def run_n_minus_one(
         result=run_game(*worlds, delta=claimed.delta),
         claimed=claimed,
         exact=exact,
-        scenario="n-1",
         title="All reports but one user's replaced",
         coalition="shuffler+users",
         statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "
@@ -207,20 +207,47 @@ def run_n_minus_one(
             sentence=f"Only {found} of {_BATCHES} forged batches came apart into the forged "
             "reports and the victim's messages.",
         )
-    return Findings((row,))
+    return (row,)
 
 
 def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
-    """Forge a batch around one user, let the deployed code permute it, and take it apart."""
+    """Forge a batch around one user; the deployed code must permute it without a loss."""
     sent = user_messages(subject, 0, 1, rng).reports
-    forged = subject.mechanism.dummies(_FORGED, rng)
-    left = sorted(map(bytes, permuted(_rows(np.concatenate([sent, forged])), rng)))
-    for report in map(bytes, _rows(forged)):
-        if report not in left:
-            return False
-        left.remove(report)
-    return left == sorted(map(bytes, _rows(sent)))
+    reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED, rng)])
+    rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+    return Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
 
 
-def _rows(reports: Reports) -> np.ndarray:
-    return np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool = False) -> Rows:
+    """
+    Link two rounds, and one user's messages, by equal seeds.
+
+    `kept`: devices keep their seed for the second round.
+    """
+    mechanism, task, checks = subject.mechanism, subject.task, Checks()
+    if "seed" not in (mechanism.report_dtype.names or ()):
+        return ()
+    n_users = _LINKED
+    first, second = (own_reports(mechanism, 0, n_users, rng).reports["seed"] for _ in range(2))
+    if kept:
+        second = first
+    seeds = getattr(getattr(mechanism, "family", None), "seeds", 2**64)
+    linked = int((first == second).sum())
+    checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
+    if task.dummies.maximum and task.dummies.uniform:
+        sent = own_dummies(task, mechanism, n_users, rng)
+        equal = int((sent.reports["seed"] == first[sent.trial]).sum())
+        checks.test("a dummy with its user's seed", p_poisson(equal, len(sent.reports) / seeds))
+    neighbours = int((first[1:] == first[:-1]).sum())
+    checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
+    row = checks.finding(
+        title="Seeds link no two messages",
+        heading="anonymity",
+        coalition="analyzer",
+        sentence="Every message has a fresh random seed: seeds link no two messages of one user, "
+        "of one round or of two.",
+        trials=n_users,
+        expected=1 / seeds,
+        measured=linked / n_users,
+    )
+    return (row,)

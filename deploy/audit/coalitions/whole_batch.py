@@ -1,6 +1,6 @@
 """
-The analyzer's view of a whole batch: alone, with colluding users, where users add no dummies, and
-over several rounds.
+The analyzer's view of a whole batch: alone, with colluding users, where users add no dummies, over
+several rounds, and with its users split into groups.
 
 Colluding users hand over their reports and dummies, so that the honest users' part of the batch is
 left. Where many users are honest no game has power; there the claim rests on the computed attack,
@@ -9,6 +9,7 @@ and on tests that the code draws as computed.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -18,21 +19,22 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import (
     PrivacyParameters,
     analyzer_guarantee,
+    claimed_guarantee,
     local_guarantee,
     skippers_guarantee,
 )
 from common.accounting.reference.attack import epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import rounded_up
+from common.task.task import Task
 from deploy.audit.coalitions.messages import (
     FEW_USERS,
     STATISTIC,
     proven_epsilon,
+    report_worlds,
     run_batch_game,
-    scores,
 )
-from deploy.audit.distributions.trials import own_reports
-from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
+from deploy.audit.finding import Checks, Curve, CurvePoint, Finding, Findings, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 
@@ -42,16 +44,8 @@ _MEASURED: Final = (FEW_USERS, 10, 1)
 """Numbers of honest users with whom the game is run."""
 _FEW: Final = 10
 """Users among whom missing dummies and rounds are measured."""
-_MORE_USERS: Final = (
-    "Ask more people, or raise n_min: the more answer, the less each one shows. Ask for tokens, so "
-    "that nobody can answer under many names."
-)
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
-_ASK_SELDOM: Final = (
-    "Name the population in the task and give it a budget: the analyzer then refuses the round "
-    "that would spend more. Ask as seldom as you can."
-)
 
 
 def run_colluders(
@@ -65,65 +59,57 @@ def run_colluders(
     """
     n_users, terms = subject.n_users, subject.terms
     if terms.reduction is None:
-        return Findings() if trusting else Findings((_without_shuffler(subject),))
+        row = game_row(
+            claimed=local_guarantee("analyzer", terms),
+            exact=None,
+            title="No shuffler is counted on",
+            statistic="measured against shuffler and analyzer together",
+            sentence="This protocol promises the noise of your own report, with or without a "
+            "shuffler.",
+        )
+        return Findings() if trusting else Findings((row,))
     if trusting:
         alone, all_honest = (analyzer_guarantee(terms, n_users, left) for left in (1, n_users))
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
+    numbers |= {few for few in _MEASURED if few <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
-    for left in sorted(numbers | {few for few in _MEASURED if few <= n_users}, reverse=True):
+    for left in sorted(numbers, reverse=True):
         claimed = analyzer_guarantee(terms, n_users, n_users if trusting else left)
-        attack = proven_epsilon(terms, terms.crowd_of(n_users, left, left, 0))
-        result = run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None
-        statistic: dict[str, Any] = {} if result is None else {"statistic": STATISTIC}
-        rows.append(
-            game_row(
-                result=result,
-                claimed=claimed,
-                exact=attack,
-                scenario="colluders",
-                title=f"{left:,} of {n_users:,} users honest",
-                sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what "
-                "they know, anything they see is at most e^ε times as likely under one value of "
-                f"yours as under another, ε = {rounded_up(claimed.epsilon)}, but for a chance of "
-                "δ.",
-                advice=_MORE_USERS,
-                **statistic,
-            )
+        measured: dict[str, Any] = {}
+        if left <= FEW_USERS:
+            measured["result"] = run_batch_game(subject, left, left, rng)
+            measured["statistic"] = STATISTIC
+        row = game_row(
+            claimed=claimed,
+            exact=proven_epsilon(terms, terms.crowd_of(n_users, left, left, 0)),
+            title=f"{left:,} of {n_users:,} users honest",
+            sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what they "
+            "know, anything they see is at most e^ε times as likely under one value of yours as "
+            f"under another, ε = {rounded_up(claimed.epsilon)}, but for a chance of δ.",
+            advice="Ask more people, or raise n_min: the more answer, the less each one shows. "
+            "Ask for tokens, so that nobody can answer under many names.",
+            **measured,
         )
+        rows.append(row)
         points.append(
             CurvePoint(
                 colluding=(n_users - left) / n_users,
                 honest=left,
                 claim=claimed.epsilon,
-                attack=attack,
-                measured=result.epsilon_lower if result else None,
+                attack=row.exact_epsilon,
+                measured=row.empirical_epsilon_lower,
             )
         )
-    curve = Curve(
-        title=f"The analyzer and colluding users, of {n_users:,}",
-        delta=subject.task.delta,
-        points=tuple(points),
-    )
+    title = f"The analyzer and colluding users, of {n_users:,}"
+    curve = Curve(title=title, delta=subject.task.delta, points=tuple(points))
     return Findings(tuple(rows), (curve,))
-
-
-def _without_shuffler(subject: AuditSubject) -> Finding:
-    """Return the finding where the protocol relies on no shuffler: the local ε is the claim."""
-    return game_row(
-        claimed=local_guarantee("analyzer", subject.terms),
-        exact=None,
-        scenario="colluders",
-        title="No shuffler is counted on",
-        statistic="measured against shuffler and analyzer together",
-        sentence="This protocol promises the noise of your own report, with or without a shuffler.",
-    )
 
 
 def run_skippers(
     subject: AuditSubject, rng: np.random.Generator, *, believed: bool = False
-) -> Findings:
+) -> Rows:
     """
     Compute, and measure among few users, the effect of users who add no dummies.
 
@@ -131,7 +117,7 @@ def run_skippers(
     all but the victim; no findings where no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.terms.reduction is None:
-        return Findings()
+        return ()
     n_users, terms = subject.n_users, subject.terms
     claims = [
         skippers_guarantee(terms, users, adding=users if believed else 1)
@@ -142,11 +128,10 @@ def run_skippers(
         for users in (n_users, _FEW)
     ]
     if believed and attacks[1] is None:
-        return Findings()
+        return ()
     computed = game_row(
         claimed=claims[0],
         exact=attacks[0],
-        scenario="skippers",
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         sentence="Users who skip their dummies leave less to hide among: ε = "
         f"{rounded_up(claims[0].epsilon)} if all but you do.",
@@ -157,19 +142,16 @@ def run_skippers(
         result=run_batch_game(subject, 1 if believed else _FEW, 1, rng),
         claimed=claims[1],
         exact=attacks[1],
-        scenario="skippers",
         aside=True,
         title=f"Among {_FEW} users, of whom {_FEW - 1} add no dummies",
         statistic=STATISTIC,
         sentence=f"Among {_FEW} users of whom one adds dummies an attack gets no more than is "
         "computed for so few.",
     )
-    return Findings((computed, measured))
+    return (computed, measured)
 
 
-def run_rounds(
-    subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool = False
-) -> Findings:
+def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool = False) -> Rows:
     """
     Ask the same people again: run two rounds against shuffler and analyzer together, and compute
     more for the analyzer.
@@ -178,10 +160,10 @@ def run_rounds(
     gives everything away.
     """
     if forgetful and math.isinf(subject.task.local_epsilon):
-        return Findings()
+        return ()
     rows, n_users = [_linked_rounds(subject, rng, forgetful=forgetful)], subject.n_users
     if subject.terms.reduction is None or not subject.task.shuffler.idle:
-        return Findings(tuple(rows))
+        return tuple(rows)
     few = min(_FEW, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
         terms = dataclasses.replace(subject.terms, rounds=rounds)
@@ -201,30 +183,25 @@ def run_rounds(
                 **measured,
             )
         )
-    return Findings(tuple(rows))
+    return tuple(rows)
 
 
-_rounds_row = partial(game_row, scenario="rounds", aside=True, advice=_ASK_SELDOM)
+_rounds_row = partial(
+    game_row,
+    aside=True,
+    advice="Name the population in the task and give it a budget: the analyzer then refuses the "
+    "round that would spend more. Ask as seldom as you can.",
+)
 
 
 def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool) -> Finding:
     """Add up the evidence of two reports of one user, each recognised."""
-    mechanism, items = subject.mechanism, (0, subject.task.domain_size - 1)
-    worlds = [
-        np.sum(
-            [
-                scores(mechanism, own_reports(mechanism, item, subject.sizes.games, rng), items)
-                for _ in range(_POOLED_ROUNDS)
-            ],
-            axis=0,
-        )
-        for item in items
-    ]
+    worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
     terms = dataclasses.replace(subject.terms, rounds=1 if forgetful else _POOLED_ROUNDS)
     return _rounds_row(
         result=run_game(*worlds),
         claimed=local_guarantee("shuffler+analyzer", terms),
-        exact=_POOLED_ROUNDS * mechanism.local_epsilon,
+        exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
         sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
@@ -240,3 +217,66 @@ def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float 
     if release.reduction.third_value == "none":
         return None
     return epsilon_of_rounds(release.reduction, release.crowd, terms.rounds, terms.delta)
+
+
+def without_n_min(task: Task) -> bytes:
+    """Encode a task without its n_min."""
+    return dataclasses.replace(task, n_min=2).to_bytes()
+
+
+def run_partition(
+    subject: AuditSubject,
+    rng: np.random.Generator,
+    *,
+    encode: Callable[[Task], bytes] = Task.to_bytes,
+) -> Rows:
+    """Compute the claim for the smallest group that is released, and check that tasks differ."""
+    task, terms = subject.task, subject.terms
+    if terms.reduction is None:
+        return ()
+    claimed = claimed_guarantee(terms, task.n_min)
+    smallest = game_row(
+        claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
+        exact=proven_epsilon(terms, terms.crowd(task.n_min)),
+        title=f"Users cut into groups of n_min = {task.n_min:,}",
+        sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
+        f"n_min users, and every device has checked what holds then: "
+        f"ε = {rounded_up(task.central_epsilon)}, as the task states it, rounded up.",
+        advice="Raise n_min: it bounds the smallest group. Operators set the shuffler's "
+        "minimum_batch, and devices their total_central_epsilon_cap.",
+    )
+    return (smallest, _digests(subject, rng, encode))
+
+
+def _digests(
+    subject: AuditSubject, rng: np.random.Generator, encode: Callable[[Task], bytes]
+) -> Finding:
+    """Check that different tasks have different bytes, and so different digests."""
+    checks, more = Checks(), math.nextafter(subject.task.delta, 1)
+    # Leaves room for each change alone.
+    task = dataclasses.replace(
+        subject.task,
+        target_size=max(subject.task.n_min + 1, subject.task.target_size),
+        budget_delta=max(more, subject.task.budget_delta),
+    )
+    encodings = {encode(task)}
+    changed: dict[str, Any] = {
+        "nonce": rng.bytes(len(task.nonce)),
+        "analyzer_key": rng.bytes(len(task.analyzer_key)),
+        "shuffler_key": rng.bytes(len(task.shuffler_key)),
+        "n_min": task.n_min + 1,
+        "deadline": task.deadline + 1,
+        "delta": more,
+    }
+    for name, value in changed.items():
+        other = encode(dataclasses.replace(task, **{name: value}))
+        checks.must(f"another {name} makes another task", other not in encodings)
+        encodings.add(other)
+    return checks.finding(
+        title="Keys and parameters are part of a task's digest",
+        heading="anonymity",
+        coalition="analyzer",
+        sentence="Users who are given another key, deadline or n_min are given a task with another "
+        "digest, which they can compare.",
+        advice="Publish the digest of a task where all can see it, so that users can compare.",
+    )

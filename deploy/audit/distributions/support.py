@@ -1,5 +1,5 @@
 """
-How likely a report supports its own value and another, from ε alone; and numbers of dummies.
+Probabilities that a report supports its own value and another, from ε; numbers of dummies.
 
 Written from the papers' formulas, apart from the mechanisms' integers, so that a randomizer and
 its weights cannot be wrong together unnoticed.

@@ -232,7 +232,7 @@ def to_unit(value: float, low: float, high: float) -> float:
 
 
 def usual_value(task: Task) -> Value:
-    """Return a valid value of numbers that lie on no grid, unlike the ends and the middle."""
+    """Return a valid value whose numbers lie on no grid, unlike the ends and the middle."""
     if task.kind == "string":
         return worst_values(task)[0][0]
     low, high = _range(task)
@@ -244,7 +244,7 @@ def usual_value(task: Task) -> Value:
 
 
 def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
-    """Return pairs of values that no other pair is more easily told apart than."""
+    """Return the pairs of values that are easiest to tell apart."""
     if task.kind == "categorical":
         return ((0, task.domain_size - 1),)
     if task.kind == "string":
@@ -264,11 +264,8 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
 
 
 def _range(task: Task) -> tuple[float, float]:
-    if task.kind == "key-value":
-        pairs = spec_as(task.mechanism, KeyValueSpec)
-        return pairs.low, pairs.high
-    numbers = spec_as(task.mechanism, NumberSpec)
-    return numbers.low, numbers.high
+    spec = cast("KeyValueSpec | NumberSpec", task.mechanism)
+    return spec.low, spec.high
 
 
 def _far_texts(task: Task) -> tuple[str, str]:

@@ -2,18 +2,33 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey
-from common.crypto.signing import PublicIdentity
-from common.messages.result import Result
+from common.crypto.hpke import (
+    HpkePrivateKey,
+    HpkePublicKey,
+    envelope_context,
+    report_context,
+)
+from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
+from common.errors import BatchStateError
+from common.mechanisms.base import Reports
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
-from deploy.audit.harness.analyzer_core import AnalyzerCore
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.dishonest_shuffler import DishonestShuffler
+from shuffler.inclusion import InclusionProofs
+from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor
@@ -22,8 +37,147 @@ from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 
-_PAUSE = 10.0
+Users = list[list[bytes]]
+"""Sealed reports of each user, in the order of arrival."""
+Tampering = Callable[["DishonestShuffler", Users], Users]
+"""Returns the users to deliver in place of those that came."""
+
+BATCH: Final = BatchId(b"x" * 16)
+_CHUNK: Final = 50
+_KEEP_SECONDS: Final = 1e6
+_PAUSE: Final = 10.0
 """Seconds between two questions of a device."""
+
+
+class DishonestShuffler:
+    """A shuffler that is honest but for a tampering of its batch."""
+
+    def __init__(
+        self, path: Path, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7
+    ) -> None:
+        self._analyzer = analyzer
+        self._key = key
+        self.identity = SigningIdentity.generate()
+        self.users: Users = []
+        self.rng = np.random.default_rng(seed)
+        self.closed = False
+        """Whether further submissions are refused."""
+        self.permutes = True
+        self.forges = False
+        """Whether it shows proofs that it signed itself."""
+        self.delivered: list[bytes] = []
+        """Sealed reports of the last delivery."""
+        self.inclusions = InclusionProofs(
+            directory=path,
+            identity=analyzer.keys.identity.public_identity(),
+            keep_seconds=_KEEP_SECONDS,
+            clock=ManualClock(),
+        )
+
+    @property
+    def task(self) -> Task:
+        """The task that it collects for."""
+        return self._analyzer.task
+
+    @property
+    def digest(self) -> TaskDigest:
+        """The task's digest."""
+        return self._analyzer.signed.digest()
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:  # noqa: ARG002  # it has one task
+        """Return the task."""
+        return self._analyzer.signed
+
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # it asks for no tokens
+        """Open an envelope, and return a receipt."""
+        if self.closed:
+            raise BatchStateError("the batch is closed")
+        submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
+        sealed, size = submission.sealed_reports, self.task.sealed_report_bytes
+        self.users.append([sealed[at : at + size] for at in range(0, len(sealed), size)])
+        return sign_receipt(self.identity, digest, envelope)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Show a proof like an honest shuffler, or one of all that came under its own key."""
+        if not self.forges:
+            relayed, _ = await self.inclusions.relay(digest, prefix)
+            if isinstance(relayed, InclusionProof):
+                return relayed
+            return InclusionProof(commitment=relayed, bucket=b"", path=())
+        salt, came = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
+        tree = Tree.over(bytearray(leaves_of(came, self.task.sealed_report_bytes)), salt)
+        signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
+        if prefix is None:
+            return InclusionProof(commitment=signed, bucket=b"", path=())
+        return InclusionProof.of(tree, signed, prefix)
+
+    def made_up_user(self) -> list[bytes]:
+        """Seal a submission of the shuffler's own; anyone can."""
+        return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
+
+    def _sealed(self, reports: Reports) -> list[bytes]:
+        key = HpkePublicKey(self.task.suite, self.task.analyzer_key)
+        seal = key.sealer(report_context(self.digest))
+        return [seal(report.tobytes()) for report in reports]
+
+    def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
+        """Make a tampered batch, with the manifest that an honest shuffler would send."""
+        users = tampering(self, [list(user) for user in self.users])
+        reports = [report for user in users for report in user]
+        kept = draw_kept(self.task.shuffler, len(reports), self.rng)
+        reports = [report for report, is_kept in zip(reports, kept, strict=True) if is_kept]
+        added = draw_item_dummies(self.task.shuffler, self.task.domain_size, self.rng)
+        dummies = plain_reports(np.repeat(np.arange(len(added), dtype=np.int64), added))
+        reports += self._sealed(dummies)
+        if self.permutes:
+            reports = [reports[place] for place in self.rng.permutation(len(reports))]
+        return self.manifest(len(users), len(reports)), reports
+
+    def manifest(self, n_users: int, n_reports: int, batch: BatchId = BATCH) -> BatchManifest:
+        """Return a manifest for the task."""
+        return BatchManifest(
+            task_digest=self.digest, batch_id=batch, n_users=n_users, n_reports=n_reports
+        )
+
+    async def deliver(self, tampering: Tampering) -> None:
+        """Deliver a tampered batch, keep what devices will ask for, and wait for the release."""
+        manifest, reports = self.batch(tampering)
+        chunks = chunks_of(reports, _CHUNK)
+        commitment = await self._analyzer.releases.deliver(manifest, chunks)
+        leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
+        await self.inclusions.keep(manifest, self.task, commitment, leaves)
+        self.delivered = reports
+        await self._analyzer.settle()
+
+
+def shuffles(_: DishonestShuffler, users: Users) -> Users:
+    """Behave honestly."""
+    return users
+
+
+def drops(*numbers: int) -> Tampering:
+    """Drop users, and count them out of the manifest."""
+    return lambda _, users: [user for n, user in enumerate(users) if n not in numbers]
+
+
+def replaces(number: int) -> Tampering:
+    """Put a made-up submission in the place of a user."""
+    return lambda shuffler, users: [
+        shuffler.made_up_user() if n == number else user for n, user in enumerate(users)
+    ]
+
+
+def duplicates(number: int, times: int = 1) -> Tampering:
+    """Put copies of a user's reports in the place of the users that follow."""
+    copies = range(number + 1, number + 1 + times)
+    return lambda _, users: [
+        list(users[number]) if n in copies else user for n, user in enumerate(users)
+    ]
+
+
+def makes_up(count: int) -> Tampering:
+    """Add users that do not exist."""
+    return lambda shuffler, users: users + [shuffler.made_up_user() for _ in range(count)]
 
 
 class InProcessRun:
@@ -110,15 +264,6 @@ class InProcessRun:
             for number in range(n_people)
         ]
         return [evidence.inclusion for evidence in kept if evidence is not None]
-
-    async def result(self) -> Result:
-        """
-        Return the released result.
-
-        Raises:
-            UnusableBatchError: The analyzer has rejected the batch.
-        """
-        return await self.analyzer.releases.result(self.digest)
 
     async def stop(self) -> None:
         """Stop the parties."""

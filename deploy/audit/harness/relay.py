@@ -1,4 +1,4 @@
-"""A gRPC relay in front of a service: it records every call, and may rewrite what it passes on."""
+"""A gRPC relay in front of a service, which records every call."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -38,21 +38,15 @@ class RelayedCall:
         return self.path.rpartition("/")[2]
 
 
-Rewriting = Callable[[RelayedCall, list[bytes]], list[bytes]]
-"""Returns the messages to send in place of those that follow a delivery's manifest."""
-
-
 @dataclass
 class Relay(grpc.GenericRpcHandler):
     """
     Stands in the place of a service, with its certificate, and passes every call on.
 
-    `rewrite` changes what follows the manifest of a delivery; `on_delivery` is called when the
-    first message of one has come.
+    `on_delivery` is called when the first message of a delivery has come.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
-    rewrite: Rewriting | None = None
     on_delivery: Callable[[], None] = lambda: None
     address: str = ""
     calls: list[RelayedCall] = field(default_factory=list)
@@ -104,17 +98,8 @@ class Relay(grpc.GenericRpcHandler):
     async def _messages(
         self, relayed: RelayedCall, requests: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
-        held, rewrite = list[bytes](), None
-        if relayed.method == "DeliverBatch":
-            rewrite = self.rewrite
         async for request in requests:
-            if relayed.requests and rewrite is not None:
-                held.append(request)
-                continue
             if relayed.method == "DeliverBatch" and not relayed.requests:
                 self.on_delivery()
-            relayed.requests.append(request)
-            yield request
-        for request in rewrite(relayed, held) if rewrite is not None else ():
             relayed.requests.append(request)
             yield request

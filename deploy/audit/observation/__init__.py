@@ -1,1 +1,1 @@
-"""What each party observes in one recorded run of the three real services."""
+"""Each party's view of one recorded run of the three services."""

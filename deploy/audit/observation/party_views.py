@@ -1,4 +1,4 @@
-"""What each party's view of a recorded run contains, and what it must not contain."""
+"""Checks of each party's view of a recorded run."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from common.runtime import logs
-from deploy.audit.finding import Checks, Finding, Findings
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import RelayedCall
 from deploy.audit.observation.byte_search import (
     encodings,
@@ -16,8 +16,7 @@ from deploy.audit.observation.byte_search import (
     kinds_found,
     start_encodings,
 )
-from deploy.audit.observation.recorder import record_run
-from deploy.audit.observation.run_record import MOMENTS, Moment, RunRecord, reports_in
+from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run, reports_in
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
     p_blocks,
@@ -32,7 +31,6 @@ from user_agent.contribution import Contributor
 
 Patterns = dict[str, list[bytes]]
 
-_SCENARIO: Final = "services"
 _MAX_VALUES: Final = 500
 _MAX_REPORTS: Final = 3_000
 """Reports to seal for values that nobody in the run holds."""
@@ -41,16 +39,29 @@ _USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
 _LINKS: Final = ("submission id", "envelope", "hash of an envelope")
 """What could link a delivery to a submission."""
 _LONG: Final = 8
-"""Bytes of an opened report from which on chance does not find it."""
+"""Distinct bytes of an opened report that cannot occur by chance."""
 
 
 def observe_services(
     subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> Findings:
-    """Run the three services once, and search each party's view. See `record_run`."""
-    record = record_run(subject, rng, by_arrival=by_arrival)
+) -> Rows:
+    """
+    Run the three services once, and search each party's view.
+
+    `by_arrival`: the delivered reports are recorded in the order of arrival.
+    """
+    record = record_run(subject, rng)
+    if by_arrival:
+        places, (manifest, reports) = record.places, record.delivery
+        reports.sort(key=lambda report: places.get(report, len(places)))
+        record.delivery = (manifest, reports)
+    return views_of(record, rng)
+
+
+def views_of(record: RunRecord, rng: np.random.Generator) -> Rows:
+    """Return the finding of each view of a run."""
     views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
-    return Findings((network_view(record, rng), *(view(record) for view in views)))
+    return (network_view(record, rng), *(view(record) for view in views))
 
 
 def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
@@ -68,8 +79,8 @@ def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
         ("answers", {len(call.answer or b"") for call in singles}),
     ):
         checks.must(f"all {what} have one length", len(sizes) == 1)
-    return _finding(
-        checks,
+    return checks.finding(
+        heading="anonymity",
         title="Network: lengths of messages",
         coalition="network",
         sentence=f"All submissions had one length, {task.envelope_bytes} bytes, and so had those "
@@ -89,9 +100,8 @@ def shuffler_view(record: RunRecord) -> Finding:
     complete = Counter(stored) == Counter(record.sent)
     checks.must("its disk held what had come, under the batch's key", complete)
     if complete:
-        arrived = {report: place for place, report in enumerate(record.sent)}
         groups = [
-            np.array([arrived[report] for report in reports_in(group, size)])
+            np.array([record.places[report] for report in reports_in(group, size)])
             for group in record.groups
         ]
         checks.test("order on its disk", p_group_order(groups))
@@ -101,8 +111,8 @@ def shuffler_view(record: RunRecord) -> Finding:
         _search_disk(checks, secret, record, "shuffler", moment)
     left = [name for name in record.disks["shuffler", "over"] if name.startswith("batch")]
     checks.must("no batch key and no permuted batch remain", not left)
-    return _finding(
-        checks,
+    return checks.finding(
+        heading="anonymity",
         title="Shuffler: what it received and keeps",
         coalition="shuffler",
         sentence="The shuffler received sealed reports only. On its disk no report, submission id "
@@ -140,12 +150,12 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.must("its parts have one length", len(sizes) <= 1)
     for call in record.to_analyzer:
         checks.must("calls carry no headers of their own", {k for k, _ in call.headers} <= _USUAL)
-        exact = all(_plain(call.method, request) == request for request in call.requests)
+        exact = all(_known_fields(call.method, request) == request for request in call.requests)
         checks.must("calls hold the protocol's fields only", exact)
     linkable = _secrets(record, *_LINKS, "planted name")
     _search(checks, linkable, _requests(record.to_analyzer), "reaches the analyzer")
-    return _finding(
-        checks,
+    return checks.finding(
+        heading="anonymity",
         title="Analyzer: order and contents of the delivery",
         coalition="analyzer",
         sentence="The analyzer received the batch in one delivery after it had closed, in an "
@@ -162,8 +172,8 @@ def analyzer_disk(record: RunRecord) -> Finding:
     _search_disk(checks, never, record, "analyzer", "delivering")
     for moment in ("collecting", "over"):
         _search_disk(checks, never | _secrets(record, "sealed report"), record, "analyzer", moment)
-    return _finding(
-        checks,
+    return checks.finding(
+        heading="anonymity",
         title="Analyzer: its disk",
         coalition="whoever takes the analyzer's disk",
         sentence="No submission and no opened report lay on the analyzer's disk at any of "
@@ -188,18 +198,14 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     planted = _secrets(record, "sealed report", *_LINKS, "opened report", "planted name", "label")
     _search(checks, planted, record.logs.encode(), "is logged")
     _search(checks, planted, pages.encode(), "is in the metrics")
-    return _finding(
-        checks,
+    return checks.finding(
+        heading="anonymity",
         title="Logs and metrics of all services",
         coalition="whoever reads logs and metrics",
         sentence=f"{len(lines)} log lines at level DEBUG and {len(record.metrics)} pages of "
         "metrics contain no value, no planted name, label or header, and no report or submission.",
         trials=len(lines),
     )
-
-
-def _finding(checks: Checks, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-    return checks.finding(**{"scenario": _SCENARIO, "heading": "anonymity"} | fields)
 
 
 def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> None:
@@ -237,15 +243,9 @@ def _secrets(record: RunRecord, *kinds: str) -> Patterns:
     return {kind: known[kind] for kind in kinds}
 
 
-def _plain(method: str, raw: bytes) -> bytes:
-    """Write a message again from the fields that the protocol names."""
-    if method == "GetTask":
-        digest = analyzer_pb2.GetTaskRequest.FromString(raw).task_digest
-        return analyzer_pb2.GetTaskRequest(task_digest=digest).SerializeToString()
-    message = analyzer_pb2.DeliverBatchRequest.FromString(raw)
-    plain = analyzer_pb2.DeliverBatchRequest(sealed_reports=message.sealed_reports)
-    if message.HasField("manifest"):
-        known = ("task_digest", "batch_id", "n_users", "n_reports")
-        manifest = {name: getattr(message.manifest, name) for name in known}
-        plain = analyzer_pb2.DeliverBatchRequest(manifest=analyzer_pb2.BatchManifest(**manifest))
-    return plain.SerializeToString()
+def _known_fields(method: str, raw: bytes) -> bytes:
+    """Write a message again without the fields that the protocol does not name."""
+    kind: Any = getattr(analyzer_pb2, f"{method}Request")
+    message = kind.FromString(raw)
+    message.DiscardUnknownFields()
+    return bytes(message.SerializeToString())

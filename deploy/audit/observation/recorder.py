@@ -4,34 +4,34 @@ import asyncio
 import dataclasses
 import io
 import logging
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, envelope_context, report_context
+from common.crypto.signing import SignedTask
+from common.messages.batch import BatchManifest
+from common.messages.result import Result
+from common.messages.submission import Submission, unpack
 from common.runtime import logs
 from common.runtime.key_store import KeyStore
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
+from common.runtime.rpc import LONG_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
+from common.wire.batches import chunk_from_wire, manifest_from_wire
 from deploy.audit.harness.analyzer_core import SCHEDULE
 from deploy.audit.harness.relay import Relay, RelayedCall
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import reduced_draft
-from deploy.audit.observation.run_record import (
-    PARTIES,
-    Moment,
-    RunRecord,
-    batch_keys,
-    delivery_in,
-    files_of,
-    stored_groups,
-)
 from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1 import (
@@ -41,7 +41,12 @@ from protos.shuffledp.v1 import (
     user_agent_pb2,
     user_agent_pb2_grpc,
 )
+from shuffler.storage.group import KEY_BYTES, BatchKey, open_group
 from user_agent.contribution import Contributor
+
+Moment = Literal["collecting", "delivering", "over"]
+MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")
+PARTIES: Final = ("user_agent", "shuffler", "analyzer")
 
 _REPORTS_EACH: Final = 11
 """Reports of each user: where a user sends more, fewer users take part."""
@@ -65,13 +70,143 @@ _NO_CAPS: Final[dict[str, Any]] = {
 }
 
 
-def record_run(
-    subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> RunRecord:
+@dataclass(kw_only=True, eq=False, repr=False)
+class RunRecord:
+    """Messages, files, logs and metrics of one run, and the private keys of its services."""
+
+    signed: SignedTask
+    analyzer_key: HpkePrivateKey
+    shuffler_key: HpkePrivateKey
+    names: tuple[str, ...]
+    """Planted: persons' names, and a header of their calls."""
+    label: str
+    """Planted: a word in every item's label, which the task contains."""
+    to_shuffler: Sequence[RelayedCall]
+    """Calls of devices, in order of arrival."""
+    to_analyzer: Sequence[RelayedCall]
+    """Calls of the shuffler."""
+    groups: tuple[bytes, ...] = ()
+    """Sealed reports on the shuffler's disk while it collected, opened with the batch's key."""
+    disks: dict[tuple[str, Moment], dict[str, bytes]] = field(default_factory=dict)
+    """Files by party and moment, by path."""
+    batch_keys: dict[str, bytes] = field(default_factory=dict)
+    """Opened while they existed, by file name."""
+    metrics: dict[str, str] = field(default_factory=dict)
+    """Pages by party and moment."""
+    released: Result | None = None
+    logs: str = ""
+
+    @property
+    def result(self) -> Result:
+        """The released result."""
+        if self.released is None:
+            raise ValueError("the run was recorded without its result")
+        return self.released
+
+    @cached_property
+    def task(self) -> Task:
+        """The task."""
+        return Task.from_bytes(self.signed.task_bytes)
+
+    @cached_property
+    def envelopes(self) -> list[bytes]:
+        """Envelopes that the shuffler received, in order of arrival."""
+        found = list[bytes]()
+        for call in self.to_shuffler:
+            if call.method == "Submit":
+                found.append(shuffler_pb2.SubmitRequest.FromString(call.requests[0]).envelope)
+            elif call.method == "SubmitBulk":
+                found += shuffler_pb2.SubmitBulkRequest.FromString(call.requests[0]).envelopes
+        return found
+
+    @cached_property
+    def submissions(self) -> list[Submission]:
+        """The opened envelopes."""
+        key, context = self.shuffler_key, envelope_context(self.signed.digest())
+        return [unpack(key.open(envelope, context), self.task) for envelope in self.envelopes]
+
+    @cached_property
+    def sent(self) -> list[bytes]:
+        """Sealed reports in order of arrival."""
+        together = b"".join(one.sealed_reports for one in self.submissions)
+        return reports_in(together, self.task.sealed_report_bytes)
+
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """Place of each sealed report in `sent`."""
+        return {report: place for place, report in enumerate(self.sent)}
+
+    @property
+    def deliveries(self) -> list[RelayedCall]:
+        """Calls that delivered the batch."""
+        return [call for call in self.to_analyzer if call.method == "DeliverBatch"]
+
+    @cached_property
+    def delivery(self) -> tuple[BatchManifest, list[bytes]]:
+        """The manifest, and sealed reports in the order of delivery."""
+        requests = self.deliveries[-1].requests
+        first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
+        reports = b"".join(map(chunk_from_wire, rest))
+        return manifest_from_wire(first), reports_in(reports, self.task.sealed_report_bytes)
+
+    @cached_property
+    def opened(self) -> list[bytes | None]:
+        """Plaintexts in the order of delivery; None where a report does not open."""
+        opener = self.analyzer_key.opener(report_context(self.signed.digest()))
+        return [opener(report) for report in self.delivery[1]]
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """For each delivered report its place in `sent`; -1 for the shuffler's own dummies."""
+        return np.array(
+            [self.places.get(report, -1) for report in self.delivery[1]], dtype=np.int64
+        )
+
+
+def reports_in(together: bytes, size: int) -> list[bytes]:
+    """Split sealed reports that stand one after the other."""
+    return [together[start : start + size] for start in range(0, len(together), size)]
+
+
+def files_of(state: Path) -> dict[str, bytes]:
+    """Read a party's files; a file that vanishes meanwhile is left out."""
+    found = {}
+    for path in sorted(state.rglob("*")):
+        if path.is_file():
+            try:
+                found[str(path.relative_to(state))] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def batch_keys(state: Path) -> dict[str, bytes]:
+    """Open the keys of the shuffler's batches, by file name."""
+    directory = StateDirectory.open(state)
+    return {
+        path.name: directory.secret(path.name, lambda: bytes(KEY_BYTES))
+        for path in state.glob("batch-*.key")
+    }
+
+
+def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
+    """Open the groups of submissions that the shuffler holds for a task, in their disk order."""
+    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
+        rows = connection.execute(
+            "SELECT batch_id, number, sealed FROM submission_groups "
+            "JOIN batches USING (batch_id) WHERE task_digest = ? ORDER BY number",
+            (digest,),
+        ).fetchall()
+    keys = batch_keys(state)
+    return tuple(
+        open_group(number, sealed, BatchKey(keys[f"batch-{batch_id.hex()}.key"]))
+        for batch_id, number, sealed in rows
+    )
+
+
+def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     """
     Run the audited task once, reduced to a batch that a few hundred users fill.
-
-    `by_arrival` sorts the delivered reports by arrival: a weakness that the audit must notice.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.
@@ -90,7 +225,7 @@ def record_run(
     n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         recorder = _Recorder(Services(Path(folder)), n_users, rng)
-        asyncio.run(recorder.run(wanted, by_arrival=by_arrival))
+        asyncio.run(recorder.run(wanted))
         recorder.record.logs = text.getvalue()
         return recorder.record
 
@@ -120,11 +255,9 @@ class _Recorder:
             party="analyzer", on_delivery=lambda: self._look("delivering")
         )
 
-    async def run(self, wanted: TaskDraft, *, by_arrival: bool) -> None:
+    async def run(self, wanted: TaskDraft) -> None:
         """Start, collect, release, stop."""
         services, tls = self._services, self._services.directory / "tls"
-        if by_arrival:
-            self._before_analyzer.rewrite = self._sorted_by_arrival
         await services.start_analyzer(**_METRICS)
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
@@ -147,9 +280,7 @@ class _Recorder:
         label, header = _word(rng), _word(rng)
         labels = tuple(f"{label} {item}" for item in range(wanted.domain_size))
         named = labels if len(labels) < _MAX_LABELS else ()
-        own = "envelope.pub"
-        if wanted.suite != DEFAULT_SUITE:
-            own = f"envelope-{wanted.suite}.pub"
+        own = "envelope.pub" if wanted.suite == DEFAULT_SUITE else f"envelope-{wanted.suite}.pub"
         key = bytes.fromhex((self._state("shuffler") / own).read_text(encoding="ascii"))
         token = self._state("shuffler") / "operator.token"
         authority = self._services.directory / "tls" / "authority.pem"
@@ -183,45 +314,34 @@ class _Recorder:
 
     async def _contribute(self, names: Sequence[str], values: Sequence[int], header: str) -> None:
         """Let persons answer through the user agent; others alone or in bulk."""
-        digest, metadata = self.record.signed.digest(), (("x-request-id", header),)
+        digest = self.record.signed.digest()
         contributor = Contributor(self.record.task, digest)
+        envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,
         ):
             person = user_agent_pb2_grpc.UserAgentStub(agent)
-            for name, value in zip(names, values, strict=False):
-                request = user_agent_pb2.ContributeRequest(
-                    task_digest=digest, value=value, person=name
-                )
-                asked = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(asked, "the user agent")
-            envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
-            for envelope in envelopes[:_ALONE]:
-                single = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
-                call = devices.Submit(single, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(call, "the shuffler")
+            calls: list[tuple[Any, Any]] = [
+                (
+                    person.Contribute,
+                    user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=name),
+                )
+                for name, value in zip(names, values, strict=False)
+            ]
+            calls += [
+                (devices.Submit, shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))
+                for envelope in envelopes[:_ALONE]
+            ]
             for start in range(_ALONE, len(envelopes), _TOGETHER):
                 bulk = shuffler_pb2.SubmitBulkRequest(
                     task_digest=digest, envelopes=envelopes[start : start + _TOGETHER]
                 )
-                answer = devices.SubmitBulk(bulk, timeout=LONG_DEADLINE, metadata=metadata)
-                await reply(answer, "the shuffler")
-
-    def _sorted_by_arrival(self, relayed: RelayedCall, rest: list[bytes]) -> list[bytes]:
-        """Sort the reports of a delivery by their arrival at the shuffler."""
-        record = self.record
-        places = {report: place for place, report in enumerate(record.sent)}
-        size = record.task.sealed_report_bytes
-        _, reports = delivery_in([relayed.requests[0], *rest], size)
-        reports.sort(key=lambda report: places.get(report, len(places)))
-        return [
-            analyzer_pb2.DeliverBatchRequest(
-                sealed_reports=b"".join(reports[start : start + _TOGETHER])
-            ).SerializeToString()
-            for start in range(0, len(reports), _TOGETHER)
-        ]
+                calls.append((devices.SubmitBulk, bulk))
+            metadata = (("x-request-id", header),)
+            for method, request in calls:
+                await reply(method(request, timeout=LONG_DEADLINE, metadata=metadata), "a service")
 
     def _state(self, party: str) -> Path:
         return self._services.directory / party

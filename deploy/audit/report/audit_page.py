@@ -1,10 +1,9 @@
-"""The page of an audit: the weakest point, what to change, and every row that was checked."""
+"""The page of an audit: the weakest point, its remedies, and every check."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from common.messages.guarantee import claimed
 from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
@@ -33,39 +32,16 @@ _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A finding at its place on the page."""
-
-    id: str
-    finding: Finding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoalitionRow:
-    """One coalition: the claim against it, and its most important attack, if one was run."""
-
-    coalition: str
-    weakest: bool
-    about: str
-    claim: float | None
-    delta: float | None
-    attack: Finding | None
-    link: str
-    """The attack's place on the page; empty without one."""
-
-    @property
-    def verdict(self) -> str:
-        """The attack's, or `not tried`."""
-        return NOT_TRIED if self.attack is None else self.attack.verdict
+Placed = dict[str, Finding]
+"""Findings by their id on the page."""
 
 
 def audit_page(report: AuditReport) -> str:
-    """Make the page of an audit: one file, which shows itself without any network or script."""
-    point, headings = weakest_point(report), {name: _rows(report, name) for name in HEADINGS}
-    rows = [row for under in headings.values() for row in under]
+    """Make the page of an audit: one file, which loads nothing and runs no script."""
+    point, headings = weakest_point(report), {name: _placed(report, name) for name in HEADINGS}
+    placed = {place: finding for under in headings.values() for place, finding in under.items()}
     sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
-    coalitions = coalition_rows(report, point, rows)
+    coalitions = coalition_rows(report, point, placed)
     return render(
         "audit.html",
         version=report.version,
@@ -73,11 +49,8 @@ def audit_page(report: AuditReport) -> str:
         title=_title(report),
         report=report,
         digest=report.task_digest.hex(),
-        limits=[row for row in rows if row.finding.verdict == "known limit"],
-        failed=[
-            Row(id=f"failed-{place}", finding=finding)
-            for place, finding in enumerate(report.failed, start=1)
-        ],
+        limits={id_: row for id_, row in placed.items() if row.verdict == "known limit"},
+        failed={f"failed-{place}": row for place, row in enumerate(report.failed, start=1)},
         weakest=sentences[point.guarantee],
         also=[who(coalition) for coalition in point.equals],
         main=sentences[claimed(report.guarantees)],
@@ -87,7 +60,7 @@ def audit_page(report: AuditReport) -> str:
             dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
         ),
         coalitions=coalitions,
-        untried=[who(row.coalition) for row in coalitions if row.attack is None],
+        untried=[who(row["coalition"]) for row in coalitions if row["attack"] is None],
         headings=[
             (name.replace(" ", "-"), name.capitalize(), _HEADINGS_IN_WORDS[name], under)
             for name, under in headings.items()
@@ -105,33 +78,40 @@ def audit_page(report: AuditReport) -> str:
 
 
 def coalition_rows(
-    report: AuditReport, point: WeakestPoint, shown: Sequence[Row] = ()
-) -> tuple[CoalitionRow, ...]:
-    """Return a row for each coalition, the weakest first, with links to the rows that are shown."""
+    report: AuditReport, point: WeakestPoint, placed: Placed
+) -> list[dict[str, Any]]:
+    """
+    Return a row for each coalition, the weakest first.
+
+    Its fields: the coalition, whether it is the weakest, the claim and its delta, the most
+    important attack or None, words about it, its verdict, and its place on the page.
+    """
     best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
-    rows = list[CoalitionRow]()
+    rows = list[dict[str, Any]]()
     for coalition in (*best, *sorted(tried - set(best))):
-        attacks = report.attacks_by(coalition)
-        first, promise = next(iter(attacks), None), best.get(coalition)
+        attacks, promise = report.attacks_by(coalition), best.get(coalition)
         claim, delta = (None, None) if promise is None else (promise.epsilon, promise.delta)
-        about = "no attack by it on a user was run"
-        if first is not None:
-            about = first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else "")
+        row: dict[str, Any] = {
+            "coalition": coalition,
+            "weakest": coalition == point.guarantee.coalition,
+            "attack": None,
+            "about": "no attack by it on a user was run",
+            "verdict": NOT_TRIED,
+            "link": "",
+        }
+        if attacks:
+            first = attacks[0]
             if first.claim_epsilon is not None:
                 claim, delta = first.claim_epsilon, first.delta
-        rows.append(
-            CoalitionRow(
-                coalition=coalition,
-                weakest=coalition == point.coalition,
-                about=about,
-                claim=claim,
-                delta=delta,
-                attack=first,
-                link=next((row.id for row in shown if row.finding is first), ""),
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: (not row.weakest, -(row.claim or 0.0))))
+            row |= {
+                "attack": first,
+                "about": first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else ""),
+                "verdict": first.verdict,
+                "link": next((place for place, shown in placed.items() if shown is first), ""),
+            }
+        rows.append(row | {"claim": claim, "delta": delta})
+    return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
 
 
 def _title(report: AuditReport) -> str:
@@ -142,13 +122,13 @@ def _title(report: AuditReport) -> str:
     return f"Audit not passed: {len(report.failed):,} of {len(report.findings):,} checks failed"
 
 
-def _rows(report: AuditReport, heading: Heading) -> list[Row]:
-    """Return the rows under a heading, those that failed first."""
+def _placed(report: AuditReport, heading: Heading) -> Placed:
+    """Return the findings under a heading, those that failed first."""
     under = [finding for finding in report.findings if finding.heading == heading]
-    return [
-        Row(id=f"{heading.replace(' ', '-')}-{place}", finding=finding)
+    return {
+        f"{heading.replace(' ', '-')}-{place}": finding
         for place, finding in enumerate(sorted(under, key=lambda one: one.passed), start=1)
-    ]
+    }
 
 
 def _plain(figure: float) -> str:
@@ -193,7 +173,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _one_in(chance: float) -> str:
-    """Write of how many one is a chance, rounded down; nothing for no chance."""
+    """Write a probability as one in so many, rounded down; nothing for 0."""
     # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
 

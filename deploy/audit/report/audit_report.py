@@ -113,7 +113,6 @@ class AuditReport:
 class WeakestPoint:
     """The coalition with the largest ε, and the attacks by it."""
 
-    coalition: Coalition
     guarantee: Guarantee
     """The smallest of the guarantees against it, which all hold at once."""
     equals: tuple[Coalition, ...]
@@ -124,27 +123,23 @@ class WeakestPoint:
     @property
     def measured(self) -> Finding | None:
         """The most important finding that has a gain, if one has."""
-        rows = (
-            row
-            for row in self.attacks
-            if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
-        )
+        gains = ((row.empirical_epsilon_lower, row.exact_epsilon, row) for row in self.attacks)
+        rows = (row for measured, computed, row in gains if (measured, computed) != (None, None))
         return next(rows, None)
 
 
 def weakest_point(report: AuditReport) -> WeakestPoint:
     """Return the weakest point of an audited task."""
     best = best_promises(report.guarantees)
-    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
+    weakest = max(best.values(), key=lambda promise: promise.epsilon)
     return WeakestPoint(
-        coalition=weakest,
-        guarantee=best[weakest],
+        guarantee=weakest,
         equals=tuple(
             coalition
             for coalition, promise in best.items()
-            if coalition != weakest and promise.epsilon == best[weakest].epsilon
+            if promise is not weakest and promise.epsilon == weakest.epsilon
         ),
-        attacks=report.attacks_by(weakest),
+        attacks=report.attacks_by(weakest.coalition),
     )
 
 
@@ -212,7 +207,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "passed": report.passed,
         "tests": report.tests,
         "false_alarm": report.false_alarm,
-        "weakest_coalition": weakest_point(report).coalition,
+        "weakest_coalition": weakest_point(report).guarantee.coalition,
         "guarantees": tuple(map(dataclasses.asdict, report.guarantees)),
         "findings": tuple(map(dataclasses.asdict, report.findings)),
         "curves": tuple(map(dataclasses.asdict, report.curves)),

@@ -25,7 +25,7 @@ class Change:
 def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return the changes that help against the weakest point, best first, and those that do not."""
     task = report.task
-    if point.coalition == "shuffler+analyzer":
+    if point.guarantee.coalition == "shuffler+analyzer":
         return (_noise(task), _APART, _NO_CROWD)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -27,8 +28,7 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-"""Columns: the field of a finding, and how it is written."""
-_COLUMNS: Final = ("checked", "against", *_FIGURES, "verdict")
+"""Columns: the field of a finding, and its format."""
 _GIVE_WAY: Final = ("expected", "found", "ceiling")
 """Columns left out on a narrow terminal; audit.json and the page have them."""
 _THIRD: Final = 3
@@ -47,26 +47,43 @@ def show_report(report: AuditReport, console: Console) -> None:
 
     No figure is truncated, however narrow the console.
     """
+    say = partial(console.print, highlight=False)
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]
         if rows:
-            _show_rows(heading, rows, console)
-    console.print(f"{_READING}\n", style="dim", highlight=False)
+            _show_rows(heading, sorted(rows, key=lambda finding: not finding.passed), console)
+    say(f"{_READING}\n", style="dim")
     for row in report.failed:
-        console.print(
+        say(
             f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
             f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)} {escaped(row.advice)}",
             style="bold red",
-            highlight=False,
         )
-    _show_weakest(report, console)
+    point = weakest_point(report)
+    promised = "nothing is promised against it"
+    if math.isfinite(epsilon := point.guarantee.epsilon):
+        promised = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
+    say(f"Weakest point: {escaped(point.guarantee.coalition)}, {promised}.")
+    for change in changes(report, point):
+        say(f"* {escaped(change.action)}.")
+    say()
     for what, names in (
         ("Nothing to run on this task", report.idle),
         (f"Not run for {report.task.kind} data", report.other_kinds),
     ):
         if names:
-            console.print(f"{what}: {', '.join(names)}.", highlight=False)
-    _show_verdict(report, console)
+            say(f"{what}: {', '.join(names)}.")
+    n_rows, n_failed = len(report.findings), len(report.failed)
+    verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
+    if report.passed:
+        verdict = f"Passed: all {n_rows} checks."
+    elif not n_rows:
+        verdict = "NOT PASSED: nothing was checked."
+    say(
+        f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
+        f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
+        f"{report.mode}, {report.seconds:.0f} s."
+    )
 
 
 def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
@@ -91,9 +108,15 @@ def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
     """Print the findings under a heading, without empty columns."""
-    ordered = sorted(rows, key=lambda finding: not finding.passed)
-    cells = {name: [_cell(name, row) for row in ordered] for name in _COLUMNS}
-    columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
+    cells = {
+        "checked": [escaped(row.title + " (another task)" * bool(row.subject)) for row in rows],
+        "against": [
+            _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
+            for row in rows
+        ],
+        **{name: [_figure(name, row) for row in rows] for name in _FIGURES},
+        "verdict": [row.verdict if row.passed else row.verdict.upper() for row in rows],
+    }
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(
@@ -110,52 +133,17 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
         add_columns(table, sides)
         table.columns[0].max_width = console.width // _THIRD
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-        for row, *texts in zip(ordered, *(cells[name] for name in kept), strict=True):
+        for row, *texts in zip(rows, *(cells[name] for name in kept), strict=True):
             table.add_row(*texts, style=_STYLES[row.passed])
         return table
 
+    columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
     print_whole(fitting(make, columns, _GIVE_WAY, console)[0], console)
     console.print()
 
 
-def _cell(column: str, row: Finding) -> str:
-    if column == "checked":
-        return escaped(row.title + " (another task)" * bool(row.subject))
-    if column == "against":
-        return _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
-    if column == "verdict":
-        return row.verdict if row.passed else row.verdict.upper()
+def _figure(column: str, row: Finding) -> str:
     name, written = _FIGURES[column]
     figure: float | None = getattr(row, name)
     text = _NONE if figure is None or math.isnan(figure) else written(figure)
     return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
-
-
-def _show_weakest(report: AuditReport, console: Console) -> None:
-    point = weakest_point(report)
-    epsilon, delta = point.guarantee.epsilon, point.guarantee.delta
-    promised = (
-        "nothing is promised against it"
-        if math.isinf(epsilon)
-        else f"epsilon {rounded_up(epsilon)} at delta {rounded_up(delta)}"
-    )
-    console.print(f"Weakest point: {escaped(point.coalition)}, {promised}.", highlight=False)
-    for change in changes(report, point):
-        console.print(f"* {escaped(change.action)}.", highlight=False)
-    console.print()
-
-
-def _show_verdict(report: AuditReport, console: Console) -> None:
-    n_rows, n_failed = len(report.findings), len(report.failed)
-    if report.passed:
-        verdict = f"Passed: all {n_rows} checks."
-    elif not n_rows:
-        verdict = "NOT PASSED: nothing was checked."
-    else:
-        verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
-    console.print(
-        f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
-        f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
-        f"{report.mode}, {report.seconds:.0f} s.",
-        highlight=False,
-    )

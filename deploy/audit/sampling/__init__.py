@@ -1,1 +1,1 @@
-"""Whether the running code draws reports, dummies and orders from the distributions it states."""
+"""Tests that the code draws reports, dummies and orders from their stated distributions."""

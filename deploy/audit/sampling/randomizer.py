@@ -1,5 +1,5 @@
 """
-Whether the task's reports and dummies have the distributions that its guarantees are computed from.
+Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
 A report on an item reveals the items that it supports: its own, another, two at once. Mechanisms
 that draw seeds must draw them uniformly. Reports on texts, numbers and pairs are compared with
@@ -9,6 +9,7 @@ their exact distributions, cell by cell.
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
 from common.mechanisms.base import Mechanism, Reports
@@ -16,7 +17,7 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import Value
 from common.task.task import Task
-from deploy.audit.distributions.support import SupportDistribution, support_distribution
+from deploy.audit.distributions.support import support_distribution
 from deploy.audit.distributions.value_reports import (
     Draw,
     draw_reports,
@@ -25,7 +26,7 @@ from deploy.audit.distributions.value_reports import (
     usual_value,
     worst_values,
 )
-from deploy.audit.finding import Checks, Findings
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
 
@@ -44,7 +45,7 @@ _NAMING: Final = frozenset({"grr", "warner", "square-wave"})
 
 def run_randomizer(
     subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
-) -> Findings:
+) -> Rows:
     """Test the audited task's own reports and dummies."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
@@ -54,7 +55,6 @@ def run_randomizer(
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
-        scenario="randomizer",
         title="This task's reports and dummies have their distributions",
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities that all "
@@ -62,7 +62,7 @@ def run_randomizer(
         trials=subject.sizes.reports,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return Findings((row,))
+    return (row,)
 
 
 def _check_items(
@@ -82,65 +82,62 @@ def _check_items(
             for value in values.tolist()
         ]
         checks.test(f"a report: {name}", p_shares(own, each, support.own))
-    for value in (0, task.domain_size - 1, None):
-        if value is None and not task.composition.dummy_laws:
-            continue
-        what = "a dummy" if value is None else "a report"
-        reports = (
-            mechanism.dummies(number, rng) if value is None else draw(task, value, number, rng)
-        )
-        _check_support(checks, what, mechanism, reports, value, support)
-        _check_seeds(checks, what, mechanism, reports)
-        _check_places(checks, what, task, mechanism, reports, value, support.own)
+    for value in (0, task.domain_size - 1):
+        _check_drawn(checks, subject, draw(task, value, number, rng), value)
+    if task.composition.dummy_laws:
+        _check_drawn(checks, subject, mechanism.dummies(number, rng), None)
 
 
-def _check_support(  # noqa: PLR0917  # a test's subject
-    checks: Checks,
-    what: str,
-    mechanism: Mechanism,
-    reports: Reports,
-    value: int | None,
-    support: SupportDistribution,
+def _check_drawn(
+    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
+) -> None:
+    """Test reports on a value, or dummies: items that they support, seeds and places."""
+    what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
+    checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
+    _check_support(checks, subject, reports, value)
+    if "seed" in (reports.dtype.names or ()):
+        _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
+    _check_places(checks, subject, reports, value)
+
+
+def _check_support(
+    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
     """Test how often reports on a value, or dummies, support each item, and two at once."""
-    checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
+    mechanism, support = subject.mechanism, support_distribution(subject.task)
     last = mechanism.domain_size - 1
-    items = range(last + 1) if last < _FEW else np.linspace(0, last, _FEW).astype(int)
-    for item in map(int, items):
+    for item in np.unique(np.linspace(0, last, _FEW).astype(int)).tolist():
         if value is None:
-            kind, chance = "supports an item", support.dummy
+            name, chance = "a dummy supports an item", support.dummy
         elif item == value:
-            kind, chance = "supports its own item", support.own
+            name, chance = "a report supports its own item", support.own
         elif support.far_only and item != last - value:
             continue
         else:
-            kind, chance = "supports another item", support.other
+            name, chance = "a report supports another item", support.other
         supporting = int(mechanism.supports(reports, item).sum())
-        checks.test(f"{what}: {kind}", p_binomial(supporting, len(reports), chance))
+        checks.test(name, p_binomial(supporting, len(reports), chance))
     if value is not None and not support.far_only:
         both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
         chance = support.own * support.other if support.independent else 0.0
         p_value = p_binomial(int(both.sum()), len(reports), chance)
-        checks.test(f"{what}: supports both of two items", p_value)
+        checks.test("a report supports both of two items", p_value)
 
 
-def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, reports: Reports) -> None:
+def _check_seeds(
+    checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
+) -> None:
     """Test that seeds are uniform, and that neighbours share none but by chance."""
-    if "seed" not in (reports.dtype.names or ()):
-        return
-    seeds = reports["seed"].astype(np.uint64)
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     # A power of two, so that parity shows; low digits first, then high ones.
     cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)
     evenly[: number % cells] += 1
-    low = (seeds % np.uint64(cells)).astype(np.int64)
-    checks.test(f"{what}: uniform seeds", p_cells(np.bincount(low, minlength=cells), evenly))
+    checks.cells(f"{what}: uniform seeds", (seeds % np.uint64(cells)).astype(np.int64), evenly)
     width = -(-number // cells)
-    high = (seeds // np.uint64(width)).astype(np.int64)
     sizes = np.full(-(-number // width), float(width))
     sizes[-1] = number - width * (len(sizes) - 1)
-    checks.test(f"{what}: seeds all over", p_cells(np.bincount(high, minlength=len(sizes)), sizes))
+    checks.cells(f"{what}: seeds all over", (seeds // np.uint64(width)).astype(np.int64), sizes)
     # Without seed 0 the hash family is not pairwise independent.
     zeros = int((seeds == 0).sum())
     checks.test(f"{what}: seed 0 as often as any", p_poisson(zeros, len(seeds) / number))
@@ -148,20 +145,15 @@ def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, reports: Repor
     checks.test(f"{what}: a seed of its own", p_poisson(same, (len(seeds) - 1) / number))
 
 
-def _check_places(  # noqa: PLR0917  # a test's subject
-    checks: Checks,
-    what: str,
-    task: Task,
-    mechanism: Mechanism,
-    reports: Reports,
-    value: int | None,
-    own: float,
+def _check_places(
+    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
     """Test which bucket or place reports name: that of the value, or any other equally often."""
+    task, mechanism = subject.task, subject.mechanism
+    own = support_distribution(task).own
     if isinstance(mechanism, LocalHashing | StringHashing):
         places = round(1 / mechanism.q_dummy)
-        named = reports["bucket"].astype(np.int64)
-        chances = np.ones(places)
+        named, chances = reports["bucket"].astype(np.int64), np.ones(places)
         if value is not None:
             named = (named - mechanism.hashed(reports, value)) % places
             chances[:] = (1 - own) / (places - 1)
@@ -175,12 +167,12 @@ def _check_places(  # noqa: PLR0917  # a test's subject
             chances[value : value + width] = own / width
     else:
         return
-    p_value = p_cells(np.bincount(named, minlength=places), chances)
-    checks.test(f"{what}: buckets and places", p_value)
+    what = "a dummy" if value is None else "a report"
+    checks.cells(f"{what}: buckets and places", named, chances)
 
 
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
-    """Compare reports on texts, numbers or pairs with their distribution, part by part."""
+    """Compare reports on texts, numbers or pairs with their distribution: a test for each part."""
     levels: dict[str, list[float]] = {}
     for part in report_parts(task, value, reports):
         for number, chances in enumerate(part.chances):

@@ -10,9 +10,8 @@ from playwright.sync_api import Browser, ViewportSize
 
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import AuditReport
-from tests.support.audit_reports import demo_report, failed_report, finding, report_of
-from tests.support.browser import FAINT_TEXT, PHONE, SCREENS, Scheme, show
-from tests.support.protocol_tasks import protocol_task
+from tests.support.audit_reports import demo_report, failed_report
+from tests.support.browser import FAINT_TEXT, SCREENS, Scheme, show
 
 
 @cache
@@ -49,25 +48,3 @@ def test_headings_are_in_order_and_tables_have_captions(browser: Browser, tmp_pa
     watched = show(browser, _page(demo_report), tmp_path)
     watched.check_outline()
     watched.close()
-
-
-def test_no_text_of_a_row_makes_the_page_wider_or_runs(browser: Browser, tmp_path: Path) -> None:
-    """Neither a word of 300 letters nor an element."""
-    evil = "<script>document.title='evil'</script><img src=x onerror=\"document.title='evil'\">"
-    row = finding(
-        title="w" * 300,
-        sentence=evil + "w" * 300,
-        heading="anonymity",
-        coalition="analyzer",
-        roc=((0.0, 0.0), (1.0, 1.0)),
-    )
-    html = audit_page(report_of(protocol_task("ldp-grr"), (row,)))
-    watched = show(browser, html, tmp_path, size=PHONE)
-    wide = watched.overflow()
-    title = watched.page.title()
-    watched.close()
-
-    assert wide <= 0
-    assert "evil" not in title
-    assert [] == watched.complaints
-    assert 1 == len(watched.requests)

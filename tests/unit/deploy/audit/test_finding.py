@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from deploy.audit.finding import Checks, Finding
@@ -10,38 +11,35 @@ from tests.support.audit_reports import finding
 
 
 def _row(checks: Checks) -> Finding:
-    return checks.finding(
-        scenario="s", title="t", heading="correctness", sentence="All is well.", advice="Mend it."
-    )
+    return checks.finding(heading="correctness", sentence="All is well.", advice="Mend it.")
 
 
 def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
     """A test without enough draws is not counted."""
     checks = Checks()
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
-    checks.test("a test", 0.5)
-    checks.test("a test", 0.01)
-    checks.test("another test", None)
+    for name, p_value in (("a test", 0.5), ("a test", 0.01), ("another test", None)):
+        checks.test(name, p_value)
     row = _row(checks)
 
-    assert (row.passed, row.sentence, row.advice) == (True, "All is well.", "")
-    assert row.tests == 2
+    assert (row.passed, row.sentence, row.advice, row.tests) == (True, "All is well.", "", 2)
     assert "0.01" in row.statistic
 
 
 def test_a_row_that_does_not_hold_names_what_failed() -> None:
     """A fact once false stays false, the least p of a test counts, and NaN fails."""
     checks = Checks()
-    checks.must("a fact", False)  # noqa: FBT003  # what is noted
-    checks.must("a fact", True)  # noqa: FBT003  # what is noted
-    checks.test("a test", TEST_LEVEL / 2)
-    checks.test("a test", 0.9)
+    for holds in (False, True):
+        checks.must("a fact", holds)
+    for p_value in (TEST_LEVEL / 2, 0.9):
+        checks.test("a test", p_value)
     checks.test("another test", TEST_LEVEL * 2)
     checks.test("a third test", math.nan)
+    checks.cells("cells", np.array([0, 2]), np.ones(2))
     row = _row(checks)
 
-    assert row.verdict == "broken"
-    assert row.sentence == "Failed: a fact; a test; a third test."
+    failed = "a fact; cells: within the range; a test; a third test"
+    assert (row.verdict, row.sentence) == ("broken", f"Failed: {failed}.")
     assert row.advice == "Mend it."
 
 

@@ -27,7 +27,7 @@ def test_randomized_response_is_measured_from_below_and_closely(
 
     result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta=delta)
 
-    assert 0.9 * exact < result.epsilon_lower <= exact
+    assert 0.9 * exact < result.empirical_epsilon_lower <= exact
     assert result.advantage == pytest.approx(2 * p - 1, abs=0.01)
 
 
@@ -36,9 +36,9 @@ def test_scores_without_information_show_nothing() -> None:
     rng = np.random.default_rng(2)
     result = run_game(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
 
-    assert result.epsilon_lower < 0.05
+    assert result.empirical_epsilon_lower < 0.05
     assert abs(result.advantage) < 0.01
-    assert run_game(np.zeros(100), np.zeros(100)).epsilon_lower == 0
+    assert run_game(np.zeros(100), np.zeros(100)).empirical_epsilon_lower == 0
 
 
 def test_a_bound_is_seldom_above_the_truth() -> None:
@@ -49,4 +49,4 @@ def test_a_bound_is_seldom_above_the_truth() -> None:
         first, second = (scores[:400] for scores in _responses(1.0, rng))
         bounds.append(run_game(first + rng.normal(size=400), second + rng.normal(size=400)))
 
-    assert max(result.epsilon_lower for result in bounds) < 1
+    assert max(result.empirical_epsilon_lower for result in bounds) < 1

@@ -8,14 +8,17 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.coalitions.linkage import run_linking
-from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.single_user import TESTED_DELTA, run_n_minus_one, run_pooled
+from deploy.audit.coalitions.other_designs import run_shuffler_dummies
+from deploy.audit.coalitions.single_user import (
+    TESTED_DELTA,
+    run_linking,
+    run_n_minus_one,
+    run_pooled,
+)
 from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
 from deploy.audit.finding import Finding
 from deploy.audit.harness.tasks import sample_task
 from tests.support.audits import audited
-from tests.support.kind_tasks import kind_task
 
 pytestmark = pytest.mark.slow
 
@@ -33,31 +36,26 @@ def _never_above(rows: tuple[Finding, ...]) -> None:
             assert gained is None or gained <= row.claim_epsilon, row.title
 
 
-@pytest.mark.parametrize(
-    ("protocol", "dummies", "local_epsilon"),
-    [("od-hp", 1.0, 2.0), ("od-hp", 3.0, 4.0), ("mixdump", 0.0, 2.0), ("mixdump", 1.0, 4.0)],
-)
+@pytest.mark.parametrize(("protocol", "local_epsilon"), [("od-hp", 2.0), ("mixdump", 4.0)])
 def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
-    protocol: str, dummies: float, local_epsilon: float
+    protocol: str, local_epsilon: float
 ) -> None:
     """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
+    buckets = 7 if protocol == "od-hp" else 0
     task = sample_task(
         protocol=protocol,
         domain_size=60,
         local_epsilon=local_epsilon,
-        dummies_per_user=dummies,
-        buckets=7 if protocol == "od-hp" else 0,
+        dummies_per_user=1.0,
+        buckets=buckets,
     )
-    rows = run_pooled(audited(task, games=1_500_000), _rng()).findings
+    rows = run_pooled(audited(task, games=1_500_000), _rng())
 
     _never_above(rows)
-    assert len(rows) == 1 + (dummies > 0)
+    assert [local_epsilon, 0.01] == [rows[0].claim_epsilon, rows[1].delta]
     for row in rows:
-        assert row.exact_epsilon is not None
-        assert row.empirical_epsilon_lower is not None
-        assert row.empirical_epsilon_lower >= 0.9 * row.exact_epsilon, row.title
-    assert rows[0].claim_epsilon == local_epsilon
-    assert rows[0].exact_epsilon == pytest.approx(local_epsilon, rel=1e-6)
+        least = 0.9 * (row.exact_epsilon or math.inf)
+        assert (row.empirical_epsilon_lower or 0.0) >= least, row.title
 
 
 def test_dummies_of_ones_own_are_counted_exactly() -> None:
@@ -66,46 +64,31 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
         protocol="puredump", domain_size=26, local_epsilon=float("inf"), dummies_per_user=500.0
     )
     reduction = MatchCountReduction.for_epsilon(answers=26, local_epsilon=math.inf, hashed=False)
-    _, row = run_pooled(audited(task, games=300_000), _rng()).findings
+    _, row = run_pooled(audited(task, games=300_000), _rng())
 
     assert row.delta == TESTED_DELTA
     upper = epsilon_upper(reduction, AnonymitySet(users=1, dummies=500), TESTED_DELTA)
-    assert row.exact_epsilon is not None
-    assert 0.999 * upper < row.exact_epsilon <= upper
-    assert row.empirical_epsilon_lower is not None
-    assert row.empirical_epsilon_lower < row.exact_epsilon
+    assert 0.999 * upper < (row.exact_epsilon or 0.0) <= upper
+    assert (row.empirical_epsilon_lower or 0.0) < upper
 
 
 def test_colluders_take_away_what_the_curve_says() -> None:
     """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
     outcome = run_colluders(audited(batches=1_000_000), _rng())
     [curve] = outcome.curves
-    claims = [point.claim for point in curve.points]
 
     _never_above(outcome.findings)
-    assert claims == sorted(claims)
-    assert [point.colluding for point in curve.points] == sorted(p.colluding for p in curve.points)
+    for figures in ([p.claim for p in curve.points], [p.colluding for p in curve.points]):
+        assert figures == sorted(figures)
     assert curve.points[-1].honest == 1
     assert all(row.passed for row in outcome.findings)
     alone = outcome.findings[-1]
-    assert alone.empirical_epsilon_lower is not None
-    assert alone.exact_epsilon is not None
-    assert alone.empirical_epsilon_lower > 0.8 * alone.exact_epsilon
-
-
-def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
-    """Measured among few users."""
-    [reused] = run_printed(audited(batches=4_000_000), _rng()).findings
-    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True).findings
-
-    assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
-    assert reused.claim_epsilon is not None
-    assert (reused.empirical_epsilon_lower or 0.0) > reused.claim_epsilon
+    assert (alone.empirical_epsilon_lower or 0.0) > 0.8 * (alone.exact_epsilon or math.inf)
 
 
 def test_rounds_of_one_person_add_up() -> None:
     """Two reports that are recognised: twice the local ε."""
-    rows = run_rounds(audited(games=2_000_000), _rng()).findings
+    rows = run_rounds(audited(games=2_000_000), _rng())
 
     _never_above(rows)
     assert rows[0].claim_epsilon == 4.0
@@ -116,44 +99,20 @@ def test_rounds_of_one_person_add_up() -> None:
 
 def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
     """After everybody else's reports were replaced; and where a shuffler knows its dummies."""
-    [row] = run_n_minus_one(audited(games=1_000_000), _rng()).findings
-    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng()).findings
+    [row] = run_n_minus_one(audited(games=1_000_000), _rng())
+    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng())
 
     _never_above((row, raw, noisy))
     assert "50 of 50" in row.statistic
-    assert row.empirical_epsilon_lower is not None
-    assert row.empirical_epsilon_lower > 1.5
-    assert raw.claim_epsilon == math.inf
-    assert raw.verdict == "reached"
-    assert noisy.claim_epsilon == 4.0
-    assert noisy.verdict == "reached"
-
-
-def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
-    """The ceiling is reached: no trial is ever wrong."""
-    rows = run_pure_dump(audited(games=300_000), _rng()).findings
-
-    assert [row.verdict for row in rows] == ["reached", "reached"]
-    assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
-    assert all(row.subject for row in rows)
+    assert (row.empirical_epsilon_lower or 0.0) > 1.5
+    assert (raw.claim_epsilon, raw.verdict) == (math.inf, "reached")
+    assert (noisy.claim_epsilon, noisy.verdict) == (4.0, "reached")
 
 
 def test_seeds_link_nothing_where_there_are_any() -> None:
     """Reports of plain items have none, and dummies cannot be skipped where there are none."""
-    [row] = run_linking(audited(), _rng()).findings
+    [row] = run_linking(audited(), _rng())
     plain = audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0))
 
     assert row.verdict == "holds"
-    assert () == run_linking(plain, _rng()).findings == run_skippers(plain, _rng()).findings
-
-
-@pytest.mark.parametrize("protocol", ["duchi", "rappor", "priv-kv"])
-def test_shuffler_and_analyzer_against_other_kinds_of_value(protocol: str) -> None:
-    """A learnt attack stays below the claim, and an understated claim is contradicted."""
-    subject = audited(kind_task(protocol))
-    [row] = run_pooled(subject, _rng()).findings
-    [false] = run_pooled(subject, _rng(), understate=True).findings
-
-    _never_above((row,))
-    assert row.passed
-    assert false.verdict == "contradicted"
+    assert () == run_linking(plain, _rng()) == run_skippers(plain, _rng())

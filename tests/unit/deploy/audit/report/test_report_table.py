@@ -43,25 +43,21 @@ def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
     behind = " ".join(behind.split())
 
     assert table.index("A batch") < table.index("CONTRADICTED") < table.index("Correctness")
-    assert "told two values apart far better" in behind
-    assert "Find out why" in behind
-    assert "NOT PASSED: 1 of 10 checks failed." in behind
+    for part in ("told two values apart", "Find out why", "NOT PASSED: 1 of 9 checks failed."):
+        assert part in behind, part
     demo = _at(80, demo_report())
     assert "FAILED" not in demo
     assert "Weakest point: shuffler+analyzer, epsilon 4 at delta 0." in demo
     assert "nothing is promised against it" in _at(80, noiseless_report())
 
 
-def test_idle_scenarios_other_tasks_and_empty_runs_are_marked() -> None:
+def test_idle_scenarios_and_empty_runs_are_marked() -> None:
     """A scenario without rows was not forgotten."""
-    empty = dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition"))
-    row = finding(title="Read by both", subject="pureDUMP, 3 dummies")
-    text = _at(80, empty)
+    text = _at(80, dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition")))
 
     assert "NOT PASSED: nothing was checked." in text
     assert "Anonymity" not in text
     assert "Nothing to run on this task: skippers, partition." in text
-    assert "Read by both (another task)" in _at(200, report_of(demo_task(), (row,)))
 
 
 def test_foreign_text_steers_no_terminal() -> None:
@@ -71,12 +67,13 @@ def test_foreign_text_steers_no_terminal() -> None:
         sentence="[bold]\u202eevil",
         advice="[/]",
         verdict="broken",
+        coalition="[x]+\x07",
+        subject="pureDUMP",
         expected=math.nan,
     )
-    text = _at(200, report_of(demo_task(), (dataclasses.replace(row, coalition="[x]+\x07"),)))
+    text = _at(200, report_of(demo_task(), (row,)))
 
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert "\x07" not in text
+    assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[red]" in text
+    assert "(another task)" in text
     assert "[bold]" in text
