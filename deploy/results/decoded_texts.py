@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 
 from common.errors import SettingsError
+from common.mechanisms.rappor.decoder import Decoding, decode
 from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable
 from common.task.specs import normalised
 from common.task.task import Task
-from deploy.results.rappor.decoder import Decoding, decode
 from deploy.terminal.json_output import number_or_text
 
 MAX_CANDIDATES: Final = 100_000
@@ -71,9 +71,8 @@ def decoding_as_json(decoding: Decoding) -> dict[str, Any]:
     }
     if decoding.exhaustive:
         return fields
-    n_reports = decoding.n_reports
     return fields | {
-        "explained": 1 - decoding.unexplained / n_reports,
-        "unexplained": decoding.unexplained / n_reports,
-        "unexplained_standard_error": decoding.unexplained_error / n_reports,
+        "explained": 1 - decoding.unexplained,
+        "unexplained": decoding.unexplained,
+        "unexplained_standard_error": decoding.unexplained_error,
     }

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from common.mechanisms.base import Vector
+from common.mechanisms.rappor.decoder import Decoding
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -13,7 +14,6 @@ from common.messages.result import (
     Means,
     interval_around,
 )
-from deploy.results.rappor.decoder import Decoding
 
 CONFIDENCE: Final = 0.95
 """Of every interval, each by itself."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
+from common.mechanisms.rappor.decoder import Decoding
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -29,7 +30,6 @@ from deploy.results.estimate_columns import (
     labels_of,
 )
 from deploy.results.estimate_table import INTERVAL, NOISE_ALONE, EstimateTable
-from deploy.results.rappor.decoder import Decoding
 
 MAX_ROWS: Final = 2000
 """Most rows of a page's table."""
@@ -314,10 +314,9 @@ def _texts(
 def _unexplained(decoding: Decoding) -> str:
     if decoding.exhaustive:
         return "Every text is one of the task's labels: shares differ from a sum of 1 by noise."
-    percent = 100 / decoding.n_reports
     half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
     return (
-        f"Unexplained: {percent * decoding.unexplained:.2f} ± {percent * half_width:.2f} % of the "
+        f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of the "
         "users hold a text that is not a candidate."
     )
 

@@ -91,7 +91,7 @@ async def test_every_protocol_estimates_what_is_true(
     if isinstance(estimate, BitTable):
         decoded = decode_candidates(task, estimate, people.candidates)
         off = decoded.shares - people.truth
-        errors = decoded.standard_errors / decoded.n_reports
+        errors = decoded.share_errors
     elif isinstance(estimate, KeyValues):
         assert estimate.owners is not None
         owners = estimate.owners

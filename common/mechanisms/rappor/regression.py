@@ -15,7 +15,7 @@ from scipy import linalg, sparse
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
-from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
+from common.mechanisms.rappor.true_bits import Matrix, TrueBitCounts
 
 _MAX_SELECTED: Final = 500
 _MAX_OF_CELLS: Final = 0.8
