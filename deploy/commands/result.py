@@ -31,7 +31,7 @@ from deploy.results import ledger as ledger_view
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
-from deploy.results.privkvm import next_draft, read_iterated
+from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks import drafts as draft_file

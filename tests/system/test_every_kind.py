@@ -24,7 +24,7 @@ from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.results.decoded_texts import decode_candidates
 from deploy.results.export import as_json
-from deploy.results.privkvm import next_draft, read_iterated
+from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks.demo_task import closing_draft
