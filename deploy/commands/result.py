@@ -28,7 +28,7 @@ from deploy.commands.options import (
 )
 from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
-from deploy.results.decoded_texts import read_candidates
+from deploy.results.candidates import read_candidates
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
 from deploy.results.next_iteration import next_draft, read_iterated
@@ -144,7 +144,7 @@ def print_estimates(view: ResultView, console: Console) -> None:
     for table in view.tables:
         print_table(table, console)
     if view.errors:
-        console.print(view.errors.sentence)
+        console.print(view.errors)
 
 
 @app.command(

@@ -21,8 +21,7 @@ from deploy.pages import figures
 from deploy.pages.citation import bibtex, citation, title_of, variant_of
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
-from deploy.results.estimate_columns import COLUMNS, CONFIDENCE
-from deploy.results.estimate_table import EstimateRow, EstimateTable
+from deploy.results.estimate_table import CONFIDENCE, EstimateRow, EstimateTable
 from deploy.results.result_view import ResultView
 from deploy.tasks.guarantee_table import CLAIM_ROOM
 from deploy.tasks.population_budgets import PopulationBudgets
@@ -49,9 +48,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         "result.html",
         styles=("result.css",),
         scripts=_SCRIPTS if histogram else (),
-        data=histogram_data(histogram, result.n_users, task.labels, view.truth)
-        if histogram
-        else None,
+        data=histogram_data(histogram, result.n_users, view, task.labels) if histogram else None,
         version=version,
         title=f"{title_of(result, task)} from {result.n_users:,} users",
         result=result,
@@ -78,7 +75,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
 
 
 def histogram_data(
-    histogram: Histogram, n_users: int, labels: Sequence[str] = (), truth: Vector | None = None
+    histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """
     Return a histogram for the page's scripts; figures are rounded to 32-bit floating point numbers.
@@ -88,15 +85,15 @@ def histogram_data(
     Args:
         histogram: Of domain_size values.
         n_users: Number of users.
+        view: Its view; in a demo with the true shares.
         labels: Names of all values, or none. Untrusted text.
-        truth: True shares, shape (domain_size,), in a demo.
     """
-    size = len(histogram.frequencies)
+    size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)
     if size > MAX_VALUES:
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
-        "columns": COLUMNS,
+        "columns": list(view.columns),
         "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,

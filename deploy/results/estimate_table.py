@@ -4,17 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
 from common.messages.result import interval_around
-from deploy.results.estimate_columns import CONFIDENCE
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
+CONFIDENCE: Final = 0.95
+"""Of every interval, each by itself."""
 INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 NOISE_ALONE: Final = "± noise alone"
 """Heading of the interval around a figure that is biased by more than noise."""
@@ -23,9 +24,8 @@ _MAX_DECIMALS: Final = 8
 Cell = str | bool | int | float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRow:
-    """One figure with its interval."""
+class EstimateRow(NamedTuple):
+    """One figure with its interval, further cells, and in a demo the truth."""
 
     name: str
     """Untrusted text."""
@@ -33,9 +33,7 @@ class EstimateRow:
     low: float
     high: float
     more: tuple[str, ...]
-    """Cells of further columns."""
     truth: float | None
-    """Known in a demo only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,7 +33,7 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
-from deploy.results.decoded_texts import decode_candidates
+from deploy.results.candidates import decode_candidates
 from deploy.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,

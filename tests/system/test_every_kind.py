@@ -22,7 +22,7 @@ from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
-from deploy.results.decoded_texts import decode_candidates
+from deploy.results.candidates import decode_candidates
 from deploy.results.export import as_json
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view

@@ -104,7 +104,6 @@ def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> fl
 class Decoding:
     """The estimate of each candidate; vectors have shape (M,)."""
 
-    candidates: tuple[str, ...]
     shares: Vector
     """Unbiased shares of the people who hold each; may be negative."""
     share_errors: Vector
@@ -157,7 +156,6 @@ def decode(
     shares, errors, p_values, sum_error = estimates
     exhaustive = labelled and len(candidates) == rappor.spec.bits
     return Decoding(
-        candidates=tuple(candidates),
         shares=shares,
         share_errors=errors,
         p_values=p_values,

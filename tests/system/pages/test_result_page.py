@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from deploy.results.estimate_columns import columns_of
 from deploy.results.export import write_csv
+from deploy.results.result_view import result_view
 from tests.support.browser import DESKTOP, FAINT_TEXT, PHONE, SCREENS, Scheme, Watched, show
 from tests.support.result_pages import N_USERS, collected, page_of
 
@@ -190,7 +190,8 @@ def test_the_csv_is_the_one_that_the_command_writes(
         watched.page.get_by_role("button", name="Download CSV").click()
     download.value.save_as(tmp_path / "page.csv")
     watched.close()
-    write_csv(tmp_path / "command.csv", columns_of(found.result.histogram, labels))
+    view = result_view(found.result.estimate, found.task, most=1)
+    write_csv(tmp_path / "command.csv", view.columns)
     (heads, *theirs), (expected_heads, *expected) = (
         list(csv.reader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
         for name in ("page.csv", "command.csv")

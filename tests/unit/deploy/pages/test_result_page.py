@@ -19,7 +19,7 @@ from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
 from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
-from deploy.results.result_view import result_view
+from deploy.results.result_view import ResultView, result_view
 from tests.support.budgets import population_budgets
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
@@ -241,7 +241,7 @@ def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float
 
 def test_a_histogram_for_scripts_is_packed_as_floats() -> None:
     """With intervals of each value and of all: of two, each may miss with half the chance."""
-    data = histogram_data(_histogram(0.5, -0.25), n_users=4, labels=("a", "b"))
+    data = histogram_data(_histogram(0.5, -0.25), 4, ResultView(columns={}), ("a", "b"))
 
     assert [0.5, -0.25] == _unpacked(data, "estimate")
     assert (["a", "b"], None, None) == (data["labels"], data["items"], data["truth"])
@@ -253,7 +253,8 @@ def test_a_histogram_for_scripts_holds_the_largest_of_too_many_values(
 ) -> None:
     """With their numbers, in ascending order; the intervals are for all."""
     monkeypatch.setattr(module, "MAX_VALUES", 2)
-    data = histogram_data(_histogram(0.1, 0.5, 0.0, 0.4), n_users=4, labels=("a", "b", "c", "d"))
+    view = ResultView(columns={})
+    data = histogram_data(_histogram(0.1, 0.5, 0.0, 0.4), 4, view, ("a", "b", "c", "d"))
 
     assert [1, 3] == _unpacked(data, "items", "<u4")
     assert ["b", "d"] == data["labels"]

@@ -42,7 +42,7 @@ _ENTRY: Final = first_entry(population=_HOSTILE)
 _SUMMARY: Final = dataclasses.replace(
     _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
-_VIEW: Final = ResultView(tables=(), size=0, columns={})
+_VIEW: Final = ResultView(columns={})
 
 
 def _hostile(found: Result) -> Result:

@@ -1,22 +1,13 @@
-import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from common.errors import SettingsError
-from deploy.results.decoded_texts import (
-    MAX_CANDIDATES,
-    decode_candidates,
-    decoding_as_json,
-    read_candidates,
-)
-from deploy.terminal.json_output import dumps
+from deploy.results.candidates import MAX_CANDIDATES, decode_candidates, read_candidates
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 
 _TASK = kind_collected("string").task
-_DECODED = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
@@ -71,23 +62,7 @@ def test_texts_that_people_hold_are_detected() -> None:
     Seed 7 of the bits; fails by chance over seeds with probability below 1e-9, since each share is
     a sum over thousands of bits; the two that are held are some twenty errors from 0.
     """
-    assert [True, True] == _DECODED.detected[:2].tolist()
-    assert (np.abs(_DECODED.shares - [0.75, 0.25, 0.0]) <= 7 * _DECODED.share_errors).all()
+    found = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
 
-
-def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:
-    """With the errors of shares."""
-    fields = decoding_as_json(_DECODED)
-
-    assert list(CANDIDATES) == fields["candidates"]
-    assert _DECODED.shares.tolist() == fields["shares"]
-    assert _DECODED.share_errors.tolist() == fields["standard_errors"]
-    assert fields["explained"] + fields["unexplained"] == pytest.approx(1)
-
-
-def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
-    """JSON has no number for it."""
-    blind = dataclasses.replace(_DECODED, share_errors=np.array([1.0, np.inf, 1.0]))
-    fields = json.loads(dumps(decoding_as_json(blind)))
-
-    assert "inf" == fields["standard_errors"][1]
+    assert [True, True] == found.detected[:2].tolist()
+    assert (np.abs(found.shares - [0.75, 0.25, 0.0]) <= 7 * found.share_errors).all()
