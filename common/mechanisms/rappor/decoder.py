@@ -134,7 +134,7 @@ def decode(
     Args:
         rappor: The task's mechanism.
         cells: From its `tally`, shape (m + m·k,).
-        candidates: Strings to look for, each once; with the encoding `labels`, labels.
+        candidates: At least one string to look for, each once; with the encoding `labels`, labels.
         most_together: As MAX_TOGETHER.
 
     Raises:
@@ -189,13 +189,13 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
     """Fit all cohorts together; with too many candidates, each half with the other's choice."""
     cohorts, n_candidates = len(evidence.sizes), evidence.n_candidates
-    if n_candidates <= max(1.0, most_together * evidence.cells):
+    if n_candidates <= max(1.0, most_together * evidence.estimates.size):
         fitted = independent(evidence, np.arange(n_candidates))
         if len(fitted) == n_candidates:
             return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(evidence, fitted))]
     if cohorts < 2:  # noqa: PLR2004  # halves
         raise TaskError(
-            f"one cohort of {evidence.cells} bits cannot tell {n_candidates} candidates "
+            f"one cohort of {evidence.estimates.size} bits cannot tell {n_candidates} candidates "
             "apart: look for fewer, or collect with more cohorts"
         )
     even = np.arange(cohorts) % 2 == 0
@@ -205,7 +205,7 @@ def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
 def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
     """Fit one half of the cohorts with the candidates that the other half chose."""
     own = evidence.among(half)
-    chosen = select(evidence.among(~half), own.cells)
+    chosen = select(evidence.among(~half), own.estimates.size)
     return Regression.fit(own, independent(own, chosen))
 
 

@@ -7,7 +7,8 @@ import importlib
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,16 +90,11 @@ def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArra
     return np.sort(candidates[order[:rank]])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Alone:
-    """
-    Some candidates after projecting out the fitted ones.
-
-    Columns are candidates; rows the bits of all cohorts.
-    """
+class Alone(NamedTuple):
+    """Some candidates, each after projecting out the other fitted ones."""
 
     columns: Matrix
-    """B_l - b, with the other fitted columns projected out, shape (c·k, L)."""
+    """B_l - b, so projected, shape (c·k, L)."""
     products: Vector
     """Of those columns and the target, shape (L,)."""
     weights: Vector
@@ -132,12 +128,11 @@ class Regression:
         product = np.asarray(evidence.incidence[:, fitted].T @ target) - evidence.spread @ target
         return cls(evidence=evidence, fitted=fitted, inverse=inverse, shares=inverse @ product)
 
-    @property
+    @cached_property
     def residual(self) -> Vector:
         """Residual of the target, shape (c·k,)."""
-        explained = self.evidence.rows * self._mixed(self.shares)
-        left: Vector = self.evidence.target.ravel() - explained
-        return left
+        explained: Vector = self.evidence.rows * self._mixed(self.shares)
+        return self.evidence.target.ravel() - explained
 
     def variances(self) -> Vector:
         """
@@ -157,16 +152,13 @@ class Regression:
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
-        Project some candidates, fitted or not, each by itself.
-
-        Args:
-            candidates: Which, shape (L,).
+        Project L candidates, fitted or not, each by itself.
 
         Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
         """
         seen, rows = self.evidence, self.evidence.rows[:, None]
-        place = {int(candidate): number for number, candidate in enumerate(self.fitted)}
-        among = np.array([place.get(int(candidate), -1) for candidate in candidates])
+        place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}
+        among = np.array([place.get(candidate, -1) for candidate in candidates.tolist()])
         inside = among >= 0
         cross = self.inverse @ _gram(seen, self.fitted, candidates)
         cross[:, inside] = 0

@@ -55,20 +55,13 @@ class TrueBitCounts:
     @classmethod
     def of(cls, rappor: Rappor, cells: Counts, candidates: Sequence[str]) -> Self:
         """
-        Debias counts, and hash the candidates.
+        Debias the counts of cohorts with reports, and hash the candidates; see `decode`.
 
-        Cohorts without reports are left out. With one bit a label there is nothing off the list
-        that a device would take.
-
-        Args:
-            rappor: The task's mechanism.
-            cells: From its `tally`, shape (m + m·k,).
-            candidates: At least one; each once.
+        With one bit a label there is nothing off the list that a device would take.
 
         Raises:
             ReportError: There is no report.
-            TaskError: There is no candidate, or two of them are the same or set the same bits in
-                every cohort with reports.
+            TaskError: There is no candidate, or two set the same bits in every cohort with reports.
             ValueRangeError: A candidate is too long, or none of the labels.
 
         Cost: a digest for each candidate and cohort.
@@ -111,11 +104,6 @@ class TrueBitCounts:
         return len(self.positions)
 
     @property
-    def cells(self) -> int:
-        """Bits of all cohorts: the rows of the regression."""
-        return self.estimates.size
-
-    @property
     def target(self) -> Matrix:
         """t_ij - N_j·b_i, shape (c, k)."""
         return self.estimates - self.sizes[:, None] * self.baseline
@@ -146,23 +134,15 @@ class TrueBitCounts:
 
     def among(self, cohorts: NDArray[np.bool_]) -> Self:
         """Return the counts of some cohorts only; shape of the choice (c,)."""
-        return dataclasses.replace(
-            self,
-            sizes=self.sizes[cohorts],
-            shown=self.shown[cohorts],
-            estimates=self.estimates[cohorts],
-            positions=self.positions[:, cohorts],
-        )
+        fields = {name: getattr(self, name)[cohorts] for name in ("sizes", "shown", "estimates")}
+        return dataclasses.replace(self, positions=self.positions[:, cohorts], **fields)
 
     def variances(self, expected: Matrix) -> Matrix:
         """
-        Return the variance of each t_ij, given how many people of the cohort set the bit.
+        Return the variance of each t_ij if `expected` people, shape (c, k), set the bit.
 
         The known variance of the noise, and that of who happens to be in the cohort: N_j of the N
         people come into it by lot, among them those who set the bit there: hypergeometric.
-
-        Args:
-            expected: Shape (c, k); cut to 0 .. N_j.
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
@@ -170,8 +150,8 @@ class TrueBitCounts:
         zero = self.unset_chance * (1 - self.unset_chance)
         noise = (true * one + (sizes - true) * zero) / (self.set_chance - self.unset_chance) ** 2
         elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
-        both: Matrix = noise + true * (1 - true / sizes) * elsewhere
-        return both
+        drawn: Matrix = true * (1 - true / sizes) * elsewhere
+        return noise + drawn
 
 
 def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequence[str]) -> None:
