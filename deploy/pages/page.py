@@ -15,6 +15,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
 from deploy.pages import figures
 from deploy.terminal.durations import between, duration, moment
@@ -31,7 +32,7 @@ _ENVIRONMENT.filters |= {
     each.__name__: each
     for each in (
         *(figures.count, figures.privacy, figures.remaining, figures.seconds, figures.plain),
-        *(between, duration, moment),
+        *(figures.latex, rounded_up, between, duration, moment),
     )
 }
 

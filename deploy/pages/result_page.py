@@ -15,10 +15,8 @@ from common.messages.guarantee import REPLACE_ONE, claimed
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.result import Histogram, KeyValues, Result, interval_reach
 from common.protocols import protocol_named
-from common.task.specs import RapporSpec
 from common.task.task import Task
 from deploy.pages import figures
-from deploy.pages.citation import bibtex, citation, title_of, variant_of
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateRow, EstimateTable
@@ -50,7 +48,6 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         scripts=_SCRIPTS if histogram else (),
         data=histogram_data(histogram, result.n_users, view, task.labels) if histogram else None,
         version=version,
-        title=f"{title_of(result, task)} from {result.n_users:,} users",
         result=result,
         task=task,
         view=view,
@@ -58,7 +55,6 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         drawn=[] if histogram else [drawn(table) for table in view.tables],
         confidence=_percent(CONFIDENCE),
         digest=result.task_digest.hex(),
-        rappor=variant_of(task.mechanism) if isinstance(task.mechanism, RapporSpec) else "",
         owners_asked=isinstance(result.estimate, KeyValues) and result.estimate.owners is not None,
         guarantees=sentences,
         main=next(one for one in sentences if one.charged),
@@ -69,8 +65,6 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM if task.central_epsilon < task.local_epsilon else "",
-        citation=citation(result, task, version=version),
-        bibtex=bibtex(result, task, version=version),
     )
 
 

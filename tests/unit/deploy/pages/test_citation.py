@@ -1,5 +1,7 @@
 import dataclasses
 import math
+import re
+from html import unescape
 from typing import Final
 
 import numpy as np
@@ -10,7 +12,8 @@ from common.messages.result import BitTable, Result
 from common.task.draft import TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.pages.citation import bibtex, citation
+from deploy.pages.result_page import result_page
+from deploy.results.result_view import result_view
 from tests.support.kind_results import result_of
 from tests.support.kind_tasks import kind_task
 from tests.support.result_pages import collected, guarantee
@@ -18,6 +21,15 @@ from tests.support.result_pages import collected, guarantee
 _COLLECTED: Final = collected(size=100)
 _RESULT: Final = dataclasses.replace(_COLLECTED.result, task_digest=TaskDigest(b"\xd1" * 32))
 _NONE: Final = (guarantee("analyzer", math.inf, 1e-6),)
+
+
+def _cited(result: Result, task: Task) -> tuple[str, ...]:
+    """Return the sentence and the BibTeX entry of a result's page."""
+    view = result_view(result.estimate, task, most=1)
+    page = result_page(result, task, view, version="1.2.3")
+    found = re.search(r'<p class="prose digest">(.*?)</p>\s*<pre[^>]*>(.*?)</pre>', page, re.DOTALL)
+    assert found is not None
+    return tuple(map(unescape, found.groups()))
 
 
 def _texts(
@@ -51,15 +63,15 @@ def _texts(
 )
 def test_a_result_is_cited(result: Result, task: Task, snapshot: SnapshotAssertion) -> None:
     """With its task, size, protocol, variant and both epsilons; without a date, which it lacks."""
-    assert snapshot == citation(result, task, version="1.2.3")
-    assert snapshot == bibtex(result, task, version="1.2.3")
+    for written in _cited(result, task):
+        assert snapshot == written
 
 
 @pytest.mark.parametrize("name", ["a\\}", "}}, evil = {", "100%", "~^_#$", "staff & {guests}"])
 def test_every_special_character_is_escaped(name: str) -> None:
     """Braces stay paired, and no percent sign begins a comment."""
     task = dataclasses.replace(_COLLECTED.task, population=name)
-    written = bibtex(_RESULT, task, version="1")
+    _, written = _cited(_RESULT, task)
 
     bare = written.replace("\\{", "").replace("\\}", "")
     assert bare.count("{") == bare.count("}")
