@@ -62,7 +62,7 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
     best: dict[Coalition, float] = {}
     for one in guarantees:
         best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
-    weakest = max(best, key=lambda coalition: best[coalition]) if len(best) > 1 else None
+    weakest = max(best, key=best.__getitem__) if len(best) > 1 else None
     return tuple(
         _sentence(one, charged=one is claimed(guarantees), weakest=one.coalition == weakest)
         for one in guarantees
