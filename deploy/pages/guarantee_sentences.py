@@ -62,9 +62,9 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
     best: dict[Coalition, float] = {}
     for one in guarantees:
         best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
-    weakest = max(best, key=best.__getitem__) if len(best) > 1 else None
+    charged, weakest = claimed(guarantees), max(best, key=lambda coalition: best[coalition])
     return tuple(
-        _sentence(one, charged=one is claimed(guarantees), weakest=one.coalition == weakest)
+        _sentence(one, charged=one is charged, weakest=len(best) > 1 and one.coalition == weakest)
         for one in guarantees
     )
 

@@ -49,7 +49,7 @@ def render(
     **fields: object,
 ) -> str:
     """
-    Render a page.
+    Render a page, to be written as UTF-8.
 
     Args:
         template: File of this folder that extends base.html.
@@ -59,9 +59,6 @@ def render(
         data: For the scripts, as JSON in the element `page-data`. Its text is untrusted.
         asks_its_server: Let the page ask the server that it came from; others may ask none.
         **fields: Of the template. Text is escaped.
-
-    Returns:
-        The page, to be written as UTF-8.
     """
     script = f'(() => {{\n"use strict";\n{_joined(scripts)}\n}})();' if scripts else ""
     return _ENVIRONMENT.get_template(template).render(

@@ -37,12 +37,10 @@ def fitting(
         The table, and whether a column was left out.
     """
     unfolded = console.options.update(max_width=_MAX_WIDTH)
-    kept = list(headings)
+    kept, spare = list(headings), [heading for heading in dispensable if heading in headings]
     table = make(kept)
-    for heading in (heading for heading in dispensable if heading in headings):
-        if Measurement.get(console, unfolded, table).maximum <= console.width:
-            break
-        kept.remove(heading)
+    while spare and Measurement.get(console, unfolded, table).maximum > console.width:
+        kept.remove(spare.pop(0))
         table = make(kept)
     return table, len(kept) < len(headings)
 

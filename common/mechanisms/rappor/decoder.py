@@ -20,8 +20,13 @@ from scipy import optimize, special, stats
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.rappor.regression import Regression, independent, select
-from common.mechanisms.rappor.true_bits import Matrix, TrueBitCounts
+from common.mechanisms.rappor.regression import (
+    Matrix,
+    Regression,
+    TrueBitCounts,
+    independent,
+    select,
+)
 
 LEVEL: Final = 0.05
 """Bound on the probability of any false discovery."""

@@ -233,8 +233,9 @@ def test_a_scale_has_ticks_with_names_of_their_own(  # noqa: PLR0917  # a row's
     """However fine or coarse, and on a phone more than 0."""
     found, figures = collected(size=len(shares)), np.array(shares)
     errors = np.full(len(shares), error)
-    changes = {"frequencies": figures, "refined": figures, "standard_errors": errors}
-    histogram = dataclasses.replace(found.result.histogram, **changes)
+    histogram = dataclasses.replace(
+        found.result.histogram, frequencies=figures, refined=figures, standard_errors=errors
+    )
     result = dataclasses.replace(found.result, estimate=histogram)
     html = page_of(dataclasses.replace(found, result=result))
     watched = show(browser, html, tmp_path, size=size)

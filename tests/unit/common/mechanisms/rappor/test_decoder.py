@@ -12,8 +12,7 @@ from common.errors import ReportError, SettingsError, TaskError, ValueRangeError
 from common.mechanisms.base import Counts
 from common.mechanisms.rappor.decoder import _fit_half, decode
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.rappor.regression import Regression, independent
-from common.mechanisms.rappor.true_bits import TrueBitCounts
+from common.mechanisms.rappor.regression import Regression, TrueBitCounts, independent
 
 _PEOPLE: Final = np.array([3, 2, 1, 0])
 _NAMES: Final = ("a", "b", "c", "nobody's")

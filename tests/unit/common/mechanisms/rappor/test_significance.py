@@ -8,7 +8,7 @@ from scipy import stats
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.bloom import hash_chances
 from common.mechanisms.rappor.decoder import hash_p_value
-from common.mechanisms.rappor.true_bits import Matrix
+from common.mechanisms.rappor.regression import Matrix
 
 _EVEN: Final = np.full(4, 0.25)
 
