@@ -40,13 +40,8 @@ def privacy(figure: float) -> str:
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
-def remaining(epsilon: float) -> str:
-    """Write what is left of a budget, rounded down to four digits."""
-    return _typeset(rounded_down(epsilon))
-
-
-def gained(epsilon: float) -> str:
-    """Write an ε that an attack gets, rounded down to four digits; it may be without limit."""
+def at_least(epsilon: float) -> str:
+    """Write an ε that is left of a budget, or that an attack gets, rounded down to four digits."""
     return "∞" if math.isinf(epsilon) else _typeset(rounded_down(epsilon))
 
 

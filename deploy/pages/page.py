@@ -32,7 +32,7 @@ _ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
 _ENVIRONMENT.filters |= {
     each.__name__: each
     for each in (
-        *(figures.count, figures.privacy, figures.remaining, figures.seconds, figures.plain),
+        *(figures.count, figures.privacy, figures.at_least, figures.seconds, figures.plain),
         *(figures.latex, rounded_up, between, duration, moment),
     )
 }

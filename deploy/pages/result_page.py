@@ -73,13 +73,8 @@ def histogram_data(
     """
     Return a histogram for the page's scripts; figures are rounded to 32-bit floating point numbers.
 
-    Of more than MAX_VALUES values the page holds the largest estimates.
-
-    Args:
-        histogram: Of domain_size values.
-        n_users: Number of users.
-        view: Its view; in a demo with the true shares.
-        labels: Names of all values, or none. Untrusted text.
+    Of more than MAX_VALUES values the page holds the largest estimates. Labels, of all values or
+    none, are untrusted text.
     """
     size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)

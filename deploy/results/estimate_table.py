@@ -21,8 +21,6 @@ NOISE_ALONE: Final = "± noise alone"
 """Heading of the interval around a figure that is biased by more than noise."""
 _MAX_DECIMALS: Final = 8
 
-Cell = str | bool | int | float
-
 
 class EstimateRow(NamedTuple):
     """One figure with its interval, further cells, and in a demo the truth."""
@@ -53,8 +51,8 @@ class EstimateTable:
     """Standard errors of the values."""
     shown: Sequence[int]
     """Places of the rows: the largest or first figures, or all of them."""
-    more: Mapping[str, Sequence[Cell]] = field(default_factory=dict)
-    """Further columns by heading; numbers with a fraction are written as the figures are."""
+    more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
+    """Further columns by heading; numbers are written as the figures are."""
     truth: Vector | None = None
     """True figures, in a demo."""
     notes: Sequence[str] = ()
@@ -70,7 +68,10 @@ class EstimateTable:
                 value=float(self.values[place]),
                 low=float(low[place]),
                 high=float(high[place]),
-                more=tuple(self._cell(column[place]) for column in self.more.values()),
+                more=tuple(
+                    cell if isinstance(cell := column[place], str) else self.format(cell)
+                    for column in self.more.values()
+                ),
                 truth=None if self.truth is None else float(self.truth[place]),
             )
             for place in self.shown
@@ -89,13 +90,6 @@ class EstimateTable:
         if self.decimals is None or not math.isfinite(number):
             return f"{number:.4g}"
         return f"{number:z.{self.decimals}f}"  # z: what rounds to 0 has no sign
-
-    def _cell(self, value: Cell) -> str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return f"{value:,}" if isinstance(value, int) else self.format(value)
 
 
 def print_table(table: EstimateTable, console: Console) -> None:

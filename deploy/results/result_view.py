@@ -215,7 +215,7 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
             values=values,
             errors=errors,
             shown=reported[:most].tolist(),
-            more={"standard error": errors.tolist(), "reports": reports},
+            more={"standard error": errors.tolist(), "reports": [f"{n:,}" for n in reports]},
             **others,
         )
 
@@ -347,7 +347,10 @@ def _texts(
         values=shares,
         errors=decoding.share_errors,
         shown=shown,
-        more={"p-value": [f"{chance:.2g}" for chance in p_values], "detected": detected},
+        more={
+            "p-value": [f"{chance:.2g}" for chance in p_values],
+            "detected": ["yes" if each else "no" for each in detected],
+        },
         truth=truth,
         notes=(_DETECTED.format(n_detected, size), note),
     )
