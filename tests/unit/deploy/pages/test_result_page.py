@@ -11,10 +11,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.ledger_entry import LedgerEntry, verify
-from common.messages.result import Histogram, KeyValues, Means, Result, interval_reach
+from common.messages.result import BitTable, Histogram, KeyValues, Means, Result, interval_reach
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
 from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
@@ -26,7 +27,7 @@ from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import first_entry
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
-from tests.support.result_pages import collected
+from tests.support.result_pages import collected, guarantee
 from tests.support.tasks import published
 
 _COLLECTED: Final = collected(size=100)
@@ -50,6 +51,19 @@ def _items(**changes: Any) -> str:
 
 def _known(truth: list[float], kind: Kind) -> SamplePeople:
     return SamplePeople(kind=kind, title="", values=[], draft={}, truth=np.array(truth))
+
+
+def _cited(page: str) -> list[str]:
+    """Return the sentence and the BibTeX entry of a page."""
+    found = re.findall(
+        r'(?s)<p class="prose digest">(.*?)</p>|<pre tabindex[^>]*>(.*?)</pre>', page
+    )
+    return [unescape(sentence or entry) for sentence, entry in found]
+
+
+def _histogram(*shares: float) -> Histogram:
+    array = np.array(shares)
+    return Histogram(frequencies=array, standard_errors=array / 10, refined=array, mse_theory=0.01)
 
 
 def _story(page: str) -> str:
@@ -77,25 +91,18 @@ def test_only_a_histogram_needs_a_script(kind: Kind) -> None:
         assert not re.search(r"\son[a-z]+\s*=", page)
 
 
-@pytest.mark.parametrize("kind", ["mean", "vector", "key-value"])
-def test_a_hostile_label_is_text(kind: Kind) -> None:
+def test_a_hostile_label_candidate_or_population_is_text() -> None:
     """Neither markup nor a template."""
-    size = kind_collected(kind).task.domain_size
-    page = _of_kind(kind, (_HOSTILE, *(f"label {number}" for number in range(1, size))))
+    texts = kind_collected("string")
+    task = dataclasses.replace(texts.task, population=_HOSTILE)
+    pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
+    for kind, size in (("mean", 1), ("vector", 5), ("key-value", 6)):
+        pages.append(_of_kind(kind, (_HOSTILE, *map(str, range(1, size)))))
 
-    assert "<script>alert" not in page
-    assert f">{_HOSTILE}</th>" in unescape(page)
-
-
-def test_a_hostile_candidate_or_population_is_text() -> None:
-    """Neither markup nor a template."""
-    found = kind_collected("string")
-    task = dataclasses.replace(found.task, population=_HOSTILE)
-    page = _page(found.result, task, candidates=(_HOSTILE, "Ohio"))
-
-    assert "<script>alert" not in page
-    assert f">{_HOSTILE}</th>" in unescape(page)
-    assert f"Population: {_HOSTILE}." in unescape(page)
+    for page in pages:
+        assert "<script>alert" not in page
+        assert f">{_HOSTILE}</th>" in unescape(page)
+    assert f"Population: {_HOSTILE}." in unescape(pages[0])
 
 
 @pytest.mark.parametrize("protocol", [*OF_OTHER_KINDS, *protocols_of("categorical")])
@@ -110,8 +117,7 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
             estimate = dataclasses.replace(estimate, unbiased=protocol != "multi-rphm")
     else:
         task = protocol_task(protocol)
-        ones = np.ones(task.domain_size)
-        estimate = Histogram(frequencies=ones, standard_errors=ones, refined=ones, mse_theory=1.0)
+        estimate = _histogram(*np.ones(task.domain_size))
     page = _page(result_of(task, estimate=estimate), task)
 
     for field in dataclasses.fields(task.mechanism):
@@ -134,18 +140,46 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
         {"permanent": 0.0},
     ],
 )
-def test_each_variant_of_rappor_has_its_story(
+def test_each_variant_of_rappor_has_its_story_and_is_cited(
     labels: tuple[str, ...], chances: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
     """Filters or labels; noise once, twice or kept."""
-    size = {} if labels else {"bits": 32, "cohorts": 8}
-    texts = TextDraft(**{"cohorts": 1 if labels else 64, **size, **chances})
+    cohorts, bits = (1, 3) if labels else (1 if "set" in chances else 64, 32)
+    texts = TextDraft(**{"cohorts": cohorts, **({} if labels else {"bits": bits}), **chances})
     task = kind_task("rappor", labels=labels, texts=texts, population="staff")
-    estimate = kind_collected("string").result.estimate
-    view = result_view(estimate, kind_collected("string").task, most=1)
-    page = result_page(result_of(task, estimate=estimate), task, view, version="1")
+    table = BitTable(
+        cohort_sizes=np.full(cohorts, 1000, dtype=np.int64),
+        bit_counts=np.full((cohorts, bits), 300, dtype=np.int64),
+    )
+    page = _page(result_of(task, estimate=table), task)
 
     assert snapshot == _story(page)
+    assert snapshot == _cited(page)[0].partition(", differentially")[0]
+
+
+_NO_CENTRAL: Final = (guarantee("analyzer", np.inf, 1e-6),)
+
+
+@pytest.mark.parametrize("changes", [{}, {"local_epsilon": np.inf}, {"guarantees": _NO_CENTRAL}])
+def test_a_result_is_cited_with_both_epsilons(
+    changes: dict[str, Any], snapshot: SnapshotAssertion
+) -> None:
+    """With its task, size and protocol; without a date, which it lacks."""
+    digest = {"task_digest": TaskDigest(b"\xd1" * 32)}
+
+    assert snapshot == _cited(_items(**digest | changes))
+
+
+@pytest.mark.parametrize("name", ["a\\}", "}}, evil = {", "100%", "~^_#$", "staff & {guests}"])
+def test_a_population_cannot_leave_its_field_of_the_citation(name: str) -> None:
+    """Braces stay paired, and no percent sign begins a comment."""
+    task = dataclasses.replace(_COLLECTED.task, population=name)
+    _, written = _cited(_page(_COLLECTED.result, task))
+
+    bare = written.replace("\\{", "").replace("\\}", "")
+    assert bare.count("{") == bare.count("}")
+    assert not set("%&") & set(written.replace("\\%", "").replace("\\&", ""))
+    assert "evil = {" not in written
 
 
 def test_the_page_of_a_later_iteration_has_no_owners() -> None:
@@ -198,7 +232,6 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
 @pytest.mark.parametrize(
     ("values", "reaches", "truth", "marks", "zero"),
     [
-        ([1.0, 1.0], [2.0, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
         ([0.0, 2.0], [1.0, 1.0], None, [(0.0, 50.0, 25.0), (50.0, 100.0, 75.0)], 25.0),
         ([7.5], [0.5], None, [(0.0, 100.0, 50.0)], None),
         ([1.0], [0.0], None, [(0.0, 0.0, 0.0)], None),
@@ -206,7 +239,7 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
         ([1.0, 1.0], [np.inf, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
     ],
 )
-def test_every_row_lies_on_the_axis(
+def test_every_row_lies_on_the_axis(  # a row's
     values: list[float],
     reaches: list[float],
     truth: list[float] | None,
@@ -227,11 +260,6 @@ def test_every_row_lies_on_the_axis(
     found = drawn(table)
 
     assert (marks, zero) == (found["marks"], found["zero"])
-
-
-def _histogram(*shares: float) -> Histogram:
-    array = np.array(shares)
-    return Histogram(frequencies=array, standard_errors=array / 10, refined=array, mse_theory=0.01)
 
 
 def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float]:
