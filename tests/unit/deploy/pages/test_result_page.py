@@ -267,26 +267,21 @@ def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float
     return numbers
 
 
-def test_a_histogram_for_scripts_is_packed_as_floats() -> None:
-    """With intervals of each value and of all: of two, each may miss with half the chance."""
-    data = histogram_data(_histogram(0.5, -0.25), 4, ResultView(columns={}), ("a", "b"))
-
-    assert [0.5, -0.25] == _unpacked(data, "estimate")
-    assert (["a", "b"], None, None) == (data["labels"], data["items"], data["truth"])
-    assert {"own": 1.959964, "all": 2.241403} == pytest.approx(data["interval_factors"])
-
-
-def test_a_histogram_for_scripts_holds_the_largest_of_too_many_values(
+def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With their numbers, in ascending order; the intervals are for all."""
+    """With their numbers, in ascending order; intervals of each value and, wider, of all four."""
+    histogram, view, labels = _histogram(0.125, 0.5, -0.5, 0.25), ResultView(columns={}), "abcd"
+    every = histogram_data(histogram, 4, view, labels)
     monkeypatch.setattr(module, "MAX_VALUES", 2)
-    view = ResultView(columns={})
-    data = histogram_data(_histogram(0.1, 0.5, 0.0, 0.4), 4, view, ("a", "b", "c", "d"))
+    data = histogram_data(histogram, 4, view, labels)
 
-    assert [1, 3] == _unpacked(data, "items", "<u4")
-    assert ["b", "d"] == data["labels"]
-    assert 4 == data["size"]
+    assert [0.125, 0.5, -0.5, 0.25] == _unpacked(every, "estimate")
+    assert (["a", "b", "c", "d"], None) == (every["labels"], every["items"])
+    assert [0.5, 0.25] == _unpacked(data, "estimate")
+    assert ([1, 3], ["b", "d"]) == (_unpacked(data, "items", "<u4"), data["labels"])
+    assert (4, None) == (data["size"], data["truth"])
+    assert {"own": 1.959964, "all": 2.497705} == pytest.approx(data["interval_factors"])
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:

@@ -1,13 +1,9 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from common.errors import SettingsError
-from deploy.results.candidates import MAX_CANDIDATES, decode_candidates, read_candidates
-from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
-
-_TASK = kind_collected("string").task
+from deploy.results.candidates import MAX_CANDIDATES, read_candidates
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
@@ -53,16 +49,3 @@ def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: 
         _read(tmp_path, raw)
     with pytest.raises(SettingsError, match=r"none.txt cannot be read: No such file"):
         read_candidates(tmp_path / "none.txt")
-
-
-def test_texts_that_people_hold_are_detected() -> None:
-    """
-    Shares within seven of their errors of three quarters, one quarter and nothing.
-
-    Seed 7 of the bits; fails by chance over seeds with probability below 1e-9, since each share is
-    a sum over thousands of bits; the two that are held are some twenty errors from 0.
-    """
-    found = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
-
-    assert [True, True] == found.detected[:2].tolist()
-    assert (np.abs(found.shares - [0.75, 0.25, 0.0]) <= 7 * found.share_errors).all()

@@ -21,7 +21,7 @@ from deploy.results.estimate_table import EstimateTable
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
 from deploy.terminal.json_output import dumps
-from tests.support.kind_results import CANDIDATES, bit_table, kind_collected, result_of
+from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 
@@ -93,38 +93,6 @@ def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion)
     assert snapshot == (sorted(fields) if kind == "string" else json.dumps(fields, indent=1))
 
 
-def test_a_warning_says_that_users_are_too_few() -> None:
-    """Where no value is distinguishable from none, though an interval by itself lies above 0."""
-    noisy = _view("categorical", standard_errors=np.full(30, 0.2))
-
-    assert noisy.warning.startswith("Too few users")
-    assert noisy.tables[0].rows[0].low > 0
-    assert "" == _view("categorical").warning
-
-
-def test_texts_without_candidates_are_not_decoded() -> None:
-    """A warning names the option, and files hold the bits."""
-    view = result_view(_estimate("string"), _task("string"), most=5)
-
-    assert ((), 0) == (view.tables, view.size)
-    assert "--candidates" in view.warning
-    assert ["cohort", "bit", "set", "reports"] == list(view.columns)
-
-
-def test_labels_are_candidates_without_a_file() -> None:
-    """Nobody holds anything else in basic RAPPOR, so nothing is unexplained."""
-    task = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
-    estimate = result_of(task, estimate=bit_table(task)).estimate
-    every = result_view(estimate, task, most=9)
-    some = result_view(estimate, task, most=9, candidates=CANDIDATES[:2])
-
-    assert list(CANDIDATES) == every.fields["candidates"]
-    assert "unexplained" not in every.fields
-    assert "differ from a sum of 1 by noise" in every.tables[0].notes[1]
-    assert "unexplained" in some.fields
-    assert "Unexplained" in some.tables[0].notes[1]
-
-
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
 def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None:
     """The message names the kind."""
@@ -158,15 +126,6 @@ def test_errors_by_hand() -> None:
         {"mse_vs_truth": pytest.approx(0.01), "mse_of_means_vs_truth": pytest.approx(4 / 6)},
     ] == [view.error_fields for view in found]
     assert "4 of 5 intervals cover the truth" in found[1].errors
-
-
-def test_false_discoveries_are_counted() -> None:
-    """Ohio and Utah are detected by far: test_candidates.py has the bits' seed."""
-    nobody = _people("string", truth=np.array([0.99, 0.0, 0.01001]))
-    view = result_view(_estimate("string"), _task("string"), most=5, people=nobody)
-
-    assert (2, 1) == (view.error_fields["detected"], view.error_fields["false_discoveries"])
-    assert "2 candidates were detected, 1 of them held by no one; 2 are" in view.errors
 
 
 @pytest.mark.parametrize(
@@ -214,6 +173,14 @@ def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
     return result_view(means, task, most=9)
 
 
+_LABELLED: Final = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
+"""Of basic RAPPOR: nobody holds anything but the labels."""
+
+
+def _labelled(candidates: tuple[str, ...] = ()) -> ResultView:
+    return result_view(bit_table(_LABELLED), _LABELLED, most=9, candidates=candidates)
+
+
 _VIEWS: Final = {
     **{kind: _view(kind) for kind in _KINDS},
     **{f"{kind} beside the truth": _known(kind) for kind in _KINDS},
@@ -226,6 +193,18 @@ _VIEWS: Final = {
     "a later iteration has no owners": _known("key-value", owners=None),
     "a single mean has no number": _few_means((), 1),
     "a labelled mean": _few_means(("hours",), 1),
+    # An interval by itself lies above 0, but no value is distinguishable from none.
+    "too few users": _view("categorical", standard_errors=np.full(30, 0.2)),
+    "texts without candidates": result_view(_estimate("string"), _task("string"), most=5),
+    "labels without a file of candidates": _labelled(),
+    "some labels as candidates": _labelled(CANDIDATES[:2]),
+    # Ohio and Utah are detected by far, and Utah is held by nobody.
+    "a false discovery": result_view(
+        _estimate("string"),
+        _task("string"),
+        most=5,
+        people=_people("string", truth=np.array([0.99, 0.0, 0.01001])),
+    ),
 }
 
 
@@ -235,4 +214,4 @@ def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
     view = _VIEWS[name]
 
     assert snapshot == _printed(view)
-    assert snapshot == (list(view.columns), view.error_fields)
+    assert snapshot == (list(view.columns), list(view.fields), view.error_fields)
