@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.result import interval_around
+from common.messages.result import Interval, interval_around
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -59,9 +59,24 @@ class EstimateTable:
     """Sentences that a reader needs."""
 
     @cached_property
+    def ends(self) -> Interval:
+        """The ends of each figure's interval."""
+        return interval_around(self.values, self.errors, CONFIDENCE)
+
+    def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
+        """Return all figures, with their errors and intervals, by the names that files have."""
+        # Around biased figures an interval of noise alone covers no truth with any confidence.
+        interval = "noise" if self.interval == NOISE_ALONE else "interval"
+        names = ("standard_error", f"{interval}_low", f"{interval}_high")
+        figures = zip(names, (self.errors, *self.ends), strict=True)
+        return {self.value: self.values.tolist()} | {
+            prefix + name: column.tolist() for name, column in figures
+        }
+
+    @cached_property
     def rows(self) -> tuple[EstimateRow, ...]:
         """The figures that are shown, in order."""
-        low, high = interval_around(self.values, self.errors, CONFIDENCE)
+        low, high = self.ends
         return tuple(
             EstimateRow(
                 name=self.names[place],

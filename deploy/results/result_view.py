@@ -15,7 +15,6 @@ from common.messages.result import (
     Interval,
     KeyValues,
     Means,
-    interval_around,
     interval_reach,
 )
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
@@ -136,7 +135,7 @@ def _histogram(found: Histogram, task: Task, most: int, truth: Vector | None) ->
         columns={
             "item": range(size),
             "label": labels,
-            **_figures("share", shares, found.standard_errors),
+            **table.columns(),
             "refined": refined,
         },
         warning="" if found.tells_values_apart(CONFIDENCE) else _TOO_FEW,
@@ -177,15 +176,13 @@ def _means(found: Means, task: Task, most: int, truth: Vector | None) -> ResultV
         truth=truth,
         notes=(note,),
     )
-    # Around biased figures an interval of noise alone covers no truth with any confidence.
-    interval = "interval" if found.unbiased else "noise"
     spec = spec_as(task.mechanism, NumberSpec)
     return ResultView(
         tables=(table,),
         columns={
             "number": range(size),
             "label": _labels(task, size),
-            **_figures("mean", means, found.standard_errors, interval=interval),
+            **table.columns(),
             "shrunk": shrunk,
         },
         fields={"low": spec.low, "high": spec.high},
@@ -262,8 +259,7 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
                 notes=(note,),
             ),
         ]
-        columns |= _figures("share", owners.frequencies, owners.frequency_errors)
-        columns |= _figures("mean", owners.means, owners.mean_errors, prefix="mean_")
+        columns |= tables[0].columns() | tables[1].columns("mean_")
         if shares is not None and means is not None:
             mse, mse_of_means = _mse(owners.frequencies, shares), _mse(owners.means, means)
             error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
@@ -298,13 +294,6 @@ def _texts(
     decoding, size = decode_candidates(task, found, asked), len(asked)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
-    if candidates:
-        columns = {
-            "text": candidates,
-            **_figures("share", shares, decoding.share_errors),
-            "p_value": p_values,
-            "detected": detected,
-        }
     fields = {
         "candidates": list(asked),
         "shares": shares.tolist(),
@@ -354,6 +343,8 @@ def _texts(
         truth=truth,
         notes=(_DETECTED.format(n_detected, size), note),
     )
+    if candidates:
+        columns = {"text": asked, **table.columns(), "p_value": p_values, "detected": detected}
     return ResultView(
         tables=(table,), columns=columns, fields=fields, errors=errors, error_fields=error_fields
     )
@@ -362,18 +353,6 @@ def _texts(
 def _labels(task: Task, size: int, before: str = "") -> Sequence[str]:
     """Return a task's labels, or numbers where it has none."""
     return task.labels or [f"{before}{place}" for place in range(size)]
-
-
-def _figures(
-    name: str, values: Vector, errors: Vector, *, prefix: str = "", interval: str = "interval"
-) -> Columns:
-    low, high = interval_around(values, errors, CONFIDENCE)
-    return {
-        name: values.tolist(),
-        f"{prefix}standard_error": errors.tolist(),
-        f"{prefix}{interval}_low": low.tolist(),
-        f"{prefix}{interval}_high": high.tolist(),
-    }
 
 
 def _part(size: int, n_shown: int, which: str) -> str:

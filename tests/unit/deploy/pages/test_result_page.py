@@ -96,7 +96,8 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
     texts = kind_collected("string")
     task = dataclasses.replace(texts.task, population=_HOSTILE)
     pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
-    for kind, size in (("mean", 1), ("vector", 5), ("key-value", 6)):
+    sizes: dict[Kind, int] = {"mean": 1, "vector": 5, "key-value": 6}
+    for kind, size in sizes.items():
         pages.append(_of_kind(kind, (_HOSTILE, *map(str, range(1, size)))))
 
     for page in pages:
