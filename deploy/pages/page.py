@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,8 +20,9 @@ from common.task.dummy_spec import KEEP_SUM
 from deploy.pages import figures
 from deploy.terminal.durations import between, duration, moment
 
+_LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("deploy", "pages"),
+    loader=_LOADER,
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -102,5 +102,4 @@ def embedded_json(value: object) -> Markup:
 
 def _joined(names: Sequence[str]) -> str:
     """Return files of this folder, unchanged, one after the other."""
-    folder = files("deploy.pages")
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+    return "\n".join(_LOADER.get_source(_ENVIRONMENT, name)[0] for name in names)
