@@ -109,9 +109,7 @@ def _check_reports(result: Result, task: Task) -> None:
 
 def check_guarantees(result: Result, task: Task) -> None:
     """
-    Check that a result's guarantees are no better than its task, users and refused reports allow.
-
-    Every guarantee is computed again, by the accountant of the analyzer.
+    Compute a result's guarantees again; none may be better than its task and counts allow.
 
     Raises:
         WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; names

@@ -52,9 +52,6 @@ def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> 
         positions: The candidate's bits, shape (c, h).
         chances: Of one hash for each bit, shape (k,).
 
-    Returns:
-        0 .. 1; 0 below the smallest float.
-
     Cost: some 20 passes over c·k numbers where the sum is large, one where it is not.
     """
     hashes = positions.shape[1]

@@ -188,14 +188,7 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
 
 def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
-    Choose the candidates that explain the most.
-
-    Args:
-        evidence: Of the cohorts to choose by.
-        fit_cells: Bits of the cohorts that the chosen ones will be fitted to.
-
-    Returns:
-        Candidates, in order; at most min(500, .8·fit_cells).
+    Choose the candidates that explain the most, in order: at most 500, and .8 of the fit's cells.
 
     Raises:
         SettingsError: scikit-learn is not installed.
@@ -234,11 +227,7 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
 
 
 def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
-    """
-    Leave out candidates whose bits are sums and differences of others', in order.
-
-    Cost: the cube of their number.
-    """
+    """Leave out candidates whose bits depend on others', in order. Cost: their number cubed."""
     if not len(candidates):
         return candidates
     gram = _gram(evidence, candidates, candidates)
@@ -276,11 +265,7 @@ class Regression:
 
     @classmethod
     def fit(cls, evidence: TrueBitCounts, fitted: NDArray[np.intp]) -> Self:
-        """
-        Fit some candidates together, which must be independent.
-
-        Cost: the cube of their number.
-        """
+        """Fit independent candidates together. Cost: the cube of their number."""
         inverse = linalg.inv(_gram(evidence, fitted, fitted))
         target = evidence.target.ravel()
         product = np.asarray(evidence.incidence[:, fitted].T @ target) - evidence.spread @ target
