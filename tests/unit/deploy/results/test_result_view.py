@@ -11,8 +11,10 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.result import Histogram, Means, Owners
+from common.mechanisms.registry import rappor_of
+from common.messages.result import BitTable, Histogram, Means, Owners
 from common.protocols import Kind
+from common.task.draft import TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.commands.result import print_estimates
@@ -91,6 +93,22 @@ def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion)
 
     assert kind == fields["kind"]
     assert snapshot == (sorted(fields) if kind == "string" else json.dumps(fields, indent=1))
+
+
+def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
+    """Of one that nothing tells from those that were fitted; seed 1 of the bits."""
+    texts = TextDraft(bits=8, hashes=1, cohorts=4, permanent=0.0, unset=0.25, set=0.75)
+    task, names = kind_task("rappor", texts=texts), [f"1:{number}" for number in range(24)]
+    people, rng = np.full(24, 30_000), np.random.default_rng(1)
+    cells = rappor_of(task).sample_cells(people, names, rng)
+    table = BitTable(cohort_sizes=cells[:4], bit_counts=cells[4:].reshape(4, 8))
+    view = result_view(table, task, most=1, candidates=names)
+    fields, shown = json.loads(dumps(view.fields)), view.tables[0]
+
+    assert "inf" in fields["standard_errors"]
+    assert shown.errors.tolist() == [float(error) for error in fields["standard_errors"]]
+    assert (names, shown.values.tolist()) == (fields["candidates"], fields["shares"])
+    assert 1 == pytest.approx(fields["explained"] + fields["unexplained"])
 
 
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
