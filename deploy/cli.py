@@ -3,7 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -14,34 +14,27 @@ from deploy.commands.example import example
 from deploy.commands.profile import profile_defaults
 from deploy.terminal.escape import visible
 
-
-class _Entry(NamedTuple):
-    """The module of a command, and its line in the list of commands."""
-
-    module: str
-    summary: str
-
-
 _COMMANDS: Final = {
-    "demo": _Entry("demo", "Collect values privately, on this machine."),
-    "account": _Entry("account", "Bound epsilon or delta for given parameters."),
-    "plan": _Entry("plan", "Find the best parameters that keep a guarantee."),
-    "simulate": _Entry("simulate", "Compare protocols on a data set."),
-    "reproduce": _Entry("reproduce", "Run published experiments again."),
-    "audit": _Entry("audit", "Simulate attacks by every coalition."),
-    "load": _Entry("load", "Load-test the services and reconcile all counts."),
-    "init": _Entry("profile", "Write a profile: defaults for operators' options."),
-    "task": _Entry("task", "Create, list, show and close tasks."),
-    "live": _Entry("live", "Watch a batch being collected, in a browser."),
-    "result": _Entry("result", "Print a released result, or write it."),
-    "ledger": _Entry("result", "Print what every release cost, and the budgets left."),
-    "iterate": _Entry("result", "Write the draft of PrivKVM's next iteration."),
-    "contribute": _Entry("person", "Contribute a value through your user agent."),
-    "receipt": _Entry("person", "Show whether your value was counted."),
-    "sentinels": _Entry("sentinels", "Send test submissions that the analyzer recognises."),
-    "keys": _Entry("keys", "Make certificates and signing identities."),
-    "tokens": _Entry("tokens", "Make tokens that let each user submit once."),
+    "demo": ("demo", "Collect values privately, on this machine."),
+    "account": ("account", "Bound epsilon or delta for given parameters."),
+    "plan": ("plan", "Find the best parameters that keep a guarantee."),
+    "simulate": ("simulate", "Compare protocols on a data set."),
+    "reproduce": ("reproduce", "Run published experiments again."),
+    "audit": ("audit", "Simulate attacks by every coalition."),
+    "load": ("load", "Load-test the services and reconcile all counts."),
+    "init": ("profile", "Write a profile: defaults for operators' options."),
+    "task": ("task", "Create, list, show and close tasks."),
+    "live": ("live", "Watch a batch being collected, in a browser."),
+    "result": ("result", "Print a released result, or write it."),
+    "ledger": ("result", "Print what every release cost, and the budgets left."),
+    "iterate": ("result", "Write the draft of PrivKVM's next iteration."),
+    "contribute": ("person", "Contribute a value through your user agent."),
+    "receipt": ("person", "Show whether your value was counted."),
+    "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
+    "keys": ("keys", "Make certificates and signing identities."),
+    "tokens": ("tokens", "Make tokens that let each user submit once."),
 }
+"""The module of each command, and its line in the list of commands."""
 
 
 class _LazyGroup(TyperGroup):
@@ -54,7 +47,7 @@ class _LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
         """Import a command. Overrides the library, which would hold every one."""
         if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
-            module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name].module}")
+            module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
             module.app.rich_markup_mode = None  # of each command's own app: plain help, and fast
             self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
         return self.commands.get(cmd_name)
@@ -62,15 +55,15 @@ class _LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
         """Write the list of commands. Overrides the library, which would import every one."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401
         """Complete a command's name, or an option."""
         from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
 
         found = [
-            CompletionItem(name, help=entry.summary)
-            for name, entry in _COMMANDS.items()
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return found + super(TyperGroup, self).shell_complete(ctx, incomplete)

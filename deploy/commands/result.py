@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from common.crypto.signing import SignedTask
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.result import Result
 from common.task.task import Task
-from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
 from deploy.commands.example import AT_ANALYZER, example
@@ -28,10 +28,10 @@ from deploy.commands.options import (
 )
 from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
-from deploy.results.decoded_texts import read_candidates
+from deploy.results.candidates import read_candidates
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
-from deploy.results.privkvm import next_draft, read_iterated
+from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks import drafts as draft_file
@@ -52,9 +52,7 @@ Page = Annotated[
 ]
 
 
-@app.command(
-    epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"),
-)
+@app.command(epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"))
 def result(
     task: TaskArgument,
     analyzer: AnalyzerAddress,
@@ -84,8 +82,16 @@ def result(
     digest = task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
+    async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
+        found = await operator.result(digest)
+        signed, _ = await operator.describe(digest)
+        return signed, found
+
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    signed, found = ask(connect, lambda operator: read_checked(operator, digest))
+    published, found = ask(connect, read)
+    signed = Task.from_bytes(published.task_bytes)
+    check_fits(found, signed)
+    check_guarantees(found, signed)
     # Before anything is written: candidates that cannot be decoded leave no file.
     view = result_view(found.estimate, signed, most=top, candidates=texts)
     if csv is not None:
@@ -98,30 +104,13 @@ def result(
     if json:
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
-    console = terminal()
-    print_result(found, view, console)
-    for path in (html, csv, parquet):
-        if path is not None:
-            console.print(f"Written to {path}.", markup=False)
+    print_result(found, view, terminal())
+    _print_written(html, csv, parquet)
 
 
-async def read_checked(operator: OperatorClient, digest: TaskDigest) -> tuple[Task, Result]:
-    """
-    Read a result and its task, and check the one against the other.
-
-    Args:
-        operator: The analyzer's client.
-        digest: Of the task.
-
-    Raises:
-        WireError: The result does not fit the task, or states better guarantees than hold.
-    """
-    found = await operator.result(digest)
-    signed, _ = await operator.describe(digest)
-    task = Task.from_bytes(signed.task_bytes)
-    check_fits(found, task)
-    check_guarantees(found, task)
-    return task, found
+def _print_written(*paths: Path | None) -> None:
+    for path in filter(None, paths):
+        terminal().print(f"Written to {path}.", markup=False)
 
 
 def print_result(found: Result, view: ResultView, console: Console) -> None:
@@ -144,12 +133,10 @@ def print_estimates(view: ResultView, console: Console) -> None:
     for table in view.tables:
         print_table(table, console)
     if view.errors:
-        console.print(view.errors.sentence)
+        console.print(view.errors)
 
 
-@app.command(
-    epilog=example(f"shuffledp ledger {AT_ANALYZER}"),
-)
+@app.command(epilog=example(f"shuffledp ledger {AT_ANALYZER}"))
 def ledger(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
@@ -178,10 +165,8 @@ def ledger(
     if json:
         print_json(ledger_view.as_json(entries, head, populations))
         return
-    console = terminal()
-    ledger_view.show(entries, head, populations, console)
-    if html is not None:
-        console.print(f"Written to {html}.", markup=False)
+    ledger_view.show(entries, head, populations, terminal())
+    _print_written(html)
 
 
 @app.command(
@@ -209,4 +194,4 @@ def iterate(
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_iterated(after)
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
-    terminal().print(f"Written to {output}.", markup=False)
+    _print_written(output)

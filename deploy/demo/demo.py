@@ -59,7 +59,7 @@ class DemoRun:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of result.json: the result, the truth and the errors."""
-        people, errors = self.people, self.view().errors
+        people = self.people
         fields = as_json(self.result)
         fields["labels"] = self.task.labels
         fields["truth"] = people.truth.tolist()
@@ -67,7 +67,7 @@ class DemoRun:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
             fields["candidates"] = people.candidates
-        fields |= errors.fields if errors else {}
+        fields |= self.view().error_fields
         fields["seconds"] = {
             "submit": self.submit_seconds,
             "shuffle": self.shuffle_seconds,

@@ -1,4 +1,4 @@
-"""Numbers as text for readers."""
+"""Numbers as text for readers, and text for LaTeX."""
 
 import math
 from decimal import ROUND_CEILING, Decimal, localcontext
@@ -7,6 +7,14 @@ from typing import Final
 from common.messages.guarantee import rounded_down, rounded_up
 
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LATEX: Final = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "{}&%$#_"},
+    }
+)
 _EXACT_POWER: Final = 30.0
 """Above this ε the odds are written as the next power of ten."""
 _SMALLEST_PLAIN: Final = Decimal("1e-9")
@@ -32,13 +40,8 @@ def privacy(figure: float) -> str:
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
-def remaining(epsilon: float) -> str:
-    """Write what is left of a budget, rounded down to four digits."""
-    return _typeset(rounded_down(epsilon))
-
-
-def gained(epsilon: float) -> str:
-    """Write an ε that an attack gets, rounded down to four digits; it may be without limit."""
+def at_least(epsilon: float) -> str:
+    """Write an ε that is left of a budget, or that an attack gets, rounded down to four digits."""
     return "∞" if math.isinf(epsilon) else _typeset(rounded_down(epsilon))
 
 
@@ -93,6 +96,11 @@ def percent(share: float, error: float) -> str:
 def seconds(duration: float) -> str:
     """Write how long something took."""
     return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004
+
+
+def latex(text: str) -> str:
+    """Escape text for LaTeX."""
+    return text.translate(_LATEX)
 
 
 def _typeset(text: str) -> str:

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scipy.special import fdtri
 
@@ -18,8 +17,7 @@ _TAIL: Final = 0.05
 """Probability on either side of a range, at the rate of its window."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(NamedTuple):
     """Seconds from now, at the rate of the last minutes."""
 
     soonest: float
@@ -42,18 +40,25 @@ def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
     if not history:
         return None
     now, n_users = history[-1]
-    if n_users >= wanted:
-        return Forecast(soonest=0.0, latest=0.0)
-    windows = [_window(history, now - window) for window in WINDOWS]
-    seen = [(seconds, came) for seconds, came in windows if seconds >= SHORTEST]
-    ranges = [_range(seconds, came, wanted - n_users) for seconds, came in seen if came > 0]
-    if not ranges:
-        return None
-    dried_up = any(came == 0 for _, came in seen)
-    return Forecast(
-        soonest=min(low for low, _ in ranges),
-        latest=math.inf if dried_up else max(high for _, high in ranges),
-    )
+    missing = wanted - n_users
+    if missing <= 0:
+        return Forecast(0.0, 0.0)
+    soonest, latest = math.inf, 0.0
+    for window in WINDOWS:
+        since, before = next(sample for sample in history if sample[0] >= now - window)
+        seconds, came = now - since, n_users - before
+        if seconds < SHORTEST:
+            continue
+        high = math.inf
+        if came > 0:
+            scale = seconds * missing / (came + 0.5)
+            low, high = (
+                scale * float(fdtri(2 * missing, 2 * came + 1, chance))
+                for chance in (_TAIL, 1 - _TAIL)
+            )
+            soonest = min(soonest, low)
+        latest = max(latest, high if math.isfinite(high) else math.inf)
+    return Forecast(soonest, latest) if soonest < math.inf else None
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
@@ -67,17 +72,3 @@ def quiet_seconds(history: Sequence[Sample]) -> float:
             break
         since = seconds
     return now - since
-
-
-def _window(history: Sequence[Sample], since: float) -> Sample:
-    """Return the seconds since a moment, and the users who came in them."""
-    first = next(sample for sample in history if sample[0] >= since)
-    return history[-1][0] - first[0], history[-1][1] - first[1]
-
-
-def _range(seconds: float, came: int, missing: int) -> tuple[float, float]:
-    scale = seconds * missing / (came + 0.5)
-    low, high = (
-        scale * float(fdtri(2 * missing, 2 * came + 1, chance)) for chance in (_TAIL, 1 - _TAIL)
-    )
-    return low, high if math.isfinite(high) else math.inf

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from common.messages.guarantee import Coalition, Guarantee, claimed
 from deploy.pages.figures import certainty, odds, privacy, probability
@@ -37,8 +36,7 @@ _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
 """The name of each, and the attack."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuaranteeSentence:
+class GuaranteeSentence(NamedTuple):
     """One guarantee, as shown to a reader."""
 
     guarantee: Guarantee
@@ -60,23 +58,39 @@ class GuaranteeSentence:
 
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
-    """Put guarantees into words, in their order."""
-    weakest, charged = _weakest(guarantees), claimed(guarantees)
+    """Put guarantees into words, in their order; of several against one coalition all hold."""
+    best: dict[Coalition, float] = {}
+    for one in guarantees:
+        best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
+    charged, weakest = claimed(guarantees), max(best, key=lambda coalition: best[coalition])
     return tuple(
-        GuaranteeSentence(
-            guarantee=one,
-            coalition=one.coalition,
-            who=coalition_name(one.coalition),
-            sentence=f"{_COALITIONS[one.coalition][1]}, {_consequence(one)}",
-            epsilon=privacy(one.epsilon),
-            delta=privacy(one.delta),
-            odds=odds(one.epsilon) if math.isfinite(one.epsilon) else "",
-            added=probability(one.delta) if one.delta else "",
-            certainty=certainty(one.epsilon, one.delta) if math.isfinite(one.epsilon) else "",
-            charged=one is charged,
-            weakest=one.coalition == weakest,
-        )
+        _sentence(one, charged=one is charged, weakest=len(best) > 1 and one.coalition == weakest)
         for one in guarantees
+    )
+
+
+def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
+    finite, added = math.isfinite(one.epsilon), probability(one.delta) if one.delta else ""
+    consequence = "nothing is promised: they may learn your value."
+    if one.epsilon == 0 and one.delta == 0:
+        consequence = "they learn nothing of your value."
+    elif finite:
+        consequence = (
+            f"any conclusion of theirs is at most {odds(one.epsilon)} times as likely with your "
+            f"value as with any other in its place{f', plus at most {added}' * bool(added)}."
+        )
+    return GuaranteeSentence(
+        guarantee=one,
+        coalition=one.coalition,
+        who=coalition_name(one.coalition),
+        sentence=f"{_COALITIONS[one.coalition][1]}, {consequence}",
+        epsilon=privacy(one.epsilon),
+        delta=privacy(one.delta),
+        odds=odds(one.epsilon) if finite else "",
+        added=added,
+        certainty=certainty(one.epsilon, one.delta) if finite else "",
+        charged=charged,
+        weakest=weakest,
     )
 
 
@@ -85,25 +99,3 @@ def coalition_name(coalition: str) -> str:
     if coalition in _COALITIONS:
         return _COALITIONS[coalition][0]
     return f"The {' and the '.join(coalition.split('+'))}"
-
-
-def _weakest(guarantees: Sequence[Guarantee]) -> Coalition | None:
-    """Return the coalition with the largest ε; several guarantees against one hold at once."""
-    best: dict[Coalition, float] = {}
-    for one in guarantees:
-        best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
-    if len(best) == 1:
-        return None
-    return max(best, key=lambda coalition: best[coalition])
-
-
-def _consequence(guarantee: Guarantee) -> str:
-    if math.isinf(guarantee.epsilon):
-        return "nothing is promised: they may learn your value."
-    if guarantee.epsilon == 0 and guarantee.delta == 0:
-        return "they learn nothing of your value."
-    added = f", plus at most {probability(guarantee.delta)}" if guarantee.delta else ""
-    return (
-        f"any conclusion of theirs is at most {odds(guarantee.epsilon)} times as likely with your "
-        f"value as with any other in its place{added}."
-    )

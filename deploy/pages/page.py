@@ -15,12 +15,14 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
 from deploy.pages import figures
 from deploy.terminal.durations import between, duration, moment
 
+_LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("deploy", "pages"),
+    loader=_LOADER,
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -30,8 +32,8 @@ _ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
 _ENVIRONMENT.filters |= {
     each.__name__: each
     for each in (
-        *(figures.count, figures.privacy, figures.remaining, figures.seconds, figures.plain),
-        *(between, duration, moment),
+        *(figures.count, figures.privacy, figures.at_least, figures.seconds, figures.plain),
+        *(figures.latex, rounded_up, between, duration, moment),
     )
 }
 
@@ -47,7 +49,7 @@ def render(
     **fields: object,
 ) -> str:
     """
-    Render a page.
+    Render a page, to be written as UTF-8.
 
     Args:
         template: File of this folder that extends base.html.
@@ -57,14 +59,11 @@ def render(
         data: For the scripts, as JSON in the element `page-data`. Its text is untrusted.
         asks_its_server: Let the page ask the server that it came from; others may ask none.
         **fields: Of the template. Text is escaped.
-
-    Returns:
-        The page, to be written as UTF-8.
     """
-    script = _as_one(scripts)
+    script = f'(() => {{\n"use strict";\n{_joined(scripts)}\n}})();' if scripts else ""
     return _ENVIRONMENT.get_template(template).render(
         policy=content_policy(script, asks_its_server=asks_its_server),
-        style=Markup("\n".join(map(_source, ("page.css", *styles)))),  # noqa: S704  # own files
+        style=Markup(_joined(("page.css", *styles))),  # noqa: S704  # own files
         script=Markup(script),  # noqa: S704  # own files
         data=None if data is None else embedded_json(data),
         version=version,
@@ -101,15 +100,6 @@ def embedded_json(value: object) -> Markup:
     return Markup(text)  # noqa: S704  # what is left cannot be read as markup
 
 
-def _as_one(scripts: Sequence[str]) -> str:
-    """Join scripts into one without global names."""
-    if not scripts:
-        return ""
-    return '(() => {\n"use strict";\n' + "\n".join(map(_source, scripts)) + "\n})();"
-
-
-def _source(name: str) -> str:
-    """Return a file of this folder unchanged."""
-    loader = _ENVIRONMENT.loader
-    assert loader is not None  # noqa: S101  # set above
-    return loader.get_source(_ENVIRONMENT, name)[0]
+def _joined(names: Sequence[str]) -> str:
+    """Return files of this folder, unchanged, one after the other."""
+    return "\n".join(_LOADER.get_source(_ENVIRONMENT, name)[0] for name in names)

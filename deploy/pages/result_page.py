@@ -3,26 +3,22 @@
 import base64
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint, suite_named
-from common.mechanisms.base import Vector
-from common.messages.guarantee import REPLACE_ONE, claimed
+from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import Histogram, KeyValues, Result, interval_reach
+from common.messages.result import Histogram, Result, interval_reach
 from common.protocols import protocol_named
-from common.task.specs import RapporSpec
 from common.task.task import Task
 from deploy.pages import figures
-from deploy.pages.citation import bibtex, citation, title_of, variant_of
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
-from deploy.results.estimate_columns import COLUMNS, CONFIDENCE
-from deploy.results.estimate_table import EstimateRow, EstimateTable
+from deploy.results.estimate_table import CONFIDENCE, EstimateTable
 from deploy.results.result_view import ResultView
 from deploy.tasks.guarantee_table import CLAIM_ROOM
 from deploy.tasks.population_budgets import PopulationBudgets
@@ -43,60 +39,49 @@ _MIN_WHOLE: Final = 10
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
     """Render the page of a result that was checked against its task, and of its view."""
     sentences = guarantee_sentences(result.guarantees)
-    histogram = result.estimate if isinstance(result.estimate, Histogram) else None
-    neighbouring = claimed(result.guarantees).neighbouring
+    own: dict[str, Any] = {"drawn": [drawn(table) for table in view.tables], "histogram": None}
+    if isinstance(result.estimate, Histogram):
+        own = {
+            "scripts": _SCRIPTS,
+            "data": histogram_data(result.estimate, result.n_users, view, task.labels),
+            "histogram": _histogram_fields(result.estimate, result, task, view),
+        }
     return render(
         "result.html",
         styles=("result.css",),
-        scripts=_SCRIPTS if histogram else (),
-        data=histogram_data(histogram, result.n_users, task.labels, view.truth)
-        if histogram
-        else None,
         version=version,
-        title=f"{title_of(result, task)} from {result.n_users:,} users",
         result=result,
         task=task,
         view=view,
-        histogram=_histogram_fields(histogram, result, task, view) if histogram else None,
-        drawn=[] if histogram else [drawn(table) for table in view.tables],
         confidence=_percent(CONFIDENCE),
         digest=result.task_digest.hex(),
-        rappor=variant_of(task.mechanism) if isinstance(task.mechanism, RapporSpec) else "",
-        owners_asked=isinstance(result.estimate, KeyValues) and result.estimate.owners is not None,
         guarantees=sentences,
         main=next(one for one in sentences if one.charged),
         pooled=next((one for one in sentences if one.coalition == "shuffler+analyzer"), None),
-        neighbouring="" if neighbouring == REPLACE_ONE else neighbouring,
-        n_refused=sum(result.refused.values()),
+        replace_one=REPLACE_ONE,
         mechanism=dataclasses.asdict(task.mechanism),
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM if task.central_epsilon < task.local_epsilon else "",
-        citation=citation(result, task, version=version),
-        bibtex=bibtex(result, task, version=version),
+        **own,
     )
 
 
 def histogram_data(
-    histogram: Histogram, n_users: int, labels: Sequence[str] = (), truth: Vector | None = None
+    histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """
     Return a histogram for the page's scripts; figures are rounded to 32-bit floating point numbers.
 
-    Of more than MAX_VALUES values the page holds the largest estimates.
-
-    Args:
-        histogram: Of domain_size values.
-        n_users: Number of users.
-        labels: Names of all values, or none. Untrusted text.
-        truth: True shares, shape (domain_size,), in a demo.
+    Of more than MAX_VALUES values the page holds the largest estimates. Labels, of all values or
+    none, are untrusted text.
     """
-    size = len(histogram.frequencies)
+    size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)
     if size > MAX_VALUES:
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
-        "columns": COLUMNS,
+        "columns": list(view.columns),
         "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,
@@ -124,6 +109,17 @@ def _histogram_fields(
     error = math.sqrt(histogram.mse_theory)
     half_width = interval_reach(CONFIDENCE) * error
     misses = (1 - CONFIDENCE) * view.size
+    both = (histogram.frequencies, histogram.refined)
+    sums = [f"{100 * each.sum():.2f}\N{NO-BREAK SPACE}%" for each in both]
+    facts = [
+        ("Sum of all shares", *(each.replace("-", "\N{MINUS SIGN}") for each in sums)),
+        ("Values below 0", *(figures.count((each < 0).sum()) for each in both)),
+        ("Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"),
+    ]
+    if view.truth is not None:
+        mse = (float(np.mean((each - view.truth) ** 2)) for each in both)
+        known = ("Mean squared error against the truth", *map(figures.scientific, mse))
+        facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
@@ -132,21 +128,8 @@ def _histogram_fields(
         "typical_share": figures.percent(half_width, error),
         "typical_users": figures.count(math.ceil(half_width * result.n_users)),
         "refinement": protocol_named(result.protocol).refinement_for(task.item_mechanism.name),
-        "facts": list(_facts(histogram, view.truth)),
+        "facts": facts,
     }
-
-
-def _facts(histogram: Histogram, truth: Vector | None) -> Iterable[tuple[str, str, str]]:
-    """Yield rows that compare unrefined and refined shares."""
-    unrefined, refined = histogram.frequencies, histogram.refined
-    sums = [f"{100 * each.sum():.2f}\N{NO-BREAK SPACE}%" for each in (unrefined, refined)]
-    yield "Sum of all shares", sums[0].replace("-", "\N{MINUS SIGN}"), sums[1]
-    yield "Values below 0", f"{(unrefined < 0).sum():,}", f"{(refined < 0).sum():,}"
-    if truth is not None:
-        mse = [float(np.mean((each - truth) ** 2)) for each in (unrefined, refined)]
-        errors = [figures.scientific(each) for each in mse]
-        yield "Mean squared error against the truth", errors[0], errors[1]
-    yield "Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"
 
 
 def releases_page(
@@ -171,7 +154,11 @@ def releases_page(
 
 def drawn(table: EstimateTable) -> dict[str, Any]:
     """Place a table's rows on an axis, in percent of its length."""
-    ends = [end for row in table.rows for end in _ends(row) if math.isfinite(end)]
+    rows = [
+        (row.low, row.high, row.value, *(() if row.truth is None else (row.truth,)))
+        for row in table.rows
+    ]
+    ends = [end for row in rows for end in row if math.isfinite(end)]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     span = (high - low) or 1.0
 
@@ -180,14 +167,10 @@ def drawn(table: EstimateTable) -> dict[str, Any]:
 
     return {
         "table": table,
-        "marks": [tuple(map(place, _ends(row))) for row in table.rows],
+        "marks": [tuple(map(place, row)) for row in rows],
         "zero": place(0.0) if low <= 0 <= high else None,
         "ends": (table.format(low), table.format(high)),
     }
-
-
-def _ends(row: EstimateRow) -> tuple[float, ...]:
-    return (row.low, row.high, row.value, *(() if row.truth is None else (row.truth,)))
 
 
 def _percent(share: float) -> str:

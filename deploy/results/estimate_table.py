@@ -4,28 +4,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.result import interval_around
-from deploy.results.estimate_columns import CONFIDENCE
+from common.messages.result import Interval, interval_around
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
+CONFIDENCE: Final = 0.95
+"""Of every interval, each by itself."""
 INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 NOISE_ALONE: Final = "± noise alone"
 """Heading of the interval around a figure that is biased by more than noise."""
 _MAX_DECIMALS: Final = 8
 
-Cell = str | bool | int | float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateRow:
-    """One figure with its interval."""
+class EstimateRow(NamedTuple):
+    """One figure with its interval, further cells, and in a demo the truth."""
 
     name: str
     """Untrusted text."""
@@ -33,9 +31,7 @@ class EstimateRow:
     low: float
     high: float
     more: tuple[str, ...]
-    """Cells of further columns."""
     truth: float | None
-    """Known in a demo only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,24 +51,42 @@ class EstimateTable:
     """Standard errors of the values."""
     shown: Sequence[int]
     """Places of the rows: the largest or first figures, or all of them."""
-    more: Mapping[str, Sequence[Cell]] = field(default_factory=dict)
-    """Further columns by heading; numbers with a fraction are written as the figures are."""
+    more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
+    """Further columns by heading; numbers are written as the figures are."""
     truth: Vector | None = None
     """True figures, in a demo."""
     notes: Sequence[str] = ()
     """Sentences that a reader needs."""
 
     @cached_property
+    def ends(self) -> Interval:
+        """The ends of each figure's interval."""
+        return interval_around(self.values, self.errors, CONFIDENCE)
+
+    def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
+        """Return all figures, with their errors and intervals, by the names that files have."""
+        # Around biased figures an interval of noise alone covers no truth with any confidence.
+        interval = "noise" if self.interval == NOISE_ALONE else "interval"
+        names = ("standard_error", f"{interval}_low", f"{interval}_high")
+        figures = zip(names, (self.errors, *self.ends), strict=True)
+        return {self.value: self.values.tolist()} | {
+            prefix + name: column.tolist() for name, column in figures
+        }
+
+    @cached_property
     def rows(self) -> tuple[EstimateRow, ...]:
         """The figures that are shown, in order."""
-        low, high = interval_around(self.values, self.errors, CONFIDENCE)
+        low, high = self.ends
         return tuple(
             EstimateRow(
                 name=self.names[place],
                 value=float(self.values[place]),
                 low=float(low[place]),
                 high=float(high[place]),
-                more=tuple(self._cell(column[place]) for column in self.more.values()),
+                more=tuple(
+                    cell if isinstance(cell := column[place], str) else self.format(cell)
+                    for column in self.more.values()
+                ),
                 truth=None if self.truth is None else float(self.truth[place]),
             )
             for place in self.shown
@@ -91,13 +105,6 @@ class EstimateTable:
         if self.decimals is None or not math.isfinite(number):
             return f"{number:.4g}"
         return f"{number:z.{self.decimals}f}"  # z: what rounds to 0 has no sign
-
-    def _cell(self, value: Cell) -> str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return f"{value:,}" if isinstance(value, int) else self.format(value)
 
 
 def print_table(table: EstimateTable, console: Console) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from common.errors import SettingsError
 from common.messages.result import Estimate, Means, Result
 from common.protocols import protocol_named
-from deploy.results.estimate_columns import CONFIDENCE, Columns
+from deploy.results.estimate_table import CONFIDENCE
+from deploy.results.result_view import Columns
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 from deploy.terminal.output_file import whole
 
@@ -52,14 +53,13 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
     """Return every field of an estimate, under its name in common/messages/result.py."""
-    fields: dict[str, Any] = dataclasses.asdict(estimate)
-    return {name: _listed(value) for name, value in fields.items()}
-
-
-def _listed(value: Any) -> Any:  # noqa: ANN401  # of an estimate's field
-    if isinstance(value, dict):
-        return {name: _listed(part) for name, part in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    return dataclasses.asdict(
+        estimate,
+        dict_factory=lambda fields: {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in fields
+        },
+    )
 
 
 def write_csv(path: Path, columns: Columns) -> None:

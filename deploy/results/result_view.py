@@ -1,4 +1,4 @@
-"""The view of a result: tables, columns and fields, for every kind of value."""
+"""The view of a result: tables for people, columns and fields for programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,16 +20,9 @@ from common.messages.result import (
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
-from deploy.results.decoded_texts import decode_candidates, decoding_as_json
-from deploy.results.estimate_columns import (
-    CONFIDENCE,
-    Columns,
-    candidate_columns,
-    columns_of,
-    labels_of,
-)
-from deploy.results.estimate_table import INTERVAL, NOISE_ALONE, EstimateTable
-from deploy.results.rappor.decoder import Decoding
+from deploy.results.candidates import decode_candidates
+from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
+from deploy.terminal.json_output import number_or_text
 
 MAX_ROWS: Final = 2000
 """Most rows of a page's table."""
@@ -44,34 +37,39 @@ _OWN_INTERVAL: Final = "Each interval covers its true {} with 95 % probability, 
 _SHARES_NOTE: Final = (
     ": of many values, some are missed. Refined shares are no less than 0 and sum to 1."
 )
+_DETECTED: Final = (
+    "{:,} of {:,} candidates were detected. The probability that any of these is held by no one "
+    "is 5 % at most (Bonferroni)."
+)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruthErrors:
-    """Errors of estimates against the truth, which only a demo knows."""
-
-    sentence: str
-    fields: Mapping[str, Any]
-    """For programs; `mse_vs_truth` is among them."""
+Columns = dict[str, Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultView:
     """Tables and sentences for people, columns and fields for programs."""
 
-    tables: tuple[EstimateTable, ...]
-    size: int
-    """Number of estimated figures."""
+    tables: tuple[EstimateTable, ...] = ()
     columns: Columns
-    """For CSV and Parquet."""
+    """For CSV and Parquet, a row a figure, in full precision."""
     warning: str = ""
     """Why there are no tables, or why they say little."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """For JSON, beside the estimate's own."""
-    errors: TruthErrors | None = None
-    """In a demo only."""
-    truth: Vector | None = None
-    """True shares or means, in a demo only."""
+    errors: str = ""
+    """In a demo: a sentence on the errors against the truth."""
+    error_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Those errors for JSON; `mse_vs_truth` is among them."""
+
+    @property
+    def size(self) -> int:
+        """Number of estimated figures."""
+        return len(self.tables[0].names) if self.tables else 0
+
+    @property
+    def truth(self) -> Vector | None:
+        """True shares or means, in a demo only."""
+        return self.tables[0].truth if self.tables else None
 
 
 def result_view(
@@ -108,65 +106,71 @@ def result_view(
     return _key_values(estimate, task, most, people)
 
 
-def _histogram(histogram: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
-    shares, size, errors = histogram.frequencies, len(histogram.frequencies), None
+def _histogram(found: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
+    shares, size = found.frequencies, len(found.frequencies)
+    labels, refined = _labels(task, size), found.refined.tolist()
+    shown, part = _largest(shares, truth, most)
+    errors, error_fields = "", {}
     if truth is not None:
-        mse, refined = _mse(shares, truth), _mse(histogram.refined, truth)
-        errors = TruthErrors(
-            sentence=f"Mean squared error {mse:.3g}, in theory {histogram.mse_theory:.3g}; refined "
-            f"{refined:.3g}. {_covered(histogram.interval(CONFIDENCE), truth)}",
-            fields={"mse_vs_truth": mse},
+        mse, covered = _mse(shares, truth), _covered(found.interval(CONFIDENCE), truth)
+        error_fields = {"mse_vs_truth": mse}
+        errors = (
+            f"Mean squared error {mse:.3g}, in theory {found.mse_theory:.3g}; refined "
+            f"{_mse(found.refined, truth):.3g}. {covered}"
         )
     table = EstimateTable(
-        title=f"The share of users with each of {size:,} values{_largest_of(size, most, truth)}",
+        title=f"The share of users with each of {size:,} values{part}",
         name="value",
         value="share",
-        names=labels_of(task.labels, size),
+        names=labels,
         values=shares,
-        errors=histogram.standard_errors,
-        shown=_largest(shares if truth is None else truth, most),
-        more={"refined": histogram.refined.tolist()},
+        errors=found.standard_errors,
+        shown=shown,
+        more={"refined": refined},
         truth=truth,
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
     return ResultView(
         tables=(table,),
-        size=size,
-        columns=columns_of(histogram, task.labels),
-        warning="" if histogram.tells_values_apart(CONFIDENCE) else _TOO_FEW,
+        columns={
+            "item": range(size),
+            "label": labels,
+            **table.columns(),
+            "refined": refined,
+        },
+        warning="" if found.tells_values_apart(CONFIDENCE) else _TOO_FEW,
         errors=errors,
-        truth=truth,
+        error_fields=error_fields,
     )
 
 
-def _means(means: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
-    size, errors = len(means.means), None
+def _means(found: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
+    means, size, shrunk = found.means, len(found.means), found.shrunk.tolist()
+    errors, error_fields = "", {}
     if truth is not None:
-        mse, shrunk = _mse(means.means, truth), _mse(means.shrunk, truth)
-        theory, covered = f"of which noise {means.mse_theory:.3g} in theory", ""
-        if means.unbiased:
-            theory = f"in theory {means.mse_theory:.3g}"
-            covered = f" {_covered(means.interval(CONFIDENCE), truth)}"
-        errors = TruthErrors(
-            sentence=f"Mean squared error {mse:.3g}, {theory}; shrunk {shrunk:.3g}.{covered}",
-            fields={"mse_vs_truth": mse, "mse_shrunk_vs_truth": shrunk},
-        )
-    more = {"standard error": means.standard_errors.tolist()}
+        mse, mse_shrunk = _mse(means, truth), _mse(found.shrunk, truth)
+        error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
+        theory, covered = f"of which noise {found.mse_theory:.3g} in theory", ""
+        if found.unbiased:
+            theory = f"in theory {found.mse_theory:.3g}"
+            covered = f" {_covered(found.interval(CONFIDENCE), truth)}"
+        errors = f"Mean squared error {mse:.3g}, {theory}; shrunk {mse_shrunk:.3g}.{covered}"
+    more = {"standard error": found.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
     if size >= _SHRUNK_FROM:
-        more["shrunk"] = means.shrunk.tolist()
+        more["shrunk"] = shrunk
         note += " The shrunk mean has a smaller error over all numbers, but is biased."
-    if not means.unbiased:
+    if not found.unbiased:
         note = "Means are biased: the error of projecting vectors is in no interval."
     table = EstimateTable(
         title=f"The mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
         + _part(size, most, "first"),
         name="number",
         value="mean",
-        interval=INTERVAL if means.unbiased else NOISE_ALONE,
-        names=["mean"] if size == 1 and not task.labels else _names(task, "number", size),
-        values=means.means,
-        errors=means.standard_errors,
+        interval=INTERVAL if found.unbiased else NOISE_ALONE,
+        names=["mean"] if size == 1 and not task.labels else _labels(task, size, "number "),
+        values=means,
+        errors=found.standard_errors,
         shown=range(min(most, size)),
         more=more,
         truth=truth,
@@ -175,11 +179,15 @@ def _means(means: Means, task: Task, most: int, truth: Vector | None) -> ResultV
     spec = spec_as(task.mechanism, NumberSpec)
     return ResultView(
         tables=(table,),
-        size=size,
-        columns=columns_of(means, task.labels),
+        columns={
+            "number": range(size),
+            "label": _labels(task, size),
+            **table.columns(),
+            "shrunk": shrunk,
+        },
         fields={"low": spec.low, "high": spec.high},
         errors=errors,
-        truth=truth,
+        error_fields=error_fields,
     )
 
 
@@ -193,16 +201,18 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
         notes = [f"No user reported on {unreported:,} of the keys: nothing is known of them."]
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
+    reports, columns = found.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
+    errors, error_fields = "", {}
 
     def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # its
         return EstimateTable(
             title=title + _part(size, len(reported[:most]), "most owned" if owners else "first"),
             name="key",
-            names=_names(task, "key", size),
+            names=_labels(task, size, "key "),
             values=values,
             errors=errors,
             shown=reported[:most].tolist(),
-            more={"standard error": errors.tolist(), "reports": found.reports.tolist()},
+            more={"standard error": errors.tolist(), "reports": [f"{n:,}" for n in reports]},
             **others,
         )
 
@@ -222,6 +232,10 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
                 notes=(note, *notes),
             )
         ]
+        if means is not None:
+            mse = _mse(found.means_with_fakes, means)
+            error_fields = {"mse_vs_truth": mse}
+            errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
         note = (
             "A key that is not owned is sometimes reported with a fake value. The estimate "
@@ -245,114 +259,111 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
                 notes=(note,),
             ),
         ]
+        columns |= tables[0].columns() | tables[1].columns("mean_")
+        if shares is not None and means is not None:
+            mse, mse_of_means = _mse(owners.frequencies, shares), _mse(owners.means, means)
+            error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
+            errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
     return ResultView(
         tables=tuple(tables),
-        size=size,
-        columns=columns_of(found, task.labels),
+        columns={
+            **columns,
+            "mean_with_fakes": found.means_with_fakes.tolist(),
+            "error_with_fakes": found.errors_with_fakes.tolist(),
+            "reports": reports,
+        },
         fields={"low": spec.low, "high": spec.high, "population": task.population},
-        errors=None if shares is None or means is None else _key_errors(found, shares, means),
-        truth=shares,
-    )
-
-
-def _key_errors(found: KeyValues, true_shares: Vector, true_means: Vector) -> TruthErrors:
-    if found.owners is None:
-        mse = _mse(found.means_with_fakes, true_means)
-        sentence = f"Mean squared error of means, fakes included, {mse:.3g}."
-        return TruthErrors(sentence=sentence, fields={"mse_vs_truth": mse})
-    shares = _mse(found.owners.frequencies, true_shares)
-    means = _mse(found.owners.means, true_means)
-    return TruthErrors(
-        sentence=f"Mean squared error of shares {shares:.3g}, of means {means:.3g}.",
-        fields={"mse_vs_truth": shares, "mse_of_means_vs_truth": means},
+        errors=errors,
+        error_fields=error_fields,
     )
 
 
 def _texts(
-    bits: BitTable,
-    task: Task,
-    most: int,
-    candidates: Sequence[str],
-    people: SamplePeople | None,
+    found: BitTable, task: Task, most: int, candidates: Sequence[str], people: SamplePeople | None
 ) -> ResultView:
     asked = candidates or (people.candidates if people else ()) or task.labels
-    columns = columns_of(bits, ())
+    cohorts, bits = found.bit_counts.shape
+    columns: Columns = {
+        "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
+        "bit": np.tile(np.arange(bits), cohorts).tolist(),
+        "set": found.bit_counts.ravel().tolist(),
+        "reports": np.repeat(found.cohort_sizes, bits).tolist(),
+    }
     if not asked:
-        return ResultView(tables=(), size=0, columns=columns, warning=_NO_CANDIDATES)
-    decoding = decode_candidates(task, bits, asked)
-    truth, size = people.truth if people else None, len(asked)
-    detected = (
-        f"{int(decoding.detected.sum()):,} of {size:,} candidates were detected. "
-        "The probability that any of these is held by no one is 5 % at most (Bonferroni)."
-    )
-    table = EstimateTable(
-        title=f"The share of users who hold each of {size:,} candidates"
-        + _largest_of(size, most, truth),
-        name="text",
-        value="share",
-        names=decoding.candidates,
-        values=decoding.shares,
-        errors=decoding.share_errors,
-        shown=_largest(decoding.shares if truth is None else truth, most),
-        more={
-            "p-value": [f"{chance:.2g}" for chance in decoding.p_values],
-            "detected": decoding.detected.tolist(),
-        },
-        truth=truth,
-        notes=(detected, _unexplained(decoding)),
-    )
-    return ResultView(
-        tables=(table,),
-        size=size,
-        columns=candidate_columns(decoding) if candidates else columns,
-        fields=decoding_as_json(decoding),
-        errors=None if truth is None else _text_errors(decoding, truth),
-        truth=truth,
-    )
-
-
-def _unexplained(decoding: Decoding) -> str:
-    if decoding.exhaustive:
-        return "Every text is one of the task's labels: shares differ from a sum of 1 by noise."
-    percent = 100 / decoding.n_reports
-    half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
-    return (
-        f"Unexplained: {percent * decoding.unexplained:.2f} ± {percent * half_width:.2f} % of the "
-        "users hold a text that is not a candidate."
-    )
-
-
-def _text_errors(decoding: Decoding, truth: Vector) -> TruthErrors:
-    detected = decoding.detected
-    n_detected, n_false = int(detected.sum()), int((detected & (truth == 0)).sum())
-    mse = _mse(decoding.shares, truth)
-    return TruthErrors(
-        sentence=f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
-        f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone.",
-        fields={
+        return ResultView(columns=columns, warning=_NO_CANDIDATES)
+    decoding, size = decode_candidates(task, found, asked), len(asked)
+    shares, p_values = decoding.shares, decoding.p_values.tolist()
+    detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
+    fields = {
+        "candidates": list(asked),
+        "shares": shares.tolist(),
+        "standard_errors": [number_or_text(error) for error in decoding.share_errors.tolist()],
+        "p_values": p_values,
+        "detected": detected,
+    }
+    note = "Every text is one of the task's labels: shares differ from a sum of 1 by noise."
+    if not decoding.exhaustive:
+        half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
+        note = (
+            f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of the "
+            "users hold a text that is not a candidate."
+        )
+        fields |= {
+            "explained": 1 - decoding.unexplained,
+            "unexplained": decoding.unexplained,
+            "unexplained_standard_error": decoding.unexplained_error,
+        }
+    truth, errors, error_fields = None, "", dict[str, Any]()
+    if people is not None:
+        truth, mse = people.truth, _mse(shares, people.truth)
+        n_false = int((decoding.detected & (truth == 0)).sum())
+        errors = (
+            f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
+            f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone."
+        )
+        error_fields = {
             "mse_vs_truth": mse,
             "detected": n_detected,
             "false_discoveries": n_false,
-            "shares": decoding.shares.tolist(),
+            "shares": shares.tolist(),
+        }
+    shown, part = _largest(shares, truth, most)
+    table = EstimateTable(
+        title=f"The share of users who hold each of {size:,} candidates{part}",
+        name="text",
+        value="share",
+        names=asked,
+        values=shares,
+        errors=decoding.share_errors,
+        shown=shown,
+        more={
+            "p-value": [f"{chance:.2g}" for chance in p_values],
+            "detected": ["yes" if each else "no" for each in detected],
         },
+        truth=truth,
+        notes=(_DETECTED.format(n_detected, size), note),
+    )
+    if candidates:
+        columns = {"text": asked, **table.columns(), "p_value": p_values, "detected": detected}
+    return ResultView(
+        tables=(table,), columns=columns, fields=fields, errors=errors, error_fields=error_fields
     )
 
 
-def _names(task: Task, name: str, size: int) -> Sequence[str]:
-    return task.labels or [f"{name} {place}" for place in range(size)]
+def _labels(task: Task, size: int, before: str = "") -> Sequence[str]:
+    """Return a task's labels, or numbers where it has none."""
+    return task.labels or [f"{before}{place}" for place in range(size)]
 
 
 def _part(size: int, n_shown: int, which: str) -> str:
     return f", the {n_shown:,} {which}" if n_shown < size else ""
 
 
-def _largest_of(size: int, n_shown: int, truth: Vector | None) -> str:
-    return _part(size, n_shown, "largest" if truth is None else "largest in truth")
-
-
-def _largest(figures: Vector, most: int) -> list[int]:
-    order: list[int] = np.argsort(-figures, kind="stable")[:most].tolist()
-    return order
+def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int], str]:
+    """Return the places of the largest shares, in a demo of the true ones, and a title's end."""
+    order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most]
+    which = "largest" if truth is None else "largest in truth"
+    return order.tolist(), _part(len(shares), most, which)
 
 
 def _covered(interval: Interval, truth: Vector) -> str:

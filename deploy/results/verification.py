@@ -25,16 +25,11 @@ def check_fits(result: Result, task: Task) -> None:
     Raises:
         WireError: It is not; names the first difference.
     """
-    wanted, found = _form_of(task), _form(result.estimate)
-    if wanted != found:
-        raise WireError(f"the task is for {wanted}, and the result has {found}")
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    if digest != result.task_digest:
-        raise WireError(
-            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
-        )
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
     for name, said, signed in (
+        ("estimate", _form(result.estimate), _form_of(task)),
+        ("digest", result.task_digest.hex(), digest.hex()),
         ("protocol", result.protocol, task.protocol),
         ("mechanism", result.mechanism, task.mechanism.name),
         ("number of buckets", result.buckets, buckets),
@@ -75,26 +70,34 @@ def _form_of(task: Task) -> str:
 
 
 def _check_reports(result: Result, task: Task) -> None:
+    """
+    Check the numbers of sentinels, of reports, and of those refused.
+
+    The result counts the sentinels that the shuffler acknowledged. Of others that were planned, any
+    number up to the room may have been in the batch. If every report is kept, a sentinel was there
+    if one of its reports was seen; if the shuffler samples, all count as there.
+    """
     room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
-    if not result.n_sentinels_missing <= planted <= room:
+    missing, each = result.n_sentinels_missing, task.reports_per_user
+    if not missing <= planted <= room:
         raise WireError(
-            f"the result misses {result.n_sentinels_missing} of {planted} sentinels; "
-            f"the task has room for {room}"
+            f"the result misses {missing} of {planted} sentinels; the task has room for {room}"
         )
-    fewest, most = _report_range(result, task, room)
+    fewest, most = task.batch_reports(result.n_users + room)
+    fewest = max(0, fewest - each * room + missing)
+    most -= each * (planted - missing) + (room - planted if task.shuffler.kept == 1 else 0)
     if not fewest <= result.n_reports <= most:
         wanted = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(
             f"the result is of {result.n_reports} reports; {result.n_users} users of this task "
             f"make {wanted}"
         )
-    n_refused = sum(result.refused.values())
+    n_refused, estimate = sum(result.refused.values()), result.estimate
     if n_refused + result.n_dummies > result.n_reports:
         raise WireError(
             f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
             f"there were {result.n_reports} reports"
         )
-    estimate = result.estimate
     if isinstance(estimate, BitTable | KeyValues):  # the others state no counts
         by_place = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
         if int(by_place.sum()) + n_refused != result.n_reports:
@@ -104,26 +107,9 @@ def _check_reports(result: Result, task: Task) -> None:
             )
 
 
-def _report_range(result: Result, task: Task, room: int) -> tuple[int, int]:
-    """
-    Return the least and the largest number of a batch's reports without its sentinels.
-
-    The result counts the sentinels that the shuffler acknowledged. Of others that were planned, any
-    number up to the room may have been in the batch. If every report is kept, a sentinel was there
-    if one of its reports was seen; if the shuffler samples, all count as there.
-    """
-    planted, others = result.n_sentinels, room - result.n_sentinels
-    fewest, most = task.batch_reports(result.n_users + room)
-    seen = task.reports_per_user * (planted - result.n_sentinels_missing)
-    seen += others if task.shuffler.kept == 1 else 0
-    return max(0, fewest - task.reports_per_user * room + result.n_sentinels_missing), most - seen
-
-
 def check_guarantees(result: Result, task: Task) -> None:
     """
-    Check that a result's guarantees are no better than its task, users and refused reports allow.
-
-    Every guarantee is computed again, by the accountant of the analyzer.
+    Compute a result's guarantees again; none may be better than its task and counts allow.
 
     Raises:
         WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; names

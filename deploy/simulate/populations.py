@@ -33,7 +33,7 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
-from deploy.results.decoded_texts import decode_candidates
+from deploy.results.candidates import decode_candidates
 from deploy.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
@@ -223,7 +223,7 @@ def _by_value(task: Task, estimate: Estimate, people: SamplePeople) -> ByValue:
             raise TaskError("key_share is 0; owners' shares are compared, so it must be above 0")
         return ByValue(people.truth, owners.frequencies, owners.frequency_errors)
     found = decode_candidates(task, cast("BitTable", estimate), people.candidates)
-    return ByValue(people.truth, found.shares, found.standard_errors / found.n_reports)
+    return ByValue(people.truth, found.shares, found.share_errors)
 
 
 def _expected_error(task: Task, people: SamplePeople) -> float:

@@ -15,12 +15,7 @@ _NEW: Final = 0o666
 
 
 def check_folder(path: Path | None) -> None:
-    """
-    Check early that the folder of an output file exists.
-
-    Raises:
-        SettingsError: It does not.
-    """
+    """Check early that the folder of an output file exists, or raise a SettingsError."""
     if path is not None and not path.resolve().parent.is_dir():
         raise SettingsError(f"{path} cannot be written: its folder is not there")
 
@@ -57,12 +52,7 @@ def whole(path: Path) -> Generator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """
-    Write a file: all of it, or nothing; see `whole`.
-
-    Raises:
-        SettingsError: It cannot be written.
-    """
+    """Write a file: all of it, or nothing, with the errors of `whole`."""
     with whole(path) as file:
         file.write_text(text, encoding="utf-8")
 

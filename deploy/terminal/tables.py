@@ -25,24 +25,16 @@ def fitting(
     console: Console,
 ) -> tuple[Table, bool]:
     """
-    Make a table of as many columns as a console has room for.
+    Make a table of the headings that a console has room for.
 
-    Args:
-        make: Makes it, of the columns under some headings.
-        headings: Of all columns.
-        dispensable: Columns to leave out, in this order; unknown ones are ignored.
-        console: Where the table is printed.
-
-    Returns:
-        The table, and whether a column was left out.
+    Columns are left out in the order of `dispensable`; unknown ones are ignored. Returns the table,
+    and whether a column was left out.
     """
     unfolded = console.options.update(max_width=_MAX_WIDTH)
-    kept = list(headings)
+    kept, spare = list(headings), [heading for heading in dispensable if heading in headings]
     table = make(kept)
-    for heading in (heading for heading in dispensable if heading in headings):
-        if Measurement.get(console, unfolded, table).maximum <= console.width:
-            break
-        kept.remove(heading)
+    while spare and Measurement.get(console, unfolded, table).maximum > console.width:
+        kept.remove(spare.pop(0))
         table = make(kept)
     return table, len(kept) < len(headings)
 

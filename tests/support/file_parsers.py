@@ -20,8 +20,8 @@ from deploy.datasets import files
 from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
-from deploy.results.decoded_texts import read_candidates
-from deploy.results.privkvm import read_iterated
+from deploy.results.candidates import read_candidates
+from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from shuffler.storage.batch_files import BatchFiles

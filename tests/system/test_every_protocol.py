@@ -25,9 +25,9 @@ from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
-from deploy.results.decoded_texts import decode_candidates
+from deploy.results.candidates import decode_candidates
 from deploy.results.export import as_json
-from deploy.results.privkvm import next_draft, read_iterated
+from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.simulate.collection import count, release
@@ -142,7 +142,7 @@ async def test_every_other_protocol_estimates_what_is_true(
     if isinstance(estimate, BitTable):
         decoded = decode_candidates(task, estimate, people.candidates)
         off = decoded.shares - people.truth
-        errors = decoded.standard_errors / decoded.n_reports
+        errors = decoded.share_errors
     elif isinstance(estimate, KeyValues):
         assert estimate.owners is not None
         owners = estimate.owners

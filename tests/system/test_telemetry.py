@@ -30,8 +30,9 @@ import numpy as np
 import pytest
 
 from common.runtime.logs import Field
+from common.wire.batches import manifest_from_wire
 from deploy.audit.observation.byte_search import kinds_found
-from deploy.audit.observation.recorder import delivery_in
+from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.telemetry_run import LOUD, PERSONS, USERS, Evidence, run
 
 _BESIDE = rb"(?<=[ -\-/:-@G-`g-~])"
@@ -71,7 +72,8 @@ def test_what_is_searched_was_written_and_sent(evidence: Evidence, everything: b
     assert all(b"\nshuffledp_batches{" in page for page in evidence.metrics.values())
     deliveries = [call for call in evidence.relay.calls if call.method == "DeliverBatch"]
     reports = {3 * (USERS + PERSONS), 2 * len(evidence.markers.addresses)}
-    assert reports == {delivery_in(call.requests, 60)[0].n_reports for call in deliveries}
+    manifests = [analyzer_pb2.DeliverBatchRequest.FromString(one.requests[0]) for one in deliveries]
+    assert reports == {manifest_from_wire(manifest).n_reports for manifest in manifests}
 
 
 def test_nothing_that_was_planted_is_anywhere(evidence: Evidence, everything: bytes) -> None:

@@ -136,15 +136,15 @@ def _plain(figure: float) -> str:
 
 
 def _gained(epsilon: float | None) -> str:
-    return "–" if epsilon is None else figures.gained(epsilon)
+    return "–" if epsilon is None else figures.at_least(epsilon)
 
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "Claimed ε": ("claim_epsilon", figures.privacy),
     "At δ": ("delta", figures.privacy),
-    "Computed ε": ("exact_epsilon", figures.gained),
-    "Measured ε, at least": ("empirical_epsilon_lower", figures.gained),
-    "Ceiling": ("ceiling", figures.gained),
+    "Computed ε": ("exact_epsilon", figures.at_least),
+    "Measured ε, at least": ("empirical_epsilon_lower", figures.at_least),
+    "Ceiling": ("ceiling", figures.at_least),
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }

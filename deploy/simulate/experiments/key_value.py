@@ -20,7 +20,7 @@ import numpy as np
 from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
-from deploy.results.privkvm import budgets, iteration
+from common.mechanisms.key_value.privkvm import iteration
 from deploy.simulate.errors import Summary
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
@@ -91,19 +91,19 @@ class _Way:
     iterations: int
 
     def mechanism(self, number: int, before: Vector | None) -> PrivKv:
-        """Make the mechanism of an iteration, with the means of the one before."""
+        """Make the mechanism of an iteration, from 1 on, with the means of the one before."""
         experiment = self.experiment
         keys, share = len(experiment.shares), experiment.key_share
         whole = PairRequest(
             keys=keys, low=-1.0, high=1.0, local_epsilon=self.local_epsilon, key_share=share
         )
-        budget = budgets(self.local_epsilon, self.iterations, share)[number]
-        return PrivKv.of_spec(PrivKv.specify(iteration(whole, budget, before)), keys)
+        one = iteration(whole, self.iterations, number, before)
+        return PrivKv.of_spec(PrivKv.specify(one), keys)
 
     def means(self, people: Pairs, rng: np.random.Generator) -> Vector:
         """Collect once, or over several tasks, and estimate the means."""
         before: Vector | None = None
-        for number in range(self.iterations):
+        for number in range(1, self.iterations + 1):
             mechanism = self.mechanism(number, before)
             found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
             before = found.means_with_fakes
@@ -121,7 +121,7 @@ class _Way:
             return truth, np.full(len(truth), math.nan)
         before: Vector | None = None
         variance = np.zeros(len(shares))
-        for number in range(self.iterations):
+        for number in range(1, self.iterations + 1):
             mechanism = self.mechanism(number, before)
             expected = mechanism.expected(shares, truth, self.experiment.n_users)
             fakes = mechanism.share_of_fakes(shares)

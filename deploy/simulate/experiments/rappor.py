@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from common.mechanisms.base import Counts
+from common.mechanisms.rappor.decoder import LEVEL, Decoding, decode
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
 from deploy.datasets.choice import apportion
-from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 from deploy.terminal.json_output import number_or_text
@@ -37,8 +38,6 @@ _USERS: Final = 1_000_000
 _SCALE: Final = 20.0
 """Ranks over which a share falls to 1/e. The paper does not state it, and the number of finds
 depends on it strongly."""
-LEVEL: Final = 0.05
-"""Of a detection, over all candidates."""
 _MAX_NAMES: Final = 60
 """Candidates up to which a figure names them."""
 
@@ -86,17 +85,20 @@ class Decoded:
     @property
     def l1(self) -> float:
         """Sum over all candidates of how far the estimated share is off."""
-        return float(np.abs(self.decoding.counts - self.people).sum() / self.people.sum())
+        return float(np.abs(self.decoding.shares - self.people / self.people.sum()).sum())
 
     @property
     def rmse(self) -> float:
         """Root mean square, over all candidates, of how far the estimated count is off."""
-        return float(np.sqrt(((self.decoding.counts - self.people) ** 2).mean()))
+        off = self.decoding.shares * self.people.sum() - self.people
+        return float(np.sqrt((off**2).mean()))
 
     def detected(self, *, strictly: bool) -> NDArray[np.bool_]:
         """Return which candidates are detected: by Bonferroni, or by Benjamini and Hochberg."""
-        reject = bonferroni if strictly else benjamini_hochberg
-        return reject(self.decoding.p_values, LEVEL)
+        if strictly:
+            return self.decoding.detected
+        lenient: NDArray[np.bool_] = stats.false_discovery_control(self.decoding.p_values) <= LEVEL
+        return lenient
 
     def found(self, *, strictly: bool) -> tuple[int, int]:
         """Return how many detected candidates people hold, and how many nobody holds."""
@@ -197,25 +199,25 @@ def _cells(found: Decoded) -> dict[str, str]:
         "found (FDR)": str(lenient[0]),
         "false (FDR)": str(lenient[1]),
         "RMSE": f"{found.rmse:,.0f}",
-        "off the list": f"{found.decoding.unexplained:,.0f}",
+        "off the list": f"{found.decoding.unexplained * found.people.sum():,.0f}",
     }
 
 
 def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
-    decoding = found.decoding
+    decoding, n_users = found.decoding, int(found.people.sum())
     return {
         **found.setting.as_floats(),
         "local_epsilon": found.mechanism.local_epsilon,
         "permanent_epsilon": number_or_text(found.mechanism.permanent_epsilon),
         "candidates": list(names),
         "people": found.people.tolist(),
-        "counts": decoding.counts.tolist(),
-        "standard_errors": decoding.standard_errors.tolist(),
+        "counts": (decoding.shares * n_users).tolist(),
+        "standard_errors": (decoding.share_errors * n_users).tolist(),
         "p_values": decoding.p_values.tolist(),
         "detected": found.detected(strictly=True).tolist(),
         "detected_by_false_discovery_rate": found.detected(strictly=False).tolist(),
-        "unexplained": decoding.unexplained,
-        "unexplained_error": decoding.unexplained_error,
+        "unexplained": decoding.unexplained * n_users,
+        "unexplained_error": decoding.unexplained_error * n_users,
         "l1": found.l1,
     }
 

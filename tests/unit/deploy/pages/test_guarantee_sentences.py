@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import pytest
@@ -25,7 +24,7 @@ def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> N
 
     assert ["analyzer+users"] == [one.coalition for one in found if one.weakest]
     assert ["analyzer+users"] == [one.coalition for one in found if one.charged]
-    fields = [dataclasses.asdict(one) for one in (*found, infinite)]
+    fields = [one._asdict() for one in (*found, infinite)]
     assert snapshot == [{**each, "guarantee": ""} for each in fields]
 
 

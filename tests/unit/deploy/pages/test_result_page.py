@@ -11,15 +11,16 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.ledger_entry import LedgerEntry, verify
-from common.messages.result import Histogram, KeyValues, Means, Result, interval_reach
+from common.messages.result import BitTable, Histogram, KeyValues, Means, Result, interval_reach
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
 from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
-from deploy.results.result_view import result_view
+from deploy.results.result_view import ResultView, result_view
 from tests.support.budgets import population_budgets
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
@@ -27,6 +28,7 @@ from tests.support.ledger_entries import first_entry
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import collected
+from tests.support.results import guarantee
 from tests.support.tasks import published
 
 _COLLECTED: Final = collected(size=100)
@@ -50,6 +52,19 @@ def _items(**changes: Any) -> str:
 
 def _known(truth: list[float], kind: Kind) -> SamplePeople:
     return SamplePeople(kind=kind, title="", values=[], draft={}, truth=np.array(truth))
+
+
+def _cited(page: str) -> list[str]:
+    """Return the sentence and the BibTeX entry of a page."""
+    found = re.findall(
+        r'(?s)<p class="prose digest">(.*?)</p>|<pre tabindex[^>]*>(.*?)</pre>', page
+    )
+    return [unescape(sentence or entry) for sentence, entry in found]
+
+
+def _histogram(*shares: float) -> Histogram:
+    array = np.array(shares)
+    return Histogram(frequencies=array, standard_errors=array / 10, refined=array, mse_theory=0.01)
 
 
 def _story(page: str) -> str:
@@ -77,25 +92,19 @@ def test_only_a_histogram_needs_a_script(kind: Kind) -> None:
         assert not re.search(r"\son[a-z]+\s*=", page)
 
 
-@pytest.mark.parametrize("kind", ["mean", "vector", "key-value"])
-def test_a_hostile_label_is_text(kind: Kind) -> None:
+def test_a_hostile_label_candidate_or_population_is_text() -> None:
     """Neither markup nor a template."""
-    size = kind_collected(kind).task.domain_size
-    page = _of_kind(kind, (_HOSTILE, *(f"label {number}" for number in range(1, size))))
+    texts = kind_collected("string")
+    task = dataclasses.replace(texts.task, population=_HOSTILE)
+    pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
+    sizes: dict[Kind, int] = {"mean": 1, "vector": 5, "key-value": 6}
+    for kind, size in sizes.items():
+        pages.append(_of_kind(kind, (_HOSTILE, *map(str, range(1, size)))))
 
-    assert "<script>alert" not in page
-    assert f">{_HOSTILE}</th>" in unescape(page)
-
-
-def test_a_hostile_candidate_or_population_is_text() -> None:
-    """Neither markup nor a template."""
-    found = kind_collected("string")
-    task = dataclasses.replace(found.task, population=_HOSTILE)
-    page = _page(found.result, task, candidates=(_HOSTILE, "Ohio"))
-
-    assert "<script>alert" not in page
-    assert f">{_HOSTILE}</th>" in unescape(page)
-    assert f"Population: {_HOSTILE}." in unescape(page)
+    for page in pages:
+        assert "<script>alert" not in page
+        assert f">{_HOSTILE}</th>" in unescape(page)
+    assert f"Population: {_HOSTILE}." in unescape(pages[0])
 
 
 @pytest.mark.parametrize("protocol", [*OF_OTHER_KINDS, *protocols_of("categorical")])
@@ -110,8 +119,7 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
             estimate = dataclasses.replace(estimate, unbiased=protocol != "multi-rphm")
     else:
         task = protocol_task(protocol)
-        ones = np.ones(task.domain_size)
-        estimate = Histogram(frequencies=ones, standard_errors=ones, refined=ones, mse_theory=1.0)
+        estimate = _histogram(*np.ones(task.domain_size))
     page = _page(result_of(task, estimate=estimate), task)
 
     for field in dataclasses.fields(task.mechanism):
@@ -134,18 +142,46 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
         {"permanent": 0.0},
     ],
 )
-def test_each_variant_of_rappor_has_its_story(
+def test_each_variant_of_rappor_has_its_story_and_is_cited(
     labels: tuple[str, ...], chances: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
     """Filters or labels; noise once, twice or kept."""
-    size = {} if labels else {"bits": 32, "cohorts": 8}
-    texts = TextDraft(**{"cohorts": 1 if labels else 64, **size, **chances})
+    cohorts, bits = (1, 3) if labels else (1 if "set" in chances else 64, 32)
+    texts = TextDraft(**{"cohorts": cohorts, **({} if labels else {"bits": bits}), **chances})
     task = kind_task("rappor", labels=labels, texts=texts, population="staff")
-    estimate = kind_collected("string").result.estimate
-    view = result_view(estimate, kind_collected("string").task, most=1)
-    page = result_page(result_of(task, estimate=estimate), task, view, version="1")
+    table = BitTable(
+        cohort_sizes=np.full(cohorts, 1000, dtype=np.int64),
+        bit_counts=np.full((cohorts, bits), 300, dtype=np.int64),
+    )
+    page = _page(result_of(task, estimate=table), task)
 
     assert snapshot == _story(page)
+    assert snapshot == _cited(page)[0].partition(", differentially")[0]
+
+
+_NO_CENTRAL: Final = (guarantee("analyzer", np.inf, 1e-6),)
+
+
+@pytest.mark.parametrize("changes", [{}, {"local_epsilon": np.inf}, {"guarantees": _NO_CENTRAL}])
+def test_a_result_is_cited_with_both_epsilons(
+    changes: dict[str, Any], snapshot: SnapshotAssertion
+) -> None:
+    """With its task, size and protocol; without a date, which it lacks."""
+    digest = {"task_digest": TaskDigest(b"\xd1" * 32)}
+
+    assert snapshot == _cited(_items(**digest | changes))
+
+
+@pytest.mark.parametrize("name", ["a\\}", "}}, evil = {", "100%", "~^_#$", "staff & {guests}"])
+def test_a_population_cannot_leave_its_field_of_the_citation(name: str) -> None:
+    """Braces stay paired, and no percent sign begins a comment."""
+    task = dataclasses.replace(_COLLECTED.task, population=name)
+    _, written = _cited(_page(_COLLECTED.result, task))
+
+    bare = written.replace("\\{", "").replace("\\}", "")
+    assert bare.count("{") == bare.count("}")
+    assert not set("%&") & set(written.replace("\\%", "").replace("\\&", ""))
+    assert "evil = {" not in written
 
 
 def test_the_page_of_a_later_iteration_has_no_owners() -> None:
@@ -198,7 +234,6 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
 @pytest.mark.parametrize(
     ("values", "reaches", "truth", "marks", "zero"),
     [
-        ([1.0, 1.0], [2.0, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
         ([0.0, 2.0], [1.0, 1.0], None, [(0.0, 50.0, 25.0), (50.0, 100.0, 75.0)], 25.0),
         ([7.5], [0.5], None, [(0.0, 100.0, 50.0)], None),
         ([1.0], [0.0], None, [(0.0, 0.0, 0.0)], None),
@@ -206,7 +241,7 @@ def test_a_page_explains_its_claim_and_what_it_lacks(
         ([1.0, 1.0], [np.inf, 2.0], None, [(0.0, 100.0, 50.0)] * 2, 25.0),
     ],
 )
-def test_every_row_lies_on_the_axis(
+def test_every_row_lies_on_the_axis(  # a row's
     values: list[float],
     reaches: list[float],
     truth: list[float] | None,
@@ -229,35 +264,26 @@ def test_every_row_lies_on_the_axis(
     assert (marks, zero) == (found["marks"], found["zero"])
 
 
-def _histogram(*shares: float) -> Histogram:
-    array = np.array(shares)
-    return Histogram(frequencies=array, standard_errors=array / 10, refined=array, mse_theory=0.01)
-
-
 def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float]:
     numbers: list[float] = np.frombuffer(base64.b64decode(data[name]), dtype=dtype).tolist()
     return numbers
 
 
-def test_a_histogram_for_scripts_is_packed_as_floats() -> None:
-    """With intervals of each value and of all: of two, each may miss with half the chance."""
-    data = histogram_data(_histogram(0.5, -0.25), n_users=4, labels=("a", "b"))
-
-    assert [0.5, -0.25] == _unpacked(data, "estimate")
-    assert (["a", "b"], None, None) == (data["labels"], data["items"], data["truth"])
-    assert {"own": 1.959964, "all": 2.241403} == pytest.approx(data["interval_factors"])
-
-
-def test_a_histogram_for_scripts_holds_the_largest_of_too_many_values(
+def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With their numbers, in ascending order; the intervals are for all."""
+    """With their numbers, in ascending order; intervals of each value and, wider, of all four."""
+    histogram, view, labels = _histogram(0.125, 0.5, -0.5, 0.25), ResultView(columns={}), "abcd"
+    every = histogram_data(histogram, 4, view, labels)
     monkeypatch.setattr(module, "MAX_VALUES", 2)
-    data = histogram_data(_histogram(0.1, 0.5, 0.0, 0.4), n_users=4, labels=("a", "b", "c", "d"))
+    data = histogram_data(histogram, 4, view, labels)
 
-    assert [1, 3] == _unpacked(data, "items", "<u4")
-    assert ["b", "d"] == data["labels"]
-    assert 4 == data["size"]
+    assert [0.125, 0.5, -0.5, 0.25] == _unpacked(every, "estimate")
+    assert (["a", "b", "c", "d"], None) == (every["labels"], every["items"])
+    assert [0.5, 0.25] == _unpacked(data, "estimate")
+    assert ([1, 3], ["b", "d"]) == (_unpacked(data, "items", "<u4"), data["labels"])
+    assert (4, None) == (data["size"], data["truth"])
+    assert {"own": 1.959964, "all": 2.497705} == pytest.approx(data["interval_factors"])
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:

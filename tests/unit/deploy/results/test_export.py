@@ -14,12 +14,14 @@ from common.errors import SettingsError
 from common.messages.result import Means
 from common.protocols import Kind
 from common.task_digest import TaskDigest
-from deploy.results.estimate_columns import columns_of
 from deploy.results.export import write_csv, write_parquet
+from deploy.results.result_view import result_view
 from tests.support.kind_results import kind_collected
+from tests.support.result_pages import collected
 from tests.support.results import result
 
 _RESULT: Final = result(TaskDigest(b"\xd1" * 32))
+_COLUMNS: Final = result_view(_RESULT.estimate, collected(size=3).task, most=1).columns
 
 
 def _csv(path: Path) -> list[list[str]]:
@@ -32,8 +34,10 @@ def test_files_hold_every_figure_exactly(
     tmp_path: Path, kind: Kind, snapshot: SnapshotAssertion
 ) -> None:
     """A row for each value, number, key, or bit of a cohort; Parquet names the task."""
-    found = _RESULT if kind == "categorical" else kind_collected(kind).result
-    columns = columns_of(found.estimate, ())
+    found, columns = _RESULT, _COLUMNS
+    if kind != "categorical":
+        found = kind_collected(kind).result
+        columns = result_view(found.estimate, kind_collected(kind).task, most=1).columns
     write_csv(tmp_path / "result.csv", columns)
     write_parquet(tmp_path / "result.parquet", found, columns)
     heading, *rows = _csv(tmp_path / "result.csv")
@@ -52,12 +56,13 @@ def test_files_hold_every_figure_exactly(
 
 def test_the_noise_around_a_biased_mean_is_not_called_an_interval(tmp_path: Path) -> None:
     """Neither in the columns' names nor in the metadata."""
-    found = kind_collected("vector").result
+    found, task = kind_collected("vector").result, kind_collected("vector").task
     assert isinstance(found.estimate, Means)
     for unbiased, ends in ((True, "interval"), (False, "noise")):
         estimate = dataclasses.replace(found.estimate, unbiased=unbiased)
         changed = dataclasses.replace(found, estimate=estimate)
-        write_parquet(tmp_path / "result.parquet", changed, columns_of(estimate, ()))
+        columns = result_view(estimate, task, most=1).columns
+        write_parquet(tmp_path / "result.parquet", changed, columns)
         table = parquet.read_table(tmp_path / "result.parquet")
 
         assert [f"{ends}_low", f"{ends}_high"] == table.column_names[4:6]
@@ -101,7 +106,6 @@ def test_no_text_is_a_formula_to_a_spreadsheet(
 @pytest.mark.parametrize("write", [write_csv, write_parquet])
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: object) -> None:
     """It names the file and the reason."""
-    columns = columns_of(_RESULT.histogram, ())
-    arguments = (_RESULT, columns) if write is write_parquet else (columns,)
+    arguments = (_RESULT, _COLUMNS) if write is write_parquet else (_COLUMNS,)
     with pytest.raises(SettingsError, match="cannot be written"):
         write(tmp_path / "no" / "file", *arguments)  # type: ignore[operator]  # one of two functions

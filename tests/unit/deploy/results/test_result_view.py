@@ -11,8 +11,10 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.result import Histogram, Means, Owners
+from common.mechanisms.registry import rappor_of
+from common.messages.result import BitTable, Histogram, Means, Owners
 from common.protocols import Kind
+from common.task.draft import TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.commands.result import print_estimates
@@ -21,7 +23,7 @@ from deploy.results.estimate_table import EstimateTable
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
 from deploy.terminal.json_output import dumps
-from tests.support.kind_results import CANDIDATES, bit_table, kind_collected, result_of
+from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 
@@ -82,20 +84,6 @@ def _printed(view: ResultView) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]  # a StringIO
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-def test_a_result_of_every_kind_is_printed(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """Tables with intervals, and notes below."""
-    assert snapshot == _printed(_view(kind))
-
-
-@pytest.mark.parametrize("kind", _KINDS)
-def test_a_demo_prints_the_truth_beside_every_estimate(
-    kind: Kind, snapshot: SnapshotAssertion
-) -> None:
-    """With the errors below the table."""
-    assert snapshot == _printed(_known(kind))
-
-
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
     """The estimate, its range, and what was decoded of texts."""
@@ -107,36 +95,20 @@ def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion)
     assert snapshot == (sorted(fields) if kind == "string" else json.dumps(fields, indent=1))
 
 
-def test_a_warning_says_that_users_are_too_few() -> None:
-    """Where no value is distinguishable from none, though an interval by itself lies above 0."""
-    noisy = _view("categorical", standard_errors=np.full(30, 0.2))
+def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
+    """Of one that nothing tells from those that were fitted; seed 1 of the bits."""
+    texts = TextDraft(bits=8, hashes=1, cohorts=4, permanent=0.0, unset=0.25, set=0.75)
+    task, names = kind_task("rappor", texts=texts), [f"1:{number}" for number in range(24)]
+    people, rng = np.full(24, 30_000), np.random.default_rng(1)
+    cells = rappor_of(task).sample_cells(people, names, rng)
+    table = BitTable(cohort_sizes=cells[:4], bit_counts=cells[4:].reshape(4, 8))
+    view = result_view(table, task, most=1, candidates=names)
+    fields, shown = json.loads(dumps(view.fields)), view.tables[0]
 
-    assert noisy.warning.startswith("Too few users")
-    assert noisy.tables[0].rows[0].low > 0
-    assert "" == _view("categorical").warning
-
-
-def test_texts_without_candidates_are_not_decoded() -> None:
-    """A warning names the option, and files hold the bits."""
-    view = result_view(_estimate("string"), _task("string"), most=5)
-
-    assert ((), 0) == (view.tables, view.size)
-    assert "--candidates" in view.warning
-    assert ["cohort", "bit", "set", "reports"] == list(view.columns)
-
-
-def test_labels_are_candidates_without_a_file() -> None:
-    """Nobody holds anything else in basic RAPPOR, so nothing is unexplained."""
-    task = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
-    estimate = result_of(task, estimate=bit_table(task)).estimate
-    every = result_view(estimate, task, most=9)
-    some = result_view(estimate, task, most=9, candidates=CANDIDATES[:2])
-
-    assert list(CANDIDATES) == every.fields["candidates"]
-    assert "unexplained" not in every.fields
-    assert "differ from a sum of 1 by noise" in every.tables[0].notes[1]
-    assert "unexplained" in some.fields
-    assert "Unexplained" in some.tables[0].notes[1]
+    assert "inf" in fields["standard_errors"]
+    assert shown.errors.tolist() == [float(error) for error in fields["standard_errors"]]
+    assert (names, shown.values.tolist()) == (fields["candidates"], fields["shares"])
+    assert 1 == pytest.approx(fields["explained"] + fields["unexplained"])
 
 
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
@@ -160,68 +132,49 @@ def test_errors_by_hand() -> None:
         _known("vector", means=means, shrunk=means + 0.25),
         _known("key-value", owners=owners),
     ]
-    shares, vector, pairs = (view.errors for view in found)
-    assert shares is not None
-    assert vector is not None
-    assert pairs is not None
-
     off = (0.125**2 + 0.2**2 + 0.325**2 + 0.25**2) / 30
-    assert {"mse_vs_truth": pytest.approx(off)} == shares.fields
-    assert (0.03125 + 0.25) / 5 == pytest.approx(vector.fields["mse_vs_truth"])
-    expected = np.mean((means + 0.25 - np.array(_TRUTHS["vector"])) ** 2)
-    assert expected == pytest.approx(vector.fields["mse_shrunk_vs_truth"])
-    assert "4 of 5 intervals cover the truth" in vector.sentence
-    assert 0.01 == pytest.approx(pairs.fields["mse_vs_truth"])
-    assert 4 / 6 == pytest.approx(pairs.fields["mse_of_means_vs_truth"])
+    shrunk = np.mean((means + 0.25 - np.array(_TRUTHS["vector"])) ** 2)
 
-
-def test_false_discoveries_are_counted() -> None:
-    """Ohio and Utah are detected by far: test_decoded_texts.py has the bits' seed."""
-    nobody = _people("string", truth=np.array([0.99, 0.0, 0.01001]))
-    view = result_view(_estimate("string"), _task("string"), most=5, people=nobody)
-    assert view.errors is not None
-
-    assert (2, 1) == (view.errors.fields["detected"], view.errors.fields["false_discoveries"])
-    assert "2 candidates were detected, 1 of them held by no one; 2 are" in view.errors.sentence
+    assert [
+        {"mse_vs_truth": pytest.approx(off)},
+        {
+            "mse_vs_truth": pytest.approx((0.03125 + 0.25) / 5),
+            "mse_shrunk_vs_truth": pytest.approx(shrunk),
+        },
+        {"mse_vs_truth": pytest.approx(0.01), "mse_of_means_vs_truth": pytest.approx(4 / 6)},
+    ] == [view.error_fields for view in found]
+    assert "4 of 5 intervals cover the truth" in found[1].errors
 
 
 @pytest.mark.parametrize(
-    ("errors", "decimals"),
-    [([12.0, 300.0], 0), ([0.5], 2), ([0.099, 2.0], 3), ([1e-30], 8), ([0.0], None), ([], None)],
+    ("errors", "number", "written"),
+    [
+        ([12.0, 300.0], 0.5678, "1"),
+        ([0.5], 0.123456, "0.12"),
+        ([0.099, 2.0], 0.123456, "0.123"),
+        ([0.05], -0.0004, "0.000"),
+        ([1e-30], 0.123456, "0.12345600"),
+        ([0.0], 0.123456, "0.1235"),
+        ([], 0.123456, "0.1235"),
+        ([0.5], np.inf, "inf"),
+    ],
 )
-def test_figures_have_the_decimals_that_noise_leaves(
-    errors: list[float], decimals: int | None
+def test_a_figure_has_the_decimals_that_noise_leaves(
+    errors: list[float], number: float, written: str
 ) -> None:
-    """Two digits of the least standard error; None without an error."""
-    table = _table(errors)
-
-    assert decimals == table.decimals
-    assert "inf" == table.format(float("inf"))
-
-
-def _table(errors: list[float]) -> EstimateTable:
+    """Two digits of the least error, or four of the figure; what rounds to 0 has no sign."""
     size = len(errors)
-    numbers = np.zeros(size)
-    return EstimateTable(
+    table = EstimateTable(
         title="",
         name="",
         value="",
         names=[""] * size,
-        values=numbers,
+        values=np.zeros(size),
         errors=np.array(errors),
         shown=range(size),
     )
 
-
-@pytest.mark.parametrize(
-    ("error", "number", "written"),
-    [(0.0, 0.123456, "0.1235"), (0.5, 0.123456, "0.12"), (0.05, -0.0004, "0.000")],
-)
-def test_a_figure_without_decimals_has_four_digits(
-    error: float, number: float, written: str
-) -> None:
-    """And a figure that rounds to 0 has no sign."""
-    assert written == _table([error]).format(number)
+    assert written == table.format(number)
 
 
 _KEY_VALUES: Final = _task("key-value")
@@ -238,24 +191,45 @@ def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
     return result_view(means, task, most=9)
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        pytest.param(_view("vector", unbiased=False), id="biased means: noise alone"),
-        pytest.param(_known("vector", unbiased=False), id="biased means beside the truth"),
-        pytest.param(
-            _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700])),
-            id="a key without reports has no row but a note",
-        ),
-        pytest.param(result_view(_KEYS, _OWN_FAKES, most=1), id="the task's own fakes"),
-        pytest.param(_known("key-value", owners=None), id="a later iteration has no owners"),
-        pytest.param(_few_means((), 1), id="a single mean has no number"),
-        pytest.param(_few_means(("hours",), 1), id="a labelled mean"),
-    ],
-)
-def test_a_special_case_is_printed(view: ResultView, snapshot: SnapshotAssertion) -> None:
-    """With its notes and columns."""
-    errors = dict(view.errors.fields) if view.errors else {}
+_LABELLED: Final = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
+"""Of basic RAPPOR: nobody holds anything but the labels."""
+
+
+def _labelled(candidates: tuple[str, ...] = ()) -> ResultView:
+    return result_view(bit_table(_LABELLED), _LABELLED, most=9, candidates=candidates)
+
+
+_VIEWS: Final = {
+    **{kind: _view(kind) for kind in _KINDS},
+    **{f"{kind} beside the truth": _known(kind) for kind in _KINDS},
+    "biased means: noise alone": _view("vector", unbiased=False),
+    "biased means beside the truth": _known("vector", unbiased=False),
+    "a key without reports has no row but a note": _view(
+        "key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700])
+    ),
+    "the task's own fakes": result_view(_KEYS, _OWN_FAKES, most=1),
+    "a later iteration has no owners": _known("key-value", owners=None),
+    "a single mean has no number": _few_means((), 1),
+    "a labelled mean": _few_means(("hours",), 1),
+    # An interval by itself lies above 0, but no value is distinguishable from none.
+    "too few users": _view("categorical", standard_errors=np.full(30, 0.2)),
+    "texts without candidates": result_view(_estimate("string"), _task("string"), most=5),
+    "labels without a file of candidates": _labelled(),
+    "some labels as candidates": _labelled(CANDIDATES[:2]),
+    # Ohio and Utah are detected by far, and Utah is held by nobody.
+    "a false discovery": result_view(
+        _estimate("string"),
+        _task("string"),
+        most=5,
+        people=_people("string", truth=np.array([0.99, 0.0, 0.01001])),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _VIEWS)
+def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
+    """Tables with intervals, notes, and in a demo the truth and its errors; columns of files."""
+    view = _VIEWS[name]
 
     assert snapshot == _printed(view)
-    assert snapshot == (list(view.columns), errors)
+    assert snapshot == (list(view.columns), list(view.fields), view.error_fields)

@@ -140,7 +140,7 @@ def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
     honest = dataclasses.replace(means, unbiased=not projects)
     check_fits(result_of(task, estimate=honest), task)
     false = dataclasses.replace(means, unbiased=projects)
-    with pytest.raises(WireError, match=r"biased means, and the result has \d+ \w*biased"):
+    with pytest.raises(WireError, match=r"biased means, and the result says \d+ \w*biased"):
         check_fits(result_of(task, estimate=false), task)
 
 
@@ -157,9 +157,9 @@ def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> Non
 
     check_fits(asks.result, asks.task)
     check_fits(result_of(later, estimate=without), later)
-    with pytest.raises(WireError, match="6 keys with owners, and the result has 6 keys without"):
+    with pytest.raises(WireError, match="6 keys with owners, and the result says 6 keys without"):
         check_fits(result_of(asks.task, estimate=without), asks.task)
-    with pytest.raises(WireError, match="6 keys without owners, and the result has 6 keys with"):
+    with pytest.raises(WireError, match="6 keys without owners, and the result says 6 keys with"):
         check_fits(result_of(later, estimate=estimate), later)
 
 
@@ -168,9 +168,9 @@ def test_a_result_is_of_a_task_with_its_digest_and_as_many_values() -> None:
     found = collected(size=3)
     check_fits(found.result, found.task)
 
-    with pytest.raises(WireError, match="the task is for 3 values, and the result has 4"):
+    with pytest.raises(WireError, match="the task's estimate is 3 values, and the result says 4"):
         check_fits(collected(size=4).result, found.task)
-    with pytest.raises(WireError, match=r"the result is of task d1d1.*, and the task is"):
+    with pytest.raises(WireError, match=r"the task's digest is .*, and the result says d1d1"):
         check_fits(result(TaskDigest(b"\xd1" * 32)), found.task)
 
 

@@ -42,7 +42,7 @@ _ENTRY: Final = first_entry(population=_HOSTILE)
 _SUMMARY: Final = dataclasses.replace(
     _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
-_VIEW: Final = ResultView(tables=(), size=0, columns={})
+_RECEIPT: Final = user_agent_pb2.GetReceiptResponse(state=_HOSTILE, inclusion=_HOSTILE)
 
 
 def _hostile(found: Result) -> Result:
@@ -58,40 +58,28 @@ def _hostile(found: Result) -> Result:
     )
 
 
-def _receipt(console: Console) -> None:
-    answer = user_agent_pb2.GetReceiptResponse(state=_HOSTILE, inclusion=_HOSTILE)
-    show_receipt(answer, console)
-
-
 def _labels(console: Console) -> None:
     found = kind_collected("vector", (_HOSTILE, "b", "c", "d", "e"))
     print_estimates(result_view(found.result.estimate, found.task, most=3), console)
 
 
-@pytest.mark.parametrize(
-    ("print_on", "times"),
-    [
-        (_labels, 1),
-        (lambda console: print_guarantees(_hostile(_RESULT).guarantees, "title", console), 2),
-        (lambda console: print_result(_hostile(_RESULT), _VIEW, console), 4),
-        (_receipt, 2),
-        (lambda console: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
-        (lambda console: task_view.print_list([_SUMMARY], console), 2),
-        (lambda console: ledger.show([_ENTRY], verify([_ENTRY]), [], console), 1),
-        (
-            lambda console: population_budgets.show(
-                [budgets.population_budgets(_HOSTILE)], console
-            ),
-            1,
-        ),
-    ],
-    ids=[
-        *("labels", "guarantees", "result", "receipt"),
-        *("task", "list of tasks", "ledger", "budgets"),
-    ],
-)
-def test_untrusted_text_steers_no_terminal(print_on: Callable[[Console], None], times: int) -> None:
+_PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
+    "labels": (_labels, 1),
+    "guarantees": (lambda to: print_guarantees(_hostile(_RESULT).guarantees, "title", to), 2),
+    "result": (lambda to: print_result(_hostile(_RESULT), ResultView(columns={}), to), 4),
+    "receipt": (lambda to: show_receipt(_RECEIPT, to), 2),
+    "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
+    "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
+    "ledger": (lambda to: ledger.show([_ENTRY], verify([_ENTRY]), [], to), 1),
+    "budgets": (lambda to: population_budgets.show([budgets.population_budgets(_HOSTILE)], to), 1),
+}
+"""How each is printed, and how often the text is in it."""
+
+
+@pytest.mark.parametrize("name", _PRINTED)
+def test_untrusted_text_steers_no_terminal(name: str) -> None:
     """It is readable each time, and no markup."""
+    print_on, times = _PRINTED[name]
     console = Console(file=io.StringIO(), width=300)
     print_on(console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO

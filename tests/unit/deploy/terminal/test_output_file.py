@@ -14,7 +14,6 @@ import pytest
 
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
-from deploy.results.estimate_columns import columns_of
 from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.drafts import TASK_FILES, save_task
 from deploy.terminal.output_file import whole, write
@@ -41,8 +40,8 @@ def _full_disk(room: int) -> Iterator[None]:
     "writes",
     [
         lambda path: write(path, "new" * 1000),
-        lambda path: write_csv(path, columns_of(_RESULT.histogram, ("a" * 200, "b", "c"))),
-        lambda path: write_parquet(path, _RESULT, columns_of(_RESULT.histogram, ())),
+        lambda path: write_csv(path, {"label": ["a" * 200, "b"]}),
+        lambda path: write_parquet(path, _RESULT, {"label": ["a" * 200, "b"]}),
     ],
     ids=["text", "csv", "parquet"],
 )

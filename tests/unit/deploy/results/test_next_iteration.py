@@ -1,24 +1,19 @@
 import dataclasses
-import math
 from collections.abc import Iterable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.task.draft import PairDraft, TaskDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.cli import app
 from deploy.results.export import as_json
-from deploy.results.privkvm import Iterated, budgets, iteration, next_draft, read_iterated
+from deploy.results.next_iteration import Iterated, next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
@@ -51,94 +46,29 @@ def _pairs(one: TaskDraft) -> PairDraft:
     return one.pairs
 
 
-@given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
-def test_all_iterations_together_cost_no_more_than_the_whole(
-    epsilon: float, iterations: int, share: float
-) -> None:
-    """Exactly summed; and the integers of each task keep to its part."""
-    split = budgets(epsilon, iterations, share)
-    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
-    specs = [PrivKv.specify(iteration(whole, budget, None)) for budget in split]
-    spent = sum(Fraction(each.key_epsilon) + Fraction(each.value_epsilon) for each in split)
-
-    assert iterations == len(split)
-    assert spent <= Fraction(epsilon)
-    assert float(spent) == pytest.approx(epsilon)
-    assert sum(Fraction(each.local_epsilon) for each in split) <= Fraction(epsilon)
-    for spec, budget in zip(specs, split, strict=True):
-        assert PrivKv.of_spec(spec, 2).keeps_promise(budget.local_epsilon)
-
-
-def test_only_the_first_iteration_pays_for_the_key() -> None:
-    """Half of the whole, and a c-th of the other half; fair coins for the key afterwards."""
-    first, *later = budgets(4.0, 4, 0.5)
-    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=4.0)
-    spec = PrivKv.specify(iteration(whole, later[0], np.zeros(2)))
-
-    assert (2.0, 0.5) == (first.key_epsilon, first.value_epsilon)
-    assert [(0.0, 0.5)] * 3 == [(each.key_epsilon, each.value_epsilon) for each in later]
-    assert (1, 1) == (spec.key_true_weight, spec.key_other_weight)
-    assert PrivKv.of_spec(spec, 2).local_epsilon == pytest.approx(0.5, abs=1e-9)
-
-
-@given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
-def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
-    """A task would be refused for the last digit."""
-    whole = PairRequest(keys=1, low=low, high=low + width, local_epsilon=1.0)
-    (fake,) = iteration(whole, budgets(1.0, 2, 0.5)[1], np.array([mean])).fakes
-
-    assert low <= fake <= low + width
-
-
-@pytest.mark.parametrize(
-    ("arguments", "rule"),
-    [
-        ((1.0, 0, 0.5), "there are 0 iterations"),
-        ((1.0, 1001, 0.5), "there are 1001 iterations"),
-        ((0.0, 2, 0.5), "local_epsilon is 0.0"),
-        ((math.inf, 2, 0.5), "local_epsilon is inf"),
-        ((5e-324, 3, 0.5), "the least part would be 0.0; below 2\\^-32"),
-        ((1e-9, 8, 0.5), "of 8 iterations, the least part would be 6.25e-11"),
-        ((1.0, 2, 0.0), "key_share is 0.0"),
-        ((1.0, 2, 1.0), "key_share is 1.0"),
-    ],
-)
-def test_an_impossible_split_is_refused(arguments: Any, rule: str) -> None:
-    """The message names the number that breaks a rule."""
-    with pytest.raises(TaskError, match=rule):
-        budgets(*arguments)
-
-
 def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
     """All charges are at most the total local ε together; a stated budget stays."""
-    assert {4.0} == {_next(number).budget_epsilon for number in (1, 2, 3)}
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
     tasks = [
         complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
         for number in range(1, _ITERATIONS + 1)
     ]
 
+    assert {4.0} == {task.budget_epsilon for task in tasks}
     assert 0 < sum(task.central_epsilon for task in tasks) < 4.0
-    assert all(task.central_epsilon <= task.budget_epsilon for task in tasks)
 
 
-def test_means_become_fakes_clipped_to_the_range_of_the_draft() -> None:
-    """The first iteration has the fakes of the draft."""
+def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft() -> None:
+    """Means become fakes, clipped to the range; the first iteration has the fakes of the draft."""
     means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
     one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
+    restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
 
     assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(one).fakes))
+    assert _whole() == dataclasses.replace(one, **restored, budget_epsilon=None)
     given = PairDraft(low=0.0, high=5.0, fakes=(1.0,) * 6)
     assert () == _pairs(_next(1)).fakes
     assert (1.0,) * 6 == _pairs(_next(1, _whole(pairs=given))).fakes
-
-
-def test_an_iteration_changes_nothing_else_of_the_draft() -> None:
-    """Neither users nor deadline."""
-    one = _next(2)
-    restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
-
-    assert _whole() == dataclasses.replace(one, **restored, budget_epsilon=None)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +81,11 @@ def test_an_iteration_changes_nothing_else_of_the_draft() -> None:
         ({}, 4, _released([0.0] * 6), "number is 4; there are 3 iterations"),
         ({}, 1, _released([0.0] * 6), "number is 1; --after"),
         ({}, 2, None, "number is 2; --after"),
-        ({}, 2, _released([0.0] * 5), "the result has 5 means and the draft 6"),
+        ({}, 2, _released([0.0] * 5), "number of keys is 5, and the draft's 6"),
         ({"local_epsilon": 0.0}, 1, None, "local_epsilon is 0.0"),
         ({"pairs": PairDraft(low=2.0, high=2.0)}, 2, _released([0.0] * 6), "low must be below"),
         ({}, 2, _released([0.0] * 6, high=10.0), "range is 0.0 to 10.0, and the draft's 0.0 to 5"),
-        ({}, 2, _released([0.0] * 6, population="staff"), "of another population"),
+        ({}, 2, _released([0.0] * 6, population="staff"), "population is staff, and the draft's"),
     ],
 )
 def test_an_impossible_iteration_is_refused(
@@ -203,13 +133,11 @@ def _json(means: str, low: str = "0") -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "7", "{}", "[" * 100_000),
-        '{"kind": "key-value"}',
+        *("", "[]", "{}", "[" * 100_000),
         '{"kind": "key-value", "means_with_fakes": [1.0]}',
         _json("[1]").replace("key-value", "vector"),
         _json("[1]").replace('"kind": "key-value", ', ""),
         *map(_json, ("3", '["x"]', "[null]", f"[{'9' * 400}]", "[NaN]", "[1e999]")),
-        _json("[1]", low="null"),
         _json("[1]", low="NaN"),
     ],
 )
@@ -238,13 +166,8 @@ def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: 
     result = result_of(task, estimate=kind_collected("key-value").result.estimate)
     printed = {**as_json(result), **result_view(result.estimate, task, most=1).fields}
     (tmp_path / "first.json").write_text(dumps(printed), encoding="utf-8")
-    outcome = CliRunner().invoke(
-        app,
-        [
-            *("iterate", str(whole), "--iterations", "3", "--number", "2"),
-            *("--after", str(tmp_path / "first.json"), "--output", str(output)),
-        ],
-    )
+    arguments = ["--number", "2", "--after", str(tmp_path / "first.json"), "--output", str(output)]
+    outcome = CliRunner().invoke(app, ["iterate", str(whole), "--iterations", "3", *arguments])
 
     assert 0 == outcome.exit_code
     before = _released(np.linspace(4.0, 1.5, 6))

@@ -1,18 +1,17 @@
-"""Candidate texts: read them from a file, and decode a released table of bits against them."""
+"""Candidate texts: read them from a file, and look for them in a released table of bits."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from common.errors import SettingsError
+from common.mechanisms.rappor.decoder import Decoding, decode
 from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable
 from common.task.specs import normalised
 from common.task.task import Task
-from deploy.results.rappor.decoder import Decoding, decode
-from deploy.terminal.json_output import number_or_text
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -58,22 +57,3 @@ def decode_candidates(task: Task, table: BitTable, candidates: Sequence[str]) ->
     """
     cells = np.concatenate([table.cohort_sizes, table.bit_counts.ravel()])
     return decode(rappor_of(task), cells, candidates)
-
-
-def decoding_as_json(decoding: Decoding) -> dict[str, Any]:
-    """Return every figure by candidate; of unexplained texts only where there can be any."""
-    fields = {
-        "candidates": list(decoding.candidates),
-        "shares": decoding.shares.tolist(),
-        "standard_errors": [number_or_text(error) for error in decoding.share_errors.tolist()],
-        "p_values": decoding.p_values.tolist(),
-        "detected": decoding.detected.tolist(),
-    }
-    if decoding.exhaustive:
-        return fields
-    n_reports = decoding.n_reports
-    return fields | {
-        "explained": 1 - decoding.unexplained / n_reports,
-        "unexplained": decoding.unexplained / n_reports,
-        "unexplained_standard_error": decoding.unexplained_error / n_reports,
-    }

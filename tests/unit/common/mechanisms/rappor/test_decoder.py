@@ -10,10 +10,9 @@ from scipy import stats
 
 from common.errors import ReportError, SettingsError, TaskError, ValueRangeError
 from common.mechanisms.base import Counts
+from common.mechanisms.rappor.decoder import _fit_half, decode
 from common.mechanisms.rappor.rappor import Rappor
-from deploy.results.rappor.decoder import _fit_half, decode
-from deploy.results.rappor.regression import Regression, independent
-from deploy.results.rappor.true_bits import TrueBitCounts
+from common.mechanisms.rappor.regression import Regression, TrueBitCounts, independent
 
 _PEOPLE: Final = np.array([3, 2, 1, 0])
 _NAMES: Final = ("a", "b", "c", "nobody's")
@@ -60,11 +59,8 @@ def test_expected_cells_are_decoded_exactly(hashes: int) -> None:
     people = _PEOPLE * 64
     found = decode(rappor, _expected(rappor, people, _NAMES), _NAMES)
 
-    assert people.tolist() == pytest.approx(found.counts.tolist(), abs=1e-8)
-    assert 384 == found.n_reports
     assert [0.5, 1 / 3, 1 / 6, 0] == pytest.approx(found.shares.tolist(), abs=1e-10)
     assert 0 == pytest.approx(found.unexplained, abs=1e-8)
-    assert _NAMES == found.candidates
 
 
 @pytest.mark.parametrize("hashes", [1, 2])
@@ -83,7 +79,7 @@ def test_unlisted_strings_are_not_attributed_to_candidates(hashes: int) -> None:
 
     assert [0.3, 0.2, 0.1, 0] == pytest.approx(alone.tolist())
     np.testing.assert_allclose(found.shares, alone, atol=0.003)
-    assert 0.4 == pytest.approx(found.unexplained / found.n_reports, abs=0.006)
+    assert 0.4 == pytest.approx(found.unexplained, abs=0.006)
 
 
 def _dense(evidence: TrueBitCounts) -> NDArray[np.float64]:
@@ -167,34 +163,42 @@ def test_few_candidates_are_fitted_together_and_many_are_chosen_from() -> None:
     cells, names = _sampled(rappor, 5, 124, 400_000)
     few, many = decode(rappor, cells, names[:128]), decode(rappor, cells, names)
 
-    assert np.isfinite(many.standard_errors).all()
+    assert np.isfinite(many.share_errors).all()
     for found in (few, many):
         assert found.detected[:5].all()
         assert not found.detected[5:].any()
-        assert (np.abs(found.counts[:5] - 80_000) < 5 * found.standard_errors[:5]).all()
+        assert (found.detected == (found.p_values <= 0.05 / len(found.p_values))).all()
+        assert (np.abs(found.shares[:5] - 0.2) < 5 * found.share_errors[:5]).all()
         assert abs(found.unexplained) < 5 * found.unexplained_error
 
 
 def test_labels_have_bits_of_their_own() -> None:
-    """Each count is the bit's own, debiased; noise alone shows a bit a binomial number of times."""
+    """
+    Each share is the bit's own, debiased; noise alone shows a bit a binomial number of times.
+
+    With every label a candidate nothing is unexplained: shares differ from a sum of 1 by noise.
+    """
     rappor = _labelled(5)
     people = np.array([4000, 2000, 1000, 0, 800])
     names = [f"v{place}" for place in range(5)]
     cells = rappor.sample_cells(people, names, np.random.default_rng(3))
     unset, spread = rappor.unset_chance, rappor.set_chance - rappor.unset_chance
-    own = (cells[1:] - unset * 7800) / spread
+    own = (cells[1:] / 7800 - unset) / spread
     every, some = decode(rappor, cells, names), decode(rappor, cells, names[3::-1])
 
-    assert own.tolist() == pytest.approx(every.counts.tolist())
+    assert own.tolist() == pytest.approx(every.shares.tolist())
+    assert abs(1 - own.sum()) > 1e-3
+    assert (True, 0.0, 0.0) == (every.exhaustive, every.unexplained, every.unexplained_error)
+    assert not some.exhaustive
     assert [stats.binom.sf(count - 1, 7800, unset) for count in cells[1:]] == pytest.approx(
         every.p_values.tolist()
     )
-    assert own[3::-1].tolist() == pytest.approx(some.counts.tolist())
-    assert 7800 - own[:4].sum() == pytest.approx(some.unexplained)
+    assert own[3::-1].tolist() == pytest.approx(some.shares.tolist())
+    assert 1 - own[:4].sum() == pytest.approx(some.unexplained)
     assert some.unexplained_error > 0
     assert [True, True, True, False, True] == every.detected.tolist()
-    deviation = np.sqrt(7800 * unset * (1 - unset)) / spread
-    assert deviation == pytest.approx(every.standard_errors[3], rel=0.01)
+    deviation = np.sqrt(unset * (1 - unset) / 7800) / spread
+    assert deviation == pytest.approx(every.share_errors[3], rel=0.01)
 
 
 def test_positions_with_the_same_bits_are_the_same_candidate() -> None:
@@ -218,22 +222,6 @@ def test_only_many_candidates_need_scikit_learn(monkeypatch: pytest.MonkeyPatch)
     assert decode(rappor, cells, names).detected.shape == (6,)
     with pytest.raises(SettingsError, match=r"needs scikit-learn: .*shuffledp\[research\]"):
         decode(rappor, cells, names, most_together=0)
-
-
-def test_nothing_is_unexplained_where_every_label_is_a_candidate() -> None:
-    """A device takes nothing else: the difference of the sum of shares from 1 is noise."""
-    rappor, names = _labelled(3), ["v0", "v1", "v2"]
-    cells = rappor.sample_cells(np.array([500, 300, 200]), names, np.random.default_rng(3))
-    every, some = decode(rappor, cells, names), decode(rappor, cells, names[:2])
-    filters = _rappor(bits=8, cohorts=2)
-    text = decode(
-        filters, filters.sample_cells(np.array([50]), ["a"], np.random.default_rng(3)), "a"
-    )
-
-    assert abs(1 - every.shares.sum()) > 1e-3
-    assert (True, 0.0, 0.0) == (every.exhaustive, every.unexplained, every.unexplained_error)
-    assert not some.exhaustive
-    assert not text.exhaustive
 
 
 _CELLS: Final = np.array([99, *range(40, 56)])

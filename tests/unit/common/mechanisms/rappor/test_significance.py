@@ -7,12 +7,8 @@ from scipy import stats
 
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.bloom import hash_chances
-from deploy.results.rappor.decoder import (
-    benjamini_hochberg,
-    bonferroni,
-    hash_p_value,
-)
-from deploy.results.rappor.true_bits import Matrix
+from common.mechanisms.rappor.decoder import hash_p_value
+from common.mechanisms.rappor.regression import Matrix
 
 _EVEN: Final = np.full(4, 0.25)
 
@@ -105,22 +101,3 @@ def test_far_tails_are_numbers() -> None:
     found = hash_p_value(left, positions, np.full(128, 1 / 128))
 
     assert 0 <= found < 1e-200
-
-
-def test_corrections_count_all_candidates() -> None:
-    """The example of [BH95]: of 15 p-values Bonferroni rejects 3 and Benjamini-Hochberg 4."""
-    p_values = np.array(
-        [
-            *(0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459),
-            *(0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000),
-        ]
-    )
-    shuffled = np.random.default_rng(11).permutation(15)
-
-    for reject, count in ((bonferroni, 3), (benjamini_hochberg, 4)):
-        assert [True] * count + [False] * (15 - count) == reject(p_values, 0.05).tolist()
-        expected = shuffled < count
-        assert expected.tolist() == reject(p_values[shuffled], 0.05).tolist()
-    assert not benjamini_hochberg(np.array([0.9, 0.06]), 0.05).any()
-    # The largest that is below its line takes all smaller ones along.
-    assert benjamini_hochberg(np.array([0.03, 0.04]), 0.05).all()

@@ -1,22 +1,9 @@
-import dataclasses
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from common.errors import SettingsError
-from deploy.results.decoded_texts import (
-    MAX_CANDIDATES,
-    decode_candidates,
-    decoding_as_json,
-    read_candidates,
-)
-from deploy.terminal.json_output import dumps
-from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
-
-_TASK = kind_collected("string").task
-_DECODED = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
+from deploy.results.candidates import MAX_CANDIDATES, read_candidates
 
 
 def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
@@ -62,34 +49,3 @@ def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: 
         _read(tmp_path, raw)
     with pytest.raises(SettingsError, match=r"none.txt cannot be read: No such file"):
         read_candidates(tmp_path / "none.txt")
-
-
-def test_texts_that_people_hold_are_detected() -> None:
-    """
-    Shares within seven of their errors of three quarters, one quarter and nothing.
-
-    Seed 7 of the bits; fails by chance over seeds with probability below 1e-9, since each share is
-    a sum over thousands of bits; the two that are held are some twenty errors from 0.
-    """
-    errors = _DECODED.standard_errors / N_USERS
-
-    assert [True, True] == _DECODED.detected[:2].tolist()
-    assert (np.abs(_DECODED.shares - [0.75, 0.25, 0.0]) <= 7 * errors).all()
-
-
-def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:
-    """Errors are of shares, not of counts."""
-    fields = decoding_as_json(_DECODED)
-
-    assert list(CANDIDATES) == fields["candidates"]
-    assert _DECODED.shares.tolist() == fields["shares"]
-    assert (_DECODED.standard_errors / N_USERS).tolist() == fields["standard_errors"]
-    assert fields["explained"] + fields["unexplained"] == pytest.approx(1)
-
-
-def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
-    """JSON has no number for it."""
-    blind = dataclasses.replace(_DECODED, standard_errors=np.array([1.0, np.inf, 1.0]))
-    fields = json.loads(dumps(decoding_as_json(blind)))
-
-    assert "inf" == fields["standard_errors"][1]

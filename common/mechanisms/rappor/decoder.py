@@ -1,13 +1,11 @@
-"""Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
+"""
+Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
 
 If users hold a string, the bits it hashes to are fuller than the other candidates explain. If none
 does, a hash draws those bits at random, independently of all reports. So the sum of the residuals
 at its bits is compared with the sums of h random bits a cohort, whose distribution is known exactly
-[CFJL18].
-
-Nothing else is assumed: neither that all strings are on the list, nor the distribution of noise,
-nor that candidates were chosen without these data, as long as the residuals were made without the
-candidate's own bits.
+[CFJL18]. This holds for strings off the list, for any distribution of noise, and for candidates
+that were chosen by these data, as long as the residuals leave out the candidate's own bits.
 """
 
 import math
@@ -22,8 +20,13 @@ from scipy import optimize, special, stats
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.rappor.rappor import Rappor
-from deploy.results.rappor.regression import Regression, independent, select
-from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
+from common.mechanisms.rappor.regression import (
+    Matrix,
+    Regression,
+    TrueBitCounts,
+    independent,
+    select,
+)
 
 LEVEL: Final = 0.05
 """Bound on the probability of any false discovery."""
@@ -48,9 +51,6 @@ def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> 
         left: Residuals of the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
         chances: Of one hash for each bit, shape (k,).
-
-    Returns:
-        0 .. 1; 0 below the smallest float.
 
     Cost: some 20 passes over c·k numbers where the sum is large, one where it is not.
     """
@@ -102,51 +102,25 @@ def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> fl
     return min(chernoff, max(0.0, near))
 
 
-def bonferroni(p_values: Vector, level: float) -> NDArray[np.bool_]:
-    """Reject so that any false discovery at all has at most this probability."""
-    rejected: NDArray[np.bool_] = p_values <= level / len(p_values)
-    return rejected
-
-
-def benjamini_hochberg(p_values: Vector, level: float) -> NDArray[np.bool_]:
-    """Reject so that at most this share of the discoveries is expected to be false [BH95]."""
-    rejected: NDArray[np.bool_] = stats.false_discovery_control(p_values) <= level
-    return rejected
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decoding:
     """The estimate of each candidate; vectors have shape (M,)."""
 
-    candidates: tuple[str, ...]
-    n_reports: int
-    counts: Vector
-    """How many people hold each, without bias; may be negative. Not cut, not refined."""
-    standard_errors: Vector
-    """Of those counts; infinite where nothing tells a candidate from those that were fitted."""
+    shares: Vector
+    """Unbiased shares of the people who hold each; may be negative."""
+    share_errors: Vector
+    """Standard errors; infinite where nothing tells a candidate from those that were fitted."""
     p_values: Vector
     """One-sided, of the hypothesis that no user holds it."""
     detected: NDArray[np.bool_]
     """By Bonferroni's correction over all M candidates."""
     unexplained: float
-    """How many people hold a text that is not on the list, without bias; may be negative."""
+    """Unbiased share of the people who hold a text off the list; may be negative."""
     unexplained_error: float
     """Its standard error."""
     exhaustive: bool
     """Whether every label is a candidate: then nothing is unexplained, and the difference of the
     sum of shares from 1 is noise."""
-
-    @property
-    def shares(self) -> Vector:
-        """Counts as shares of all reports."""
-        shares: Vector = self.counts / self.n_reports
-        return shares
-
-    @property
-    def share_errors(self) -> Vector:
-        """Standard errors of the shares."""
-        errors: Vector = self.standard_errors / self.n_reports
-        return errors
 
 
 def decode(
@@ -162,8 +136,8 @@ def decode(
     Args:
         rappor: The task's mechanism.
         cells: From its `tally`, shape (m + m·k,).
-        candidates: Strings to look for, each once; with the encoding `labels`, labels.
-        most_together: Candidates for each bit of all cohorts up to which all are fitted together.
+        candidates: At least one string to look for, each once; with the encoding `labels`, labels.
+        most_together: As MAX_TOGETHER.
 
     Raises:
         ReportError: There is no report.
@@ -176,22 +150,20 @@ def decode(
     """
     evidence = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
-    if labelled:
-        shares, errors, p_values, sum_error = _each_label(evidence)
-    else:
-        folds = _folds(evidence, most_together)
-        shares, errors, p_values, sum_error = _each_alone(evidence, folds)
+    estimates = (
+        _each_label(evidence)
+        if labelled
+        else _each_alone(evidence, _folds(evidence, most_together))
+    )
+    shares, errors, p_values, sum_error = estimates
     exhaustive = labelled and len(candidates) == rappor.spec.bits
-    n_reports = evidence.n_reports
     return Decoding(
-        candidates=tuple(candidates),
-        n_reports=int(n_reports),
-        counts=shares * n_reports,
-        standard_errors=errors * n_reports,
+        shares=shares,
+        share_errors=errors,
         p_values=p_values,
-        detected=bonferroni(p_values, LEVEL),
-        unexplained=0.0 if exhaustive else (1 - float(shares.sum())) * n_reports,
-        unexplained_error=0.0 if exhaustive else sum_error * n_reports,
+        detected=p_values <= LEVEL / len(candidates),
+        unexplained=0.0 if exhaustive else 1 - float(shares.sum()),
+        unexplained_error=0.0 if exhaustive else sum_error,
         exhaustive=exhaustive,
     )
 
@@ -218,15 +190,14 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 
 def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
     """Fit all cohorts together; with too many candidates, each half with the other's choice."""
-    everyone = np.arange(evidence.n_candidates)
-    cohorts = len(evidence.sizes)
-    if evidence.n_candidates <= max(1.0, most_together * evidence.cells):
-        fitted = independent(evidence, everyone)
-        if len(fitted) == len(everyone):
+    cohorts, n_candidates = len(evidence.sizes), evidence.n_candidates
+    if n_candidates <= max(1.0, most_together * evidence.estimates.size):
+        fitted = independent(evidence, np.arange(n_candidates))
+        if len(fitted) == n_candidates:
             return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(evidence, fitted))]
     if cohorts < 2:  # noqa: PLR2004  # halves
         raise TaskError(
-            f"one cohort of {evidence.cells} bits cannot tell {evidence.n_candidates} candidates "
+            f"one cohort of {evidence.estimates.size} bits cannot tell {n_candidates} candidates "
             "apart: look for fewer, or collect with more cohorts"
         )
     even = np.arange(cohorts) % 2 == 0
@@ -236,7 +207,7 @@ def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
 def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
     """Fit one half of the cohorts with the candidates that the other half chose."""
     own = evidence.among(half)
-    chosen = select(evidence.among(~half), own.cells)
+    chosen = select(evidence.among(~half), own.estimates.size)
     return Regression.fit(own, independent(own, chosen))
 
 

@@ -1,0 +1,72 @@
+"""
+PrivKVM: iterations of PrivKV, each with the means of the one before for fakes [YHMZ19].
+
+Fakes at the true means would not bias the estimates. Each iteration multiplies the bias by its
+share of fakes. Each is a task of its own, in which people draw a key again; the costs add up to ε
+by sequential composition.
+
+The paper could not be read for the split of ε; as in published programs, the first iteration pays
+ε1 = κε for whether a key is owned, and each of c iterations (1-κ)ε/c for the value. Later
+iterations toss a fair coin for the key, owned or not: that costs nothing, and leaves the
+frequencies to the first. Half of their reports name a value, and 1-f of these are fakes.
+"""
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from common.errors import TaskError
+from common.mechanisms.base import Vector
+from common.mechanisms.key_value.privkv import PairRequest
+
+MAX_ITERATIONS: Final = 1000
+_MIN_EPSILON: Final = 2.0**-32
+"""Of a part of a report, as in `ResponseWeights`."""
+
+
+def iteration(
+    whole: PairRequest, iterations: int, number: int, means: Vector | None
+) -> PairRequest:
+    """
+    Return the parameters of one iteration. Run by the operator.
+
+    The exact sum of the iterations' local ε is at most that of the whole.
+
+    Args:
+        whole: All iterations together; key_share is κ, above 0 and below 1.
+        iterations: c, 1 .. MAX_ITERATIONS.
+        number: Of this one, 1 .. c.
+        means: Estimated by the one before, in -1 .. 1 but for noise, which is clipped: they are
+            the fakes of this one. None for the first, which has the whole's fakes.
+
+    Raises:
+        TaskError: A parameter is out of range, or a part of ε is too small.
+    """
+    local_epsilon, key_share = whole.local_epsilon, whole.key_share
+    if not 1 <= iterations <= MAX_ITERATIONS:
+        raise TaskError(f"there are {iterations} iterations; there may be 1 to {MAX_ITERATIONS}")
+    if not 0 < local_epsilon < math.inf:
+        raise TaskError(f"local_epsilon is {local_epsilon}; it must be above 0 and finite")
+    if not 0 < key_share < 1:
+        raise TaskError(f"key_share is {key_share}; it must be above 0 and below 1")
+    key = local_epsilon * key_share
+    value = (local_epsilon - key) / iterations
+    if min(key, value) < _MIN_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}: of {iterations} iterations, the least part would "
+            f"be {min(key, value)}; below 2^-32 reports would carry no signal"
+        )
+    while Fraction(key) + iterations * Fraction(value) > Fraction(local_epsilon):
+        value = math.nextafter(value, 0.0)
+    key = key if number == 1 else 0.0
+    total = key + value
+    if Fraction(total) > Fraction(key) + Fraction(value):
+        total = math.nextafter(total, 0.0)
+    fakes = whole.fakes
+    if means is not None:
+        scaled = whole.low + (means + 1) / 2 * (whole.high - whole.low)
+        fakes = tuple(np.clip(scaled, whole.low, whole.high).tolist())
+    return dataclasses.replace(whole, local_epsilon=total, key_share=key / total, fakes=fakes)

@@ -1,1 +1,0 @@
-"""Decoding RAPPOR results against a list of candidates."""
