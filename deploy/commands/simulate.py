@@ -163,7 +163,7 @@ def simulate(
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        print_json(table.as_json(rows, by_value=by_value))
+        print_json([row.as_json(by_value=by_value) for row in rows])
         return
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):

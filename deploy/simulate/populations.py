@@ -15,7 +15,7 @@ import numpy as np
 
 from analyzer.finalize import estimate_result
 from common.errors import TaskError
-from common.mechanisms.base import Counts, Mechanism, Mixture, Vector
+from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.registry import (
@@ -136,16 +136,14 @@ class Population:
 # --- items ----------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _mechanism(task_bytes: bytes) -> Mechanism:
-    return mechanism_of(Task.from_bytes(task_bytes))
+_mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
 def _repeat_items(
     task: Task, users: Counts, rng: np.random.Generator, *, one_by_one: bool
 ) -> Repeat:
     """Collect from people by item, each message made if asked for or if few."""
-    mechanism, n_users = _mechanism(task.to_bytes()), int(users.sum())
+    mechanism, n_users = _mechanism(task), int(users.sum())
     started = time.perf_counter()
     one_by_one = one_by_one or made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)

@@ -26,8 +26,8 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
 from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
 from deploy.simulate.errors import Repeat
-from deploy.simulate.populations import Population
-from deploy.simulate.row import Accounting, SweepRow, SweepSetting
+from deploy.simulate.populations import Population, Seed
+from deploy.simulate.row import Accounting, SweepRow
 
 _MOST_SEEDS: Final = 2**21
 """Of hash families: answers to them are refined in seconds, not minutes."""
@@ -93,40 +93,53 @@ def run(
     if pool is None:
         with _processes() as workers:
             return run(sweep, progress, workers)
-    asked = [
-        (protocol, sweep.requirements(protocol, epsilon), accounting)
+    people, repeats = sweep.population, sweep.repeats
+    settings: list[dict[str, Any]] = [
+        {"protocol": protocol, "accounting": accounting, "target_epsilon": epsilon}
         for protocol, accounting, epsilon in product(
             sweep.protocols, sweep.accounting, sweep.central_epsilons
         )
     ]
-    finding = [pool.submit(_find, *each) for each in asked]
-    settings = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
-    chunk = max(1, min(sweep.repeats, len(asked) * sweep.repeats // (8 * (os.cpu_count() or 1))))
-    numbers = range(sweep.repeats)
-    jobs = [
-        (place, [(sweep.seed, place, number) for number in numbers[at : at + chunk]])
-        for place, setting in enumerate(settings)
-        if setting.task_bytes
-        for at in numbers[::chunk]
+    wanted = [sweep.requirements(each["protocol"], each["target_epsilon"]) for each in settings]
+    finding = [
+        pool.submit(_find, setting["protocol"], setting["accounting"], target)
+        for setting, target in zip(settings, wanted, strict=True)
     ]
-    people = sweep.population
+    found = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
+    chunk = max(1, min(repeats, len(settings) * repeats // (8 * (os.cpu_count() or 1))))
+    jobs = [
+        (place, range(at, min(at + chunk, repeats)))
+        for place, fields in enumerate(found)
+        if "task" in fields
+        for at in range(0, repeats, chunk)
+    ]
     collecting = [
         pool.submit(
-            _repeats, settings[place].task_bytes, people, seeds, one_by_one=sweep.one_by_one
+            _repeats,
+            found[place]["task"],
+            people,
+            [(sweep.seed, place, number) for number in numbers],
+            one_by_one=sweep.one_by_one,
         )
-        for place, seeds in jobs
+        for place, numbers in jobs
     ]
-    found = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
-    repeats: dict[int, list[Repeat]] = {}
-    for (place, _), each in zip(jobs, found, strict=True):
-        repeats.setdefault(place, []).extend(each)
+    collected: dict[int, list[Repeat]] = {}
+    done = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
+    for (place, _), each in zip(jobs, done, strict=True):
+        collected.setdefault(place, []).extend(each)
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
-        SweepRow.of(setting, repeats.get(place, []), people, central[setting.target_epsilon])
-        for place, setting in enumerate(settings)
+        SweepRow(
+            **setting,
+            **fields,
+            population=people,
+            reference=central[setting["target_epsilon"]],
+            repeats=collected.get(place, []),
+        )
+        for place, (setting, fields) in enumerate(zip(settings, found, strict=True))
     ]
 
 
@@ -159,14 +172,12 @@ def _results(futures: Sequence[Future[T]], report: Callable[[int], None]) -> lis
     return [future.result() for future in futures]
 
 
-def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepSetting:
-    """Find a protocol's parameters for a target, and make their task."""
-    asked = SweepSetting(
-        protocol=protocol, target_epsilon=wanted.central_epsilon, accounting=accounting
-    )
+def _find(protocol: str, accounting: Accounting, wanted: Requirements) -> dict[str, Any]:
+    """Find a protocol's parameters for a target; return a row's task and notes, or a refusal."""
+    items = wanted.kind == "categorical"
     design: Design | ValueDesign
     try:
-        if wanted.kind != "categorical":
+        if not items:
             design = value_design(protocol, wanted)
         elif accounting == "published":
             design = published_design(protocol, wanted)
@@ -174,13 +185,10 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
             design = tight_design(protocol, wanted)
         task = task_of(design, wanted)
     except ShuffleDpError as error:
-        return dataclasses.replace(asked, refusal=str(error))
-    published = ""
-    if wanted.kind == "categorical" and protocol not in NOT_AMPLIFIED:
-        published = published_claim(task, wanted.n_users, 0)
-    return dataclasses.replace(
-        asked, task_bytes=task.to_bytes(), note=design.note, published=published
-    )
+        return {"refusal": str(error)}
+    amplified = items and protocol not in NOT_AMPLIFIED
+    published = published_claim(task, wanted.n_users, 0) if amplified else ""
+    return {"task": task, "note": design.note, "published": published}
 
 
 def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
@@ -190,14 +198,9 @@ def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
 
 
 def _repeats(
-    task_bytes: bytes,
-    population: Population,
-    seeds: Sequence[tuple[int, int, int]],
-    *,
-    one_by_one: bool,
+    task: Task, population: Population, seeds: Sequence[Seed], *, one_by_one: bool
 ) -> list[Repeat]:
     """Run repeats; only the sweep's first one keeps its figures by value."""
-    task = Task.from_bytes(task_bytes)
     found = [population.repeat(task, seed, one_by_one=one_by_one) for seed in seeds]
     return [
         each if seed[2] == 0 else dataclasses.replace(each, by_value=None)

@@ -4,7 +4,7 @@ import pytest
 
 from common.errors import SettingsError
 from deploy.simulate.plot import comparison, draw
-from tests.support.simulated_rows import refused_row, row
+from tests.support.simulated_rows import REFUSED, row
 
 _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
@@ -14,7 +14,7 @@ def test_a_comparison_has_a_panel_for_each_accounting_and_estimate() -> None:
     rows = [
         row("od-hp", 0.1, (3e-6,), accounting="published", reference=_CENTRAL),
         row("od-hp", 0.1, (3e-6,), reference=_CENTRAL),
-        refused_row("murs"),
+        REFUSED,
     ]
     points = comparison(rows)
     panels = list(dict.fromkeys(point.axes for point in points))
@@ -34,6 +34,6 @@ def test_a_picture_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
     assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]
     assert svg.read_bytes().startswith(b"<?xml")
     with pytest.raises(SettingsError, match="every setting was refused"):
-        draw(comparison([refused_row("murs")]), tmp_path / "picture", title="")
+        draw(comparison([REFUSED]), tmp_path / "picture", title="")
     with pytest.raises(SettingsError, match="cannot be written"):
         draw(panels, tmp_path / "nowhere" / "picture", title="")

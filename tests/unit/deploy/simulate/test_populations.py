@@ -74,13 +74,13 @@ def test_measured_errors_are_those_of_theory_under_a_target_that_is_kept(kind: K
     factor = 4 if kind == "string" else 2
     for row in _rows(kind):
         assert row.task is not None
-        assert row.task.central_epsilon <= row.setting.target_epsilon
+        assert row.task.central_epsilon <= row.target_epsilon
         assert (True, _USERS) == (row.task.local_epsilon <= 1.0, row.task.n_min)
         mse = row.errors["mse"].mean
         assert all(0 < error < mse for error in row.reference.values())
         assert ("mse_shrunk" in row.errors) == (kind in {"mean", "vector"})
-        if row.setting.protocol != "multi-rphm":
-            assert 1 / factor < mse / row.mse_theory < factor
+        if row.protocol != "multi-rphm":
+            assert 1 / factor < mse / row.as_json()["mse_theory"] < factor
 
 
 def test_errors_of_a_trusted_collector_have_the_units_of_the_values() -> None:
