@@ -1,7 +1,7 @@
 """`shuffledp demo`."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -9,7 +9,6 @@ from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
-from deploy.datasets.sample_people import DEMO_KINDS
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.value_parser import parse_kind
@@ -18,8 +17,6 @@ from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
-
-_KINDS: Final = ", ".join(f"{kind} ({what})" for kind, what in DEMO_KINDS.items())
 
 
 @app.command(
@@ -38,7 +35,11 @@ def demo(
     ] = "20000",
     task_kind: Annotated[
         str,
-        typer.Option(help=f"Kind of value to collect: {_KINDS}."),
+        typer.Option(
+            help="Kind of value to collect: categorical (US states), string (US states as texts), "
+            "mean (hours of sleep), vector (marks on eight questions), key-value (films seen and "
+            "their stars)."
+        ),
     ] = "categorical",
     seed: Annotated[
         int | None,

@@ -4,14 +4,14 @@ import gzip
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, within
-from deploy.datasets.files import Table, read_csv
+from deploy.datasets.files import read_csv
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Limit of numpy's hypergeometric draws."""
@@ -28,12 +28,6 @@ class Dataset:
     """One an item; empty where items have no other name than their number."""
     counts: NDArray[np.int64]
     """People by item, shape (domain_size,)."""
-
-    @classmethod
-    def of(cls, table: Table, *, name: str, title: str) -> Self:
-        """Make a data set of a table that was read."""
-        counts = np.array(table.counts, dtype=np.int64)
-        return cls(name=name, title=title, labels=table.values, counts=counts)
 
     def __post_init__(self) -> None:
         """
@@ -126,4 +120,4 @@ def load(name: str) -> Dataset:
     plain, compressed = folder / f"{name}.csv", folder / f"{name}.csv.gz"
     content = plain.read_bytes() if plain.is_file() else gzip.decompress(compressed.read_bytes())
     table = read_csv(content.decode().splitlines(), name=name)
-    return Dataset.of(table, name=name, title=SHIPPED[name])
+    return Dataset(name=name, title=SHIPPED[name], labels=table.values, counts=table.counts)

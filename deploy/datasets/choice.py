@@ -41,8 +41,9 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         return _synthetic(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
     if of_file:
         path = Path(text)
+        title = f"The file {path.name}"
         table = files.read(path, VALUE if column is None else column)
-        found = Dataset.of(table, name=path.name, title=f"The file {path.name}")
+        found = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
     elif text in catalogue.SHIPPED:
         found = catalogue.load(text)
     else:

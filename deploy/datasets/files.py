@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
 
@@ -28,7 +31,7 @@ class Table(NamedTuple):
     values: tuple[str, ...]
     """Each once. Of rows that are people: in order, numbers by size, other texts by alphabet. Of
     rows that are items: as in the file."""
-    counts: tuple[int, ...]
+    counts: NDArray[np.int64]
 
 
 def read(path: Path, column: str = VALUE) -> Table:
@@ -178,7 +181,8 @@ def _tabulated(rows: Iterable[tuple[int, list[str]]], name: str, *, counted: boo
     values = list(people)
     if not counted:
         values.sort(key=int if all(map(_is_whole, values)) else None)
-    return Table(tuple(values), tuple(people[value] for value in values))
+    counts = np.array([people[value] for value in values], dtype=np.int64)
+    return Table(tuple(values), counts)
 
 
 def _is_whole(text: str) -> bool:

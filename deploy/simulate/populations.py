@@ -1,31 +1,23 @@
 """
-People whose answers are simulated, without network and without sealing, for every kind of value.
+Simulate one collection of any kind of value, without network and without sealing.
 
-Randomizers and estimators are those of the services. Texts are not reported one by one: the
-mechanism draws the counts of their filters, which have the same distribution. Seeded throughout.
+Randomizers and estimators are those of the services; the randomness is seeded.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
 from analyzer.finalize import estimate_result
-from common.errors import TaskError
 from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
-from common.mechanisms.registry import (
-    mechanism_of,
-    number_mechanism_of,
-    priv_kv_of,
-    randomizer_of,
-    rappor_of,
-)
-from common.messages.result import BitTable, Estimate, KeyValues, Means
+from common.mechanisms.registry import mechanism_of, number_mechanism_of, priv_kv_of, rappor_of
+from common.messages.result import Means
 from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
@@ -33,7 +25,7 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
-from deploy.results.decoded_texts import decode_candidates
+from deploy.results.rappor.decoder import decode
 from deploy.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
@@ -50,7 +42,7 @@ Seed = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
-    """People with values of one kind, of whom every repeat simulates one collection."""
+    """People with values of one kind."""
 
     kind: Kind
     name: str
@@ -133,9 +125,6 @@ class Population:
         return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
 
 
-# --- items ----------------------------------------------------------------------------------------
-
-
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
@@ -159,85 +148,73 @@ def _repeat_items(
     )
 
 
-# --- other kinds of values ------------------------------------------------------------------------
+class _Collected(NamedTuple):
+    """Unbiased estimates of one collection by value, and their expected mean squared error."""
+
+    estimates: Vector
+    standard_errors: Vector
+    mse_theory: Callable[[], float]
+    shrunk: Vector | None = None
 
 
 def _repeat_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    """Collect a report of everybody, and estimate as the analyzer does."""
+    collect = {"string": _texts, "key-value": _pairs}.get(task.kind, _numbers)
     started = time.perf_counter()
-    estimate = _estimate(task, people, rng)
-    found = _by_value(task, estimate, people)
+    found = collect(task, people, rng)
     seconds = time.perf_counter() - started
-    errors = {"mse": mse(found.estimates, found.truth)}
-    if isinstance(estimate, Means):
-        errors["mse_shrunk"] = mse(estimate.shrunk, found.truth)
+    errors = {"mse": mse(found.estimates, people.truth)}
+    if found.shrunk is not None:
+        errors["mse_shrunk"] = mse(found.shrunk, people.truth)
     return Repeat(
         errors=errors,
-        mse_theory=_expected_error(task, people),
+        mse_theory=found.mse_theory(),
         seconds=seconds,
         one_by_one=task.kind != "string",
-        by_value=found,
+        by_value=ByValue(people.truth, found.estimates, found.standard_errors),
     )
 
 
-def _estimate(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
-    """Collect a report of everybody, and estimate as the analyzer does."""
-    if task.kind == "string":
-        texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
-        cells = rappor_of(task).sample_cells(counts.astype(np.int64), texts.tolist(), rng)
-    elif task.kind == "key-value":
-        pairs = priv_kv_of(task)
-        cells = pairs.tally(pairs.randomize(_pairs(task, people), rng))
-    else:
-        numbers = number_mechanism_of(task)
-        cells = numbers.tally(numbers.randomize(_unit(task, people), rng))
-    return estimate_result(task, randomizer_of(task), cells, Mixture(n_real=len(people.values)))
+def _texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
+    """Draw the counts of filters. Theory is that of a rare text, as planned: a floor."""
+    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    rappor, n_users = rappor_of(task), len(people.values)
+    cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
+    found = decode(rappor, cells, people.candidates)
+    return _Collected(found.shares, found.share_errors, lambda: predicted_mse(task, n_users))
 
 
-def _unit(task: Task, people: SamplePeople) -> Vector:
-    spec = spec_as(task.mechanism, NumberSpec)
+def _numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
+    spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
-    return to_unit(table, spec.low, spec.high)
+    unit = to_unit(table, spec.low, spec.high)
+    cells = numbers.tally(numbers.randomize(unit, rng))
+    found = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    half = (spec.high - spec.low) / 2
+    return _Collected(
+        found.means,
+        found.standard_errors,
+        lambda: float(half**2 * numbers.variance(unit).mean()),
+        found.shrunk,
+    )
 
 
-def _pairs(task: Task, people: SamplePeople) -> Pairs:
-    spec = spec_as(task.mechanism, KeyValueSpec)
+def _pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
+    """Estimate the shares of owners."""
+    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
     keys, values = np.array([pair for each in owned for pair in each]).reshape(-1, 2).T
-    return Pairs(
+    pairs = Pairs(
         offsets=offsets.astype(np.int64),
         keys=keys.astype(np.int64),
         values=to_unit(values, spec.low, spec.high),
     )
+    found = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
 
+    def theory() -> float:
+        means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
+        expected = priv_kv.expected(people.truth, means, len(owned))
+        return float((expected.frequency_errors**2).mean())
 
-def _by_value(task: Task, estimate: Estimate, people: SamplePeople) -> ByValue:
-    """Return the unbiased figures by value."""
-    if isinstance(estimate, Means):
-        return ByValue(people.truth, estimate.means, estimate.standard_errors)
-    if isinstance(estimate, KeyValues):
-        owners = estimate.owners
-        if owners is None:
-            raise TaskError("key_share is 0; owners' shares are compared, so it must be above 0")
-        return ByValue(people.truth, owners.frequencies, owners.frequency_errors)
-    found = decode_candidates(task, cast("BitTable", estimate), people.candidates)
-    return ByValue(people.truth, found.shares, found.standard_errors / found.n_reports)
-
-
-def _expected_error(task: Task, people: SamplePeople) -> float:
-    """
-    Return the mean squared error that theory expects for these very people.
-
-    Exact for numbers and for owners' shares; for texts that of a rare one, as planned: a floor.
-    """
-    if task.kind == "string":
-        return predicted_mse(task, len(people.values))
-    spec = task.mechanism
-    if isinstance(spec, NumberSpec):
-        half = (spec.high - spec.low) / 2
-        return float(half**2 * number_mechanism_of(task).variance(_unit(task, people)).mean())
-    means = np.zeros(task.domain_size) if people.true_means is None else people.true_means
-    pairs = spec_as(spec, KeyValueSpec)
-    unit = to_unit(means, pairs.low, pairs.high)
-    expected = priv_kv_of(task).expected(people.truth, unit, len(people.values))
-    return float((expected.frequency_errors**2).mean())
+    return _Collected(found.frequencies, found.frequency_errors, theory)
