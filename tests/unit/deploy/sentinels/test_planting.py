@@ -19,7 +19,7 @@ from common.errors import (
 )
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.journal import SentinelState
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
@@ -90,7 +90,7 @@ class Operation:
         self._call()
         return receipt
 
-    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> SentinelRun:
+    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> list[PlantedSentinel]:
         """Run the command once more."""
 
         async def pass_over(_: float) -> None:
@@ -105,8 +105,7 @@ class Operation:
             wait=pass_over,
             **changes,
         )
-        await planting.plant(count, over=0.0)
-        return planting
+        return await planting.plant(count, over=0.0)
 
 
 @pytest.fixture
@@ -136,8 +135,8 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
         assert 4 == len({envelope for envelope, _ in operation.submitted})
         assert len(operation.submitted) - sent_before <= 4 - confirmed
         assert [True] * 4 == list(operation.registered.values())
-        assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
-        assert list(operation.registered) == [one.leaves for one in planting.sentinels]
+        assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting}
+        assert list(operation.registered) == [one.leaves for one in planting]
         sent = len(operation.submitted)
         await operation.plant(seed=3)
         assert sent == len(operation.submitted)
@@ -153,7 +152,7 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
     operation.shuffler.reachable = True
     await operation.plant(tokens=tokens)
 
-    assert {SentinelState.UNKNOWN} == {one.state for one in unanswered.sentinels}
+    assert {SentinelState.UNKNOWN} == {one.state for one in unanswered}
     assert tokens[:4] * 2 == [token for _, token in operation.submitted]
     assert operation.submitted[:4] == operation.submitted[4:]
 
@@ -174,8 +173,8 @@ async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Op
     """The same bytes; the shuffler's reason is kept until then."""
     operation.shuffler.token = b"good"
     refused = await operation.plant()
-    reasons = [(one.state, one.reason) for one in refused.sentinels]
-    planted = (await operation.plant(tokens=[b"good"] * 4)).sentinels
+    reasons = [(one.state, one.reason) for one in refused]
+    planted = await operation.plant(tokens=[b"good"] * 4)
 
     assert [(SentinelState.REFUSED, "a token is asked for")] * 4 == reasons
     assert [(SentinelState.ACKNOWLEDGED, "")] * 4 == [(one.state, one.reason) for one in planted]
@@ -192,7 +191,7 @@ async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
     assert not operation.kept.exists()
     planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
 
-    assert 4 == len(planting.sentinels)
+    assert 4 == len(planting)
     operation.shuffler = MemoryShuffler(published().signed)
     with pytest.raises(ProofError, match="the shuffler gave another task"):
         await operation.plant()
@@ -207,7 +206,7 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
     planting = await operation.plant(shuffler_identity=right)
 
     assert (1, 0) == (sent, confirmed)
-    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
+    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting}
 
 
 @pytest.mark.parametrize("why", ["unreachable", "staged"])
@@ -215,13 +214,13 @@ async def test_unconfirmed_sentinels_keep_their_receipt(operation: Operation, wh
     """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
     setattr(operation, why, True)
     planting = await operation.plant()
-    states = {one.state for one in planting.sentinels}
-    assert {64} == {len(one.receipt) for one in planting.sentinels}
+    states = {one.state for one in planting}
+    assert {64} == {len(one.receipt) for one in planting}
     setattr(operation, why, False)
     again = await operation.plant()
 
     assert {SentinelState.STORED} == states
-    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again.sentinels}
+    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again}
     assert 4 == len(operation.submitted)
 
 
