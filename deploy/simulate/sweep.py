@@ -8,11 +8,12 @@ worker processes, which are spawned and draw from seeds of their own. Run by res
 import dataclasses
 import multiprocessing
 import os
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import islice, product
 from typing import Any, Final, TypeVar
 
 from analyzer.task_builder import complete
@@ -93,53 +94,36 @@ def run(
     if pool is None:
         with _processes() as workers:
             return run(sweep, progress, workers)
-    people, repeats = sweep.population, sweep.repeats
-    settings: list[dict[str, Any]] = [
-        {"protocol": protocol, "accounting": accounting, "target_epsilon": epsilon}
-        for protocol, accounting, epsilon in product(
-            sweep.protocols, sweep.accounting, sweep.central_epsilons
-        )
-    ]
-    wanted = [sweep.requirements(each["protocol"], each["target_epsilon"]) for each in settings]
-    finding = [
-        pool.submit(_find, setting["protocol"], setting["accounting"], target)
-        for setting, target in zip(settings, wanted, strict=True)
-    ]
-    found = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
-    chunk = max(1, min(repeats, len(settings) * repeats // (8 * (os.cpu_count() or 1))))
+    people = sweep.population
+    asked = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
+    wanted = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in asked]
+    finding = pool.map(_find, asked, wanted)
+    found = _followed(finding, lambda n: progress("Finding parameters", n, len(asked)))
     jobs = [
-        (place, range(at, min(at + chunk, repeats)))
+        (fields["task"], (sweep.seed, place, number))
         for place, fields in enumerate(found)
         if "task" in fields
-        for at in range(0, repeats, chunk)
+        for number in range(sweep.repeats)
     ]
-    collecting = [
-        pool.submit(
-            _repeats,
-            found[place]["task"],
-            people,
-            [(sweep.seed, place, number) for number in numbers],
-            one_by_one=sweep.one_by_one,
-        )
-        for place, numbers in jobs
-    ]
-    collected: dict[int, list[Repeat]] = {}
-    done = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
-    for (place, _), each in zip(jobs, done, strict=True):
-        collected.setdefault(place, []).extend(each)
+    repeat = partial(_repeat, people, one_by_one=sweep.one_by_one)
+    chunk = max(1, len(jobs) // (8 * (os.cpu_count() or 1)))
+    collecting = pool.map(repeat, jobs, chunksize=chunk)
+    repeats = iter(_followed(collecting, lambda n: progress("Collecting", n, len(jobs))))
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
         SweepRow(
-            **setting,
-            **fields,
+            protocol=protocol,
+            accounting=accounting,
+            target_epsilon=epsilon,
             population=people,
-            reference=central[setting["target_epsilon"]],
-            repeats=collected.get(place, []),
+            reference=central[epsilon],
+            repeats=list(islice(repeats, sweep.repeats)) if "task" in fields else [],
+            **fields,
         )
-        for place, (setting, fields) in enumerate(zip(settings, found, strict=True))
+        for (protocol, accounting, epsilon), fields in zip(asked, found, strict=True)
     ]
 
 
@@ -164,16 +148,18 @@ def _processes() -> Generator[Executor]:
             os.environ[_BLAS_THREADS] = before
 
 
-def _results(futures: Sequence[Future[T]], report: Callable[[int], None]) -> list[T]:
+def _followed(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
+    found = list[T]()
     report(0)
-    for done, future in enumerate(as_completed(futures), start=1):
-        future.result()  # a failure ends the sweep at once
-        report(done)
-    return [future.result() for future in futures]
+    for each in results:
+        found.append(each)
+        report(len(found))
+    return found
 
 
-def _find(protocol: str, accounting: Accounting, wanted: Requirements) -> dict[str, Any]:
+def _find(asked: tuple[str, Accounting, float], wanted: Requirements) -> dict[str, Any]:
     """Find a protocol's parameters for a target; return a row's task and notes, or a refusal."""
+    protocol, accounting, _ = asked
     items = wanted.kind == "categorical"
     design: Design | ValueDesign
     try:
@@ -197,12 +183,8 @@ def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
     return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
-def _repeats(
-    task: Task, population: Population, seeds: Sequence[Seed], *, one_by_one: bool
-) -> list[Repeat]:
-    """Run repeats; only the sweep's first one keeps its figures by value."""
-    found = [population.repeat(task, seed, one_by_one=one_by_one) for seed in seeds]
-    return [
-        each if seed[2] == 0 else dataclasses.replace(each, by_value=None)
-        for seed, each in zip(seeds, found, strict=True)
-    ]
+def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:
+    """Run one repeat; only a setting's first one keeps its figures by value."""
+    task, seed = job
+    found = population.repeat(task, seed, one_by_one=one_by_one)
+    return found if seed[2] == 0 else dataclasses.replace(found, by_value=None)
