@@ -9,6 +9,7 @@ from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
+from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.value_parser import parse_kind
@@ -67,14 +68,9 @@ def demo(
     for path in (output, html):
         check_folder(path)
     console = terminal(stderr=json)
-    finished = demonstration.run(
-        parse_kind(task_kind),
-        None if users == "all" else int(users),
-        seed=seed,
-        output=output,
-        html=html,
-        console=console,
-    )
+    n_users = None if users == "all" else int(users)
+    people = sample_people(parse_kind(task_kind), n_users, seed)
+    finished = demonstration.run(people, output=output, html=html, console=console)
     opened = open_it and show_in_browser(html.resolve().as_uri())
     if json:
         print_json(finished.as_json())

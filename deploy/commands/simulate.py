@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
@@ -20,7 +18,7 @@ from deploy.planning.plan_view import parse_cap
 from deploy.simulate import table
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
-from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, run
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
@@ -152,7 +150,8 @@ def simulate(
         one_by_one=figure_number == _RUN_TIME,
     )
     console = terminal(stderr=json)
-    rows, people = _run(sweep, console), sweep.population
+    with table.progress_bar(console) as progress:
+        rows, people = run(sweep, progress), sweep.population
     written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))
@@ -201,14 +200,3 @@ def _population(
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)
-
-
-def _run(sweep: Sweep, console: Console) -> list[SweepRow]:
-    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
-        step = bar.add_task("")
-        return run(
-            sweep,
-            lambda what, done, total: bar.update(
-                step, description=what, completed=done, total=total
-            ),
-        )

@@ -23,12 +23,11 @@ class Deployment:
     """One project of compose."""
 
     engine: Engine
-    project: str
-    tag: str
+    project: str = "shuffledp"
+    tag: str = "local"
     """Of the images."""
-    secrets: Path
-    """Folder of secrets."""
-    variables_file: Path
+    secrets: Path = COMPOSE_FILE.parent / "secrets"
+    variables_file: Path = COMPOSE_FILE.parent / ".env"
     """Variables of the compose file."""
 
     def prepare(self) -> None:

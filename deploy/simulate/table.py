@@ -3,13 +3,15 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
@@ -90,6 +92,17 @@ class Report:
     figures: Any
     """For JSON."""
     points: Sequence[Point]
+
+
+@contextmanager
+def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]:
+    """Yield a function that shows a step, how much of it is done, and of how much."""
+    columns = RichProgress.get_default_columns()
+    with RichProgress(*columns, console=console, transient=True) as bar:
+        shown = bar.add_task("", total=None)
+        yield lambda step, done, total: bar.update(
+            shown, description=step, completed=done, total=total
+        )
 
 
 def show_report(report: Report, console: Console) -> None:
