@@ -1,5 +1,6 @@
 """Planting, over a shuffler and an analyzer in memory, interrupted wherever it may be."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -92,17 +93,13 @@ class Operation:
 
     async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> list[PlantedSentinel]:
         """Run the command once more."""
-
-        async def pass_over(_: float) -> None:
-            pass
-
         planting = SentinelRun(
             digest=_DIGEST,
             analyzer=cast("OperatorClient", self),
             connect=self.connect,
             journal=self.kept,
             rng=np.random.default_rng(seed),
-            wait=pass_over,
+            wait=lambda _: asyncio.sleep(0),
             **changes,
         )
         return await planting.plant(count, over=0.0)
@@ -157,16 +154,28 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
     assert operation.submitted[:4] == operation.submitted[4:]
 
 
-@pytest.mark.parametrize("held", [0, 3])
-async def test_fewer_tokens_than_sentinels_are_refused(operation: Operation, held: int) -> None:
-    """Said with both numbers, before anything is written, fetched or sent."""
-    with pytest.raises(
-        SettingsError, match=f"^4 sentinels need a token each; .* holds {held} different ones$"
-    ):
-        await operation.plant(tokens=[bytes([number]) for number in range(held)])
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tokens": []}, SettingsError, "4 sentinels need a token each; .* holds 0 different ones"),
+        ({"tokens": [b"1"] * 3}, SettingsError, "4 sentinels need .* holds 3 different ones"),
+        ({"count": 11}, BatchStateError, "11 sentinels were asked for; .* room for 10"),
+        (
+            {"analyzer_identity": SigningIdentity.generate().public_identity()},
+            ProofError,
+            "not by the analyzer identity pinned here",
+        ),
+    ],
+)
+async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
+    operation: Operation, changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """A part of too many sentinels would keep the room from others."""
+    with pytest.raises(error, match=message):
+        await operation.plant(**changes)
 
     assert not operation.kept.exists()
-    assert 0 == operation.shuffler.fetched
+    assert ({}, []) == (operation.registered, operation.submitted)
 
 
 async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Operation) -> None:
@@ -181,17 +190,9 @@ async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Op
     assert 4 == len({envelope for envelope, _ in operation.submitted})
 
 
-async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
-    operation: Operation,
-) -> None:
-    """As a device refuses it; nothing is written or sent."""
-    stranger = SigningIdentity.generate().public_identity()
-    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
-        await operation.plant(analyzer_identity=stranger)
-    assert not operation.kept.exists()
-    planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
-
-    assert 4 == len(planting)
+async def test_the_pinned_analyzers_task_gets_sentinels(operation: Operation) -> None:
+    """And no other task."""
+    assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
     operation.shuffler = MemoryShuffler(published().signed)
     with pytest.raises(ProofError, match="the shuffler gave another task"):
         await operation.plant()
@@ -222,12 +223,3 @@ async def test_unconfirmed_sentinels_keep_their_receipt(operation: Operation, wh
     assert {SentinelState.STORED} == states
     assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again}
     assert 4 == len(operation.submitted)
-
-
-async def test_more_sentinels_than_there_is_room_for_are_refused(operation: Operation) -> None:
-    """A part of them that is registered would keep the room from others."""
-    with pytest.raises(BatchStateError, match=r"11 sentinels were asked for; .* room for 10"):
-        await operation.plant(count=11)
-
-    assert not operation.kept.exists()
-    assert {} == operation.registered
