@@ -30,12 +30,7 @@ class Dataset:
     """People by item, shape (domain_size,)."""
 
     def __post_init__(self) -> None:
-        """
-        Check every count.
-
-        Raises:
-            TaskError: There are fewer than two items, no people, or too many.
-        """
+        """Raise TaskError if there are fewer than two items, no people, or too many."""
         within(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
             within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
@@ -52,24 +47,13 @@ class Dataset:
         return len(self.counts)
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """
-        Draw n_users different people, in random order; return their items.
-
-        Raises:
-            TaskError: There are not so many people.
-
-        Cost: memory for all people.
-        """
-        self.check_users(n_users)
-        people = np.repeat(np.arange(len(self.counts)), self.counts)
-        return rng.permutation(people)[:n_users]
+        """Draw n_users different people, in random order; return their items."""
+        counts = self.sample_counts(n_users, rng)
+        return rng.permutation(np.repeat(np.arange(self.domain_size), counts))
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw the counts by item of n_users different people, as `draw` would return them.
-
-        Returns:
-            Multivariate hypergeometric counts, shape (domain_size,), sum n_users.
+        Draw the counts by item of n_users different people; they sum to n_users.
 
         Raises:
             TaskError: There are not so many people.
@@ -81,12 +65,7 @@ class Dataset:
         return np.asarray(drawn, dtype=np.int64)
 
     def check_users(self, n_users: int) -> None:
-        """
-        Check that so many different people can be drawn.
-
-        Raises:
-            TaskError: There are not so many.
-        """
+        """Check that so many different people can be drawn, or raise TaskError."""
         if not 1 <= n_users <= self.n_users:
             raise TaskError(f"users is {n_users}; {self.name} has 1 .. {self.n_users}")
 

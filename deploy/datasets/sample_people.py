@@ -84,17 +84,16 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
     data = load(COVID_US_STATES)
-    # By counts: a list of all 31 million would cost seconds and half a gigabyte.
-    counts = data.sample_counts(n_users, rng)
-    items = rng.permutation(np.repeat(np.arange(data.domain_size), counts)).tolist()
+    items = data.draw(n_users, rng)
+    shares = np.bincount(items, minlength=data.domain_size) / n_users
     title = "A value is the US state of a confirmed case of COVID-19, "
     if kind == "categorical":
         return SamplePeople(
             kind=kind,
             title=f"{title}until 18 April 2021.",
-            values=items,
+            values=items.tolist(),
             draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
-            truth=counts / n_users,
+            truth=shares,
         )
     # A one-time response of local epsilon 4, that of the demo for items.
     texts = TextDraft(
@@ -103,10 +102,10 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     return SamplePeople(
         kind=kind,
         title=f"{title}as a text; ten Canadian provinces, which nobody has, are looked for too.",
-        values=[data.labels[item] for item in items],
+        values=[data.labels[item] for item in items.tolist()],
         draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
-        truth=np.concatenate([counts / n_users, np.zeros(len(_ABSENT))]),
+        truth=np.append(shares, np.zeros(len(_ABSENT))),
     )
 
 

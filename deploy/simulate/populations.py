@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class Population:
             one_by_one: Of items, make each message, however many.
         """
         if isinstance(self.source, SamplePeople):
-            return _repeat_values(task, self.source, np.random.default_rng(seed))
+            return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
         return _repeat_items(task, users, np.random.default_rng(seed), one_by_one=one_by_one)
 
@@ -148,59 +148,43 @@ def _repeat_items(
     )
 
 
-class _Collected(NamedTuple):
-    """Unbiased estimates of one collection by value, and their expected mean squared error."""
-
-    estimates: Vector
-    standard_errors: Vector
-    mse_theory: Callable[[], float]
-    shrunk: Vector | None = None
-
-
-def _repeat_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
-    """Collect a report of everybody, and estimate as the analyzer does."""
-    collect = {"string": _texts, "key-value": _pairs}.get(task.kind, _numbers)
+def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    """Draw the counts of filters. Theory is that of a rare text, as planned: a floor."""
     started = time.perf_counter()
-    found = collect(task, people, rng)
-    seconds = time.perf_counter() - started
-    errors = {"mse": mse(found.estimates, people.truth)}
-    if found.shrunk is not None:
-        errors["mse_shrunk"] = mse(found.shrunk, people.truth)
+    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    rappor = rappor_of(task)
+    cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
+    found = decode(rappor, cells, people.candidates)
     return Repeat(
-        errors=errors,
-        mse_theory=found.mse_theory(),
-        seconds=seconds,
-        one_by_one=task.kind != "string",
-        by_value=ByValue(people.truth, found.estimates, found.standard_errors),
+        seconds=time.perf_counter() - started,
+        errors={"mse": mse(found.shares, people.truth)},
+        mse_theory=predicted_mse(task, len(people.values)),
+        one_by_one=False,
+        by_value=ByValue(people.truth, found.shares, found.share_errors),
     )
 
 
-def _texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
-    """Draw the counts of filters. Theory is that of a rare text, as planned: a floor."""
-    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
-    rappor, n_users = rappor_of(task), len(people.values)
-    cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
-    found = decode(rappor, cells, people.candidates)
-    return _Collected(found.shares, found.share_errors, lambda: predicted_mse(task, n_users))
-
-
-def _numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
+def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    started = time.perf_counter()
     spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
     cells = numbers.tally(numbers.randomize(unit, rng))
     found = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
-    half = (spec.high - spec.low) / 2
-    return _Collected(
-        found.means,
-        found.standard_errors,
-        lambda: float(half**2 * numbers.variance(unit).mean()),
-        found.shrunk,
+    return Repeat(
+        seconds=time.perf_counter() - started,
+        errors={
+            "mse": mse(found.means, people.truth),
+            "mse_shrunk": mse(found.shrunk, people.truth),
+        },
+        mse_theory=float(((spec.high - spec.low) / 2) ** 2 * numbers.variance(unit).mean()),
+        by_value=ByValue(people.truth, found.means, found.standard_errors),
     )
 
 
-def _pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Collected:
+def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     """Estimate the shares of owners."""
+    started = time.perf_counter()
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
@@ -211,10 +195,20 @@ def _pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> _Colle
         values=to_unit(values, spec.low, spec.high),
     )
     found = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
+    seconds = time.perf_counter() - started
+    means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
+    expected = priv_kv.expected(people.truth, means, len(owned))
+    return Repeat(
+        seconds=seconds,
+        errors={"mse": mse(found.frequencies, people.truth)},
+        mse_theory=float((expected.frequency_errors**2).mean()),
+        by_value=ByValue(people.truth, found.frequencies, found.frequency_errors),
+    )
 
-    def theory() -> float:
-        means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
-        expected = priv_kv.expected(people.truth, means, len(owned))
-        return float((expected.frequency_errors**2).mean())
 
-    return _Collected(found.frequencies, found.frequency_errors, theory)
+_REPEATS: Final[Mapping[Kind, Callable[[Task, SamplePeople, np.random.Generator], Repeat]]] = {
+    "string": _repeat_texts,
+    "mean": _repeat_numbers,
+    "vector": _repeat_numbers,
+    "key-value": _repeat_pairs,
+}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -50,32 +50,26 @@ _LIMITS_OF_THEORY: Final = {
 }
 
 
-class _Column(NamedTuple):
-    heading: str
-    field: str
-    """A row's field, or a figure that `_cells` adds."""
-    form: str = ""
-
-
-_COLUMNS: Final = (
-    _Column("protocol", "protocol"),
-    _Column("ε", "target_epsilon", "g"),
-    _Column("by", "by"),
-    _Column("msgs", "messages_per_user", ".4g"),
-    _Column("mse", "written_mse"),
-    _Column("theory", "theory"),
-    _Column("refined", "mse_refined", ".3g"),
-    _Column("shrunk", "mse_shrunk", ".3g"),
-    _Column("central ε", "rounded_central_epsilon"),
-    _Column("local ε", "rounded_local_epsilon"),
-    _Column("top 50", "mse_top50", ".3g"),
-    _Column("bytes", "bytes_per_user", ","),
-    _Column("seconds", "seconds", ".2f"),
-    _Column("max error", "max_error", ".2g"),
-    _Column("rel. error", "relative_error", ".2g"),
-    _Column("parameters", "parameters"),
-    _Column("regret", "regret", ".2g"),
-)
+_COLUMNS: Final = {
+    "protocol": ("protocol", ""),
+    "ε": ("target_epsilon", "g"),
+    "by": ("by", ""),
+    "msgs": ("messages_per_user", ".4g"),
+    "mse": ("written_mse", ""),
+    "theory": ("theory", ""),
+    "refined": ("mse_refined", ".3g"),
+    "shrunk": ("mse_shrunk", ".3g"),
+    "central ε": ("rounded_central_epsilon", ""),
+    "local ε": ("rounded_local_epsilon", ""),
+    "top 50": ("mse_top50", ".3g"),
+    "bytes": ("bytes_per_user", ","),
+    "seconds": ("seconds", ".2f"),
+    "max error": ("max_error", ".2g"),
+    "rel. error": ("relative_error", ".2g"),
+    "parameters": ("parameters", ""),
+    "regret": ("regret", ".2g"),
+}
+"""Columns of a comparison: a row's field, or one that `_cells` adds, and its format."""
 _ALWAYS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
 """Headings of a comparison that a narrow terminal keeps; others give way from the right."""
 
@@ -189,9 +183,9 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     if row.population.kind == "categorical":
         fields["parameters"] = _parameters(task)
     return {
-        column.heading: format(fields[column.field], column.form)
-        for column in _COLUMNS
-        if column.field in fields
+        heading: format(fields[name], form)
+        for heading, (name, form) in _COLUMNS.items()
+        if name in fields
     }
 
 
