@@ -1,4 +1,4 @@
-"""Tables of values in files, CSV or Parquet: a row a person or, with a column `count`, an item."""
+"""Read values from CSV or Parquet: a row is a person or, with a column `count`, an item."""
 
 import csv
 import gzip
@@ -36,11 +36,7 @@ class Table(NamedTuple):
 
 def read(path: Path, column: str = VALUE) -> Table:
     """
-    Read a file: CSV (`.csv`, or compressed `.csv.gz`) or Parquet (`.parquet`).
-
-    Args:
-        path: Of the file.
-        column: Name of the column of the values; other columns but `count` are ignored.
+    Read the column of values, and `count` if there is one, of a file with one of ENDINGS.
 
     Raises:
         TaskError: The file cannot be read, breaks a rule of such files, or is Parquet and pyarrow
@@ -65,12 +61,7 @@ def read(path: Path, column: str = VALUE) -> Table:
 
 def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
     """
-    Read comma-separated lines: a header and rows. Empty lines are ignored.
-
-    Args:
-        lines: Text, with or without line ends.
-        name: Of the file, for errors.
-        column: Name of the column of the values.
+    Read comma-separated lines of the file `name`: a header and rows. Empty lines are ignored.
 
     Raises:
         TaskError: The lines break a rule of such files. It names the row, never its content.

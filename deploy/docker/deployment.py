@@ -1,4 +1,4 @@
-"""The three services in containers, by the compose file: prepared, started, inspected, stopped."""
+"""Prepare, start and stop the three services in containers, by the compose file."""
 
 import time
 from collections.abc import Mapping
@@ -31,12 +31,7 @@ class Deployment:
     """Variables of the compose file."""
 
     def prepare(self) -> None:
-        """
-        Make missing keys and identities, and write the file of variables.
-
-        Raises:
-            EngineError: A container that makes them failed.
-        """
+        """Make missing keys and identities, and write the variables, or raise EngineError."""
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         processors = int(self.engine.say("info", "--format", "{{.NCPU}}"))
         variables = {

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
     """
-    Draw a panel for each axes, in two columns, as PNG and as SVG under one name.
+    Draw a panel for each axes, as PNG and as SVG; return the paths of both.
 
     The y axis is logarithmic where every figure is above 0.
 
@@ -46,9 +46,6 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
         points: Of all panels, in the order of panels and series.
         path: Name of the files, with or without an ending.
         title: Above all panels.
-
-    Returns:
-        The paths of the two files.
 
     Raises:
         SettingsError: There is nothing to draw, matplotlib is not installed, or the files cannot be

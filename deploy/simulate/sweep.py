@@ -1,8 +1,8 @@
 """
-Many simulated collections: protocols × targets × repeats, spread over the cores, for every kind.
+Simulate many collections: protocols × targets × repeats, on all cores.
 
-First the parameters of every protocol and target are found, then every repeat is run; both in
-worker processes, which are spawned and draw from seeds of their own. Run by researchers.
+Worker processes first find the parameters of every protocol and target, then run every repeat with
+a seed of its own.
 """
 
 import dataclasses

@@ -115,14 +115,10 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
 
 def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     """
-    Put back what projecting loses of a level that all attributes share: post-processing.
+    Restore the loss of a level that all attributes share, by post-processing a projected estimate.
 
     The level is fitted to the projected means by least squares: those of one level are R's column
     sums times it. The part of such a level that is perpendicular to R is then added.
-
-    Args:
-        mechanism: That the means come from.
-        means: Its estimate, shape (dimensions,).
     """
     matrix = mechanism.matrix
     shares = matrix.sum(axis=0)

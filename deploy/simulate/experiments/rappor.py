@@ -92,17 +92,10 @@ def run(
     progress: Progress,
 ) -> list[dict[str, Any]]:
     """
-    Collect a report from everybody under each setting, and decode.
+    Collect a report from everybody under each setting, and decode; return figures for JSON.
 
-    Args:
-        names: Candidates.
-        people: How many hold each, shape (M,); those that nobody holds have 0.
-        settings: Each collected with a generator of its own.
-        seed: Of all randomness.
-        progress: Counts settings.
-
-    Returns:
-        The figures of each setting, for JSON. `l1` sums the errors of all candidates' shares.
+    `people`, shape (M,), holds how many have each candidate of `names`. `l1` sums the errors of all
+    candidates' shares.
     """
     figures = list[dict[str, Any]]()
     held = np.flatnonzero(people)
