@@ -27,7 +27,8 @@ from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 
-_ACCOUNTINGS: Final[Mapping[str, tuple[Accounting, ...]]] = {
+_ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
+    None: ("tight",),
     "published": ("published",),
     "tight": ("tight",),
     "both": ("published", "tight"),
@@ -142,7 +143,7 @@ def simulate(
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=_ACCOUNTINGS[accounting or "tight"],
+        accounting=_ACCOUNTINGS[accounting],
         repeats=repeat,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
@@ -175,7 +176,7 @@ def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
             raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
     if of_items["figure"] not in {None, *_FIGURES}:
         raise SettingsError(f"figure is {of_items['figure']}; there are 3, 4 and 5")
-    if of_items["accounting"] not in {None, *_ACCOUNTINGS}:
+    if of_items["accounting"] not in _ACCOUNTINGS:
         raise SettingsError("accounting must be published, tight or both")
 
 

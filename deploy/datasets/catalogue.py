@@ -1,8 +1,7 @@
 """The data sets that are shipped; origins and terms: docs/researchers/datasets.md."""
 
-import gzip
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, within
-from deploy.datasets.files import read_csv
+from deploy.datasets import files
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Limit of numpy's hypergeometric draws."""
@@ -95,8 +94,6 @@ def load(name: str) -> Dataset:
     """
     if name not in SHIPPED:
         raise TaskError(f"no such data set is shipped; the shipped ones are {', '.join(SHIPPED)}")
-    folder = resources.files("deploy.datasets")
-    plain, compressed = folder / f"{name}.csv", folder / f"{name}.csv.gz"
-    content = plain.read_bytes() if plain.is_file() else gzip.decompress(compressed.read_bytes())
-    table = read_csv(content.decode().splitlines(), name=name)
+    [path] = Path(__file__).parent.glob(f"{name}.csv*")
+    table = files.read(path)
     return Dataset(name=name, title=SHIPPED[name], labels=table.values, counts=table.counts)

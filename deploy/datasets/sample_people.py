@@ -63,19 +63,12 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     made_up = 20_000 if n_users is None else n_users
     if not 1 <= made_up <= MAX_MADE_UP:
         raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
-    question = _QUESTIONS[kind]
-    size = len(question.labels)
-    values = question.answer(made_up, size, rng)
-    draft = {
-        "protocol": question.protocol,
-        "local_epsilon": question.local_epsilon,
-        "labels": question.labels,
-        **({"domain_size": size} if size > 1 else {}),
-        **question.limits,
-    }
+    title, draft, answer = _QUESTIONS[kind]
+    size = draft.get("domain_size", 1)
+    values = answer(made_up, size, rng)
     return SamplePeople(
         kind=kind,
-        title=f"A value is {question.title}. These people are made up.",
+        title=f"A value is {title}. These people are made up.",
         values=values,
         draft=draft,
         **_truth(values, np.ones(made_up, dtype=np.int64), size),
@@ -128,13 +121,8 @@ def _viewers(n_users: int, size: int, rng: np.random.Generator) -> list[Any]:
 
 
 class _Question(NamedTuple):
-    """A question to made-up people, and its task."""
-
     title: str
-    protocol: str
-    local_epsilon: float
-    labels: tuple[str, ...]
-    limits: Mapping[str, NumberDraft | PairDraft]
+    draft: Mapping[str, Any]
     answer: Callable[[int, int, np.random.Generator], list[Any]]
     """Draws the values of so many people, of so many numbers or keys."""
 
@@ -142,26 +130,37 @@ class _Question(NamedTuple):
 _QUESTIONS: Final[Mapping[Kind, _Question]] = {
     "mean": _Question(
         "how many hours somebody slept, 0 to 24",
-        "piecewise",
-        2.0,
-        ("hours of sleep",),
-        {"numbers": NumberDraft(low=0.0, high=24.0)},
+        {
+            "protocol": "piecewise",
+            "local_epsilon": 2.0,
+            "labels": ("hours of sleep",),
+            "numbers": NumberDraft(low=0.0, high=24.0),
+        },
         _sleepers,
     ),
     "vector": _Question(
         "a guest's marks from 1 to 5 on eight questions",
-        "multi-hm",
-        4.0,
-        ("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
-        {"numbers": NumberDraft(low=1.0, high=5.0)},
+        {
+            "protocol": "multi-hm",
+            "domain_size": 8,
+            "local_epsilon": 4.0,
+            "labels": (
+                *("food", "staff", "rooms", "price"),
+                *("noise", "light", "opening hours", "website"),
+            ),
+            "numbers": NumberDraft(low=1.0, high=5.0),
+        },
         _guests,
     ),
     "key-value": _Question(
         "which of twelve films somebody saw, and how many stars each got",
-        "priv-kv",
-        4.0,
-        tuple(f"film {letter}" for letter in "ABCDEFGHIJKL"),
-        {"pairs": PairDraft(low=0.0, high=5.0)},
+        {
+            "protocol": "priv-kv",
+            "domain_size": 12,
+            "local_epsilon": 4.0,
+            "labels": tuple(f"film {letter}" for letter in "ABCDEFGHIJKL"),
+            "pairs": PairDraft(low=0.0, high=5.0),
+        },
         _viewers,
     ),
 }

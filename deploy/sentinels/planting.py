@@ -56,24 +56,20 @@ class SentinelRun:
 
     async def plant(self, count: int, over: float) -> list[PlantedSentinel]:
         """
-        Register sentinels, send them, and confirm those that the shuffler acknowledged.
+        Register sentinels, send them over some seconds, and confirm the acknowledged ones.
 
-        They are registered before any is sent, so that none is counted as a user, and confirmed
-        afterwards, so that none counts as missing that never arrived. Another run with the same
-        file resends the same bytes of those that are not acknowledged yet, and no others.
-
-        Args:
-            count: How many.
-            over: Seconds over which the remaining ones are spread at random; 0 for no pauses.
+        Registering first keeps any from counting as a user, and confirming last any that never
+        arrived from counting as missing. Another run with the same file resends the same bytes of
+        those that are not acknowledged yet, and no others.
 
         Raises:
             SettingsError: There are fewer tokens than sentinels, or the file cannot be continued.
             ProofError: The shuffler gave another task, or one of another signer.
             BatchStateError: There is no room for so many below the task's target size.
             PeerRefusalError: There is no such task, its batch has arrived already, or earlier
-                sentinels have taken the room; nothing was sent then.
-            PeerError: Shuffler or analyzer cannot be reached, and nothing was sent; or a receipt
-                does not verify, and no more were sent.
+                sentinels have taken the room; nothing was sent.
+            PeerError: A party cannot be reached, and nothing was sent; or a receipt does not
+                verify, and no more were sent.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(

@@ -103,7 +103,7 @@ class Population:
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        return _repeat_items(task, users, np.random.default_rng(seed), one_by_one=one_by_one)
+        return _repeat_items(task, users, seed, one_by_one=one_by_one)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
         """
@@ -128,11 +128,8 @@ class Population:
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
-def _repeat_items(
-    task: Task, users: Counts, rng: np.random.Generator, *, one_by_one: bool
-) -> Repeat:
-    """Collect from people by item, each message made if asked for or if few."""
-    mechanism, n_users = _mechanism(task), int(users.sum())
+def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
+    mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
@@ -140,9 +137,9 @@ def _repeat_items(
     seconds = time.perf_counter() - started
     truth = users / n_users
     return Repeat(
+        seconds=seconds,
         errors=histogram_errors(histogram, truth),
         mse_theory=float(mechanism.variance(truth, mixture).mean()),
-        seconds=seconds,
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )

@@ -22,6 +22,7 @@ from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 
 _CORRECTED: Final = "fakes taken out"
+_MEAN: Final = 0.6
 _WIDTH: Final = 0.2
 """How far values of one key lie from their mean, to either side."""
 
@@ -40,9 +41,7 @@ class KeyValueExperiment:
 
     n_users: int = 200_000
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    """Of people who own each key; the odd keys have the mean `mean`, the even ones its negative."""
-    mean: float = 0.6
-    """Of the values of a key, within ±(1 - .2)."""
+    """Of people who own each key."""
     local_epsilons: tuple[float, ...] = (1.0, 2.0, 4.0)
     """Totals, each over all iterations."""
     iterations: tuple[int, ...] = (1, 2, 3, 5, 8)
@@ -53,8 +52,8 @@ class KeyValueExperiment:
 
     @property
     def means(self) -> Vector:
-        """The true means; shape (keys,)."""
-        return self.mean * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
+        """The true means, alternating in sign; shape (keys,)."""
+        return _MEAN * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
 
     def people(self, rng: np.random.Generator) -> Pairs:
         """Draw people with their pairs."""
@@ -65,15 +64,9 @@ class KeyValueExperiment:
 
     def mechanism(self, way: _Way, number: int, before: Vector | None) -> PrivKv:
         """Make the mechanism of an iteration, with the means of the one before."""
-        keys = len(self.shares)
-        whole = PairRequest(
-            keys=keys,
-            low=-1.0,
-            high=1.0,
-            local_epsilon=way.local_epsilon,
-            key_share=self.key_share,
-        )
-        budget = budgets(way.local_epsilon, way.iterations, self.key_share)[number]
+        keys, epsilon = len(self.shares), way.local_epsilon
+        whole = PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon)
+        budget = budgets(epsilon, way.iterations, self.key_share)[number]
         return PrivKv.of_spec(PrivKv.specify(iteration(whole, budget, before)), keys)
 
     def collect(self, way: _Way, people: Pairs, rng: np.random.Generator) -> Vector:
