@@ -7,9 +7,10 @@ alternative is one round that removes the fakes by formula [GLCXC20]. The people
 the paper's own data could not be read [YHMZ19].
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -27,7 +28,8 @@ _WIDTH: Final = 0.2
 """How far values of one key lie from their mean, to either side."""
 
 
-class _Way(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Way:
     """One way of estimating at one total."""
 
     local_epsilon: float
@@ -102,7 +104,7 @@ class KeyValueExperiment:
         expected, spread = self.theory(way)
         corrected = way.method == _CORRECTED
         pulled = 0.0 if corrected else float(((truth - expected) * np.sign(truth)).mean())
-        return way._asdict() | {
+        return dataclasses.asdict(way) | {
             "pull": pull.mean,
             "pull_error": pull.standard_error,
             "pull_theory": pulled,

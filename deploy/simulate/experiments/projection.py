@@ -13,7 +13,8 @@ loses (1 - q/d)².
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 
@@ -40,7 +41,8 @@ _EPSILON: Final = 1.0
 _DIMENSION: Final = 400
 
 
-class VectorSetting(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class VectorSetting:
     """One collection that is repeated."""
 
     population: Attributes
@@ -86,9 +88,9 @@ def run(
 
 def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> dict[str, float]:
     """Draw people of shape (n_users, dimensions), and estimate their means in every way."""
-    population, d, epsilon = setting
+    d, epsilon = setting.dimensions, setting.local_epsilon
     evenly = ((2 * np.arange(d) + 1) / d - 1) / np.sqrt(3)
-    means = np.full(d, 1 / 3) if population == "alike" else evenly
+    means = np.full(d, 1 / 3) if setting.population == "alike" else evenly
     values = np.clip(rng.normal(means, 1 / 4, (n_users, d)), -1, 1)
     truth = values.mean(axis=0)
 
@@ -136,8 +138,8 @@ def report(measured: Measured) -> Report:
     """Return a table for each population, and its errors against d at ε = 1 and ε at d = 400."""
     tables: dict[str, list[dict[str, str]]] = {}
     points = list[Point]()
-    for (population, d, epsilon), errors in measured.items():
-        title = _TITLES[population]
+    for setting, errors in measured.items():
+        title, d, epsilon = _TITLES[setting.population], setting.dimensions, setting.local_epsilon
         cells = {name: error.written(".3g") for name, error in errors.items()}
         tables.setdefault(title, []).append({"d": f"{d}", "ε": f"{epsilon:g}", **cells})
         for chosen, x, label in (
@@ -156,7 +158,7 @@ def report(measured: Measured) -> Report:
         tables=tables,
         figures=[
             {
-                "setting": setting._asdict(),
+                "setting": dataclasses.asdict(setting),
                 "errors": {name: dataclasses.asdict(error) for name, error in errors.items()},
             }
             for setting, errors in measured.items()
