@@ -79,9 +79,9 @@ def state_people(n_states: int) -> tuple[list[str], Counts]:
     return names, np.array([cases[name] for name in names])
 
 
-def exponential_people(present: int, n_users: int, scale: float = _SCALE) -> Counts:
-    """Apportion people to ranks r in proportion to e^(-r/scale)."""
-    return apportion(np.exp(-np.arange(present) / scale), n_users)
+def exponential_people(present: int, n_users: int) -> Counts:
+    """Apportion people to ranks r in proportion to e^(-r/20)."""
+    return apportion(np.exp(-np.arange(present) / _SCALE), n_users)
 
 
 def run(
