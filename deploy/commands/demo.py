@@ -1,7 +1,7 @@
 """`shuffledp demo`."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -9,7 +9,7 @@ from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
-from deploy.datasets.sample_people import DEMO_KINDS
+from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.value_parser import parse_kind
@@ -18,8 +18,6 @@ from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
-
-_KINDS: Final = ", ".join(f"{kind} ({what})" for kind, what in DEMO_KINDS.items())
 
 
 @app.command(
@@ -38,7 +36,11 @@ def demo(
     ] = "20000",
     task_kind: Annotated[
         str,
-        typer.Option(help=f"Kind of value to collect: {_KINDS}."),
+        typer.Option(
+            help="Kind of value to collect: categorical (US states), string (US states as texts), "
+            "mean (hours of sleep), vector (marks on eight questions), key-value (films seen and "
+            "their stars)."
+        ),
     ] = "categorical",
     seed: Annotated[
         int | None,
@@ -66,14 +68,9 @@ def demo(
     for path in (output, html):
         check_folder(path)
     console = terminal(stderr=json)
-    finished = demonstration.run(
-        parse_kind(task_kind),
-        None if users == "all" else int(users),
-        seed=seed,
-        output=output,
-        html=html,
-        console=console,
-    )
+    n_users = None if users == "all" else int(users)
+    people = sample_people(parse_kind(task_kind), n_users, seed)
+    finished = demonstration.run(people, output=output, html=html, console=console)
     opened = open_it and show_in_browser(html.resolve().as_uri())
     if json:
         print_json(finished.as_json())

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.progress import Progress
 
 from common.errors import SettingsError
 from deploy.commands.example import example
@@ -15,21 +14,20 @@ from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
 from deploy.simulate.experiments.rappor import exponential, states
 from deploy.simulate.plot import draw
-from deploy.simulate.table import Report, show_report
+from deploy.simulate.table import Progress, Report, progress_bar, show_report
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 
-EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Report]]] = {
+EXPERIMENTS: Final[Mapping[str, Callable[[int, Progress], Report]]] = {
     "rappor-states": states,
     "rappor-50-states": partial(states, n_states=50),
     "rappor-exponential": exponential,
     "projection": projection,
     "key-value": key_value,
 }
-"""Each takes a seed and a function to report progress to: how much is done, of how much."""
 
 
 @app.command(
@@ -60,11 +58,8 @@ def reproduce(
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
     check_folder(plot)
     console = terminal(stderr=json)
-    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
-        step = bar.add_task("Running", total=None)
-        report = EXPERIMENTS[experiment](
-            seed, lambda done, total: bar.update(step, completed=done, total=total)
-        )
+    with progress_bar(console) as progress:
+        report = EXPERIMENTS[experiment](seed, partial(progress, "Running"))
     show_report(report, console)
     if plot is not None:
         for written in draw(report.points, plot, title=report.title):

@@ -114,8 +114,7 @@ def plant_sentinels(
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )
-            await run.plant(count, over)
-            return run.sentinels
+            return await run.plant(count, over)
 
     spread = f" over {over:g} seconds" if over else ""
     terminal(stderr=True).print(

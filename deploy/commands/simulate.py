@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
@@ -20,7 +18,7 @@ from deploy.planning.plan_view import parse_cap
 from deploy.simulate import table
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
-from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, run
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
@@ -29,7 +27,8 @@ from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 
-_ACCOUNTINGS: Final[Mapping[str, tuple[Accounting, ...]]] = {
+_ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
+    None: ("tight",),
     "published": ("published",),
     "tight": ("tight",),
     "both": ("published", "tight"),
@@ -144,7 +143,7 @@ def simulate(
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=_ACCOUNTINGS[accounting or "tight"],
+        accounting=_ACCOUNTINGS[accounting],
         repeats=repeat,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
@@ -152,7 +151,8 @@ def simulate(
         one_by_one=figure_number == _RUN_TIME,
     )
     console = terminal(stderr=json)
-    rows, people = _run(sweep, console), sweep.population
+    with table.progress_bar(console) as progress:
+        rows, people = run(sweep, progress), sweep.population
     written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))
@@ -163,7 +163,7 @@ def simulate(
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        print_json(table.as_json(rows, by_value=by_value))
+        print_json([row.as_json(by_value=by_value) for row in rows])
         return
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
@@ -176,7 +176,7 @@ def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
             raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
     if of_items["figure"] not in {None, *_FIGURES}:
         raise SettingsError(f"figure is {of_items['figure']}; there are 3, 4 and 5")
-    if of_items["accounting"] not in {None, *_ACCOUNTINGS}:
+    if of_items["accounting"] not in _ACCOUNTINGS:
         raise SettingsError("accounting must be published, tight or both")
 
 
@@ -201,14 +201,3 @@ def _population(
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)
-
-
-def _run(sweep: Sweep, console: Console) -> list[SweepRow]:
-    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
-        step = bar.add_task("")
-        return run(
-            sweep,
-            lambda what, done, total: bar.update(
-                step, description=what, completed=done, total=total
-            ),
-        )

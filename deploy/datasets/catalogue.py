@@ -1,17 +1,16 @@
 """The data sets that are shipped; origins and terms: docs/researchers/datasets.md."""
 
-import gzip
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, within
-from deploy.datasets.files import Table, read_csv
+from deploy.datasets import files
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Limit of numpy's hypergeometric draws."""
@@ -29,19 +28,8 @@ class Dataset:
     counts: NDArray[np.int64]
     """People by item, shape (domain_size,)."""
 
-    @classmethod
-    def of(cls, table: Table, *, name: str, title: str) -> Self:
-        """Make a data set of a table that was read."""
-        counts = np.array(table.counts, dtype=np.int64)
-        return cls(name=name, title=title, labels=table.values, counts=counts)
-
     def __post_init__(self) -> None:
-        """
-        Check every count.
-
-        Raises:
-            TaskError: There are fewer than two items, no people, or too many.
-        """
+        """Raise TaskError if there are fewer than two items, no people, or too many."""
         within(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
             within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
@@ -58,24 +46,13 @@ class Dataset:
         return len(self.counts)
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """
-        Draw n_users different people, in random order; return their items.
-
-        Raises:
-            TaskError: There are not so many people.
-
-        Cost: memory for all people.
-        """
-        self.check_users(n_users)
-        people = np.repeat(np.arange(len(self.counts)), self.counts)
-        return rng.permutation(people)[:n_users]
+        """Draw n_users different people, in random order; return their items."""
+        counts = self.sample_counts(n_users, rng)
+        return rng.permutation(np.repeat(np.arange(self.domain_size), counts))
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw the counts by item of n_users different people, as `draw` would return them.
-
-        Returns:
-            Multivariate hypergeometric counts, shape (domain_size,), sum n_users.
+        Draw the counts by item of n_users different people; they sum to n_users.
 
         Raises:
             TaskError: There are not so many people.
@@ -87,12 +64,7 @@ class Dataset:
         return np.asarray(drawn, dtype=np.int64)
 
     def check_users(self, n_users: int) -> None:
-        """
-        Check that so many different people can be drawn.
-
-        Raises:
-            TaskError: There are not so many.
-        """
+        """Check that so many different people can be drawn, or raise TaskError."""
         if not 1 <= n_users <= self.n_users:
             raise TaskError(f"users is {n_users}; {self.name} has 1 .. {self.n_users}")
 
@@ -122,8 +94,6 @@ def load(name: str) -> Dataset:
     """
     if name not in SHIPPED:
         raise TaskError(f"no such data set is shipped; the shipped ones are {', '.join(SHIPPED)}")
-    folder = resources.files("deploy.datasets")
-    plain, compressed = folder / f"{name}.csv", folder / f"{name}.csv.gz"
-    content = plain.read_bytes() if plain.is_file() else gzip.decompress(compressed.read_bytes())
-    table = read_csv(content.decode().splitlines(), name=name)
-    return Dataset.of(table, name=name, title=SHIPPED[name])
+    [path] = Path(__file__).parent.glob(f"{name}.csv*")
+    table = files.read(path)
+    return Dataset(name=name, title=SHIPPED[name], labels=table.values, counts=table.counts)

@@ -1,4 +1,4 @@
-"""Find the data set that a text names: a shipped one, a file, or a distribution without chance."""
+"""Find the data set that a text names: a shipped one, a file, or a synthetic distribution."""
 
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,9 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     Args:
         text: The name of a shipped one; the path of a file that ends with .csv, .csv.gz or
             .parquet; `zipf:SIZE`, `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
-        n_users: Of a distribution, its people (a million if None). Of all others, how many
-            will be drawn: checked, and left to `Dataset.draw` or `Dataset.sample_counts`.
-        column: Of a file, the column of the values; `value` if None.
+        n_users: People of a distribution, a million if None; of all others, how many will be drawn,
+            which is only checked.
+        column: Column of a file's values; `value` if None.
 
     Raises:
         TaskError: The text names no data set, or one that breaks a rule or has fewer people.
@@ -41,8 +41,9 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         return _synthetic(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
     if of_file:
         path = Path(text)
+        title = f"The file {path.name}"
         table = files.read(path, VALUE if column is None else column)
-        found = Dataset.of(table, name=path.name, title=f"The file {path.name}")
+        found = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
     elif text in catalogue.SHIPPED:
         found = catalogue.load(text)
     else:
@@ -80,14 +81,10 @@ def _synthetic(law: str, parts: list[str], n_users: int) -> Dataset:
 
 def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
-    Share people out by the largest remainders; equal ones go to the items that come first.
+    Apportion people by the largest remainders; equal ones go to the items that come first.
 
-    Args:
-        weights: Proportional to the shares, shape (domain_size,); overwritten, to save memory.
-        n_users: People, 1 .. MAX_PEOPLE.
-
-    Raises:
-        TaskError: n_users is out of range.
+    Overwrites the weights, shape (domain_size,), to save memory. Raises TaskError if n_users is not
+    in 1 .. MAX_PEOPLE.
     """
     within("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()

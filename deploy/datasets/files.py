@@ -1,4 +1,4 @@
-"""Tables of values in files, CSV or Parquet: a row a person or, with a column `count`, an item."""
+"""Read values from CSV or Parquet: a row is a person or, with a column `count`, an item."""
 
 import csv
 import gzip
@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
@@ -28,16 +31,12 @@ class Table(NamedTuple):
     values: tuple[str, ...]
     """Each once. Of rows that are people: in order, numbers by size, other texts by alphabet. Of
     rows that are items: as in the file."""
-    counts: tuple[int, ...]
+    counts: NDArray[np.int64]
 
 
 def read(path: Path, column: str = VALUE) -> Table:
     """
-    Read a file: CSV (`.csv`, or compressed `.csv.gz`) or Parquet (`.parquet`).
-
-    Args:
-        path: Of the file.
-        column: Name of the column of the values; other columns but `count` are ignored.
+    Read the column of values, and `count` if there is one, of a file with one of ENDINGS.
 
     Raises:
         TaskError: The file cannot be read, breaks a rule of such files, or is Parquet and pyarrow
@@ -62,12 +61,7 @@ def read(path: Path, column: str = VALUE) -> Table:
 
 def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
     """
-    Read comma-separated lines: a header and rows. Empty lines are ignored.
-
-    Args:
-        lines: Text, with or without line ends.
-        name: Of the file, for errors.
-        column: Name of the column of the values.
+    Read comma-separated lines of the file `name`: a header and rows. Empty lines are ignored.
 
     Raises:
         TaskError: The lines break a rule of such files. It names the row, never its content.
@@ -178,7 +172,8 @@ def _tabulated(rows: Iterable[tuple[int, list[str]]], name: str, *, counted: boo
     values = list(people)
     if not counted:
         values.sort(key=int if all(map(_is_whole, values)) else None)
-    return Table(tuple(values), tuple(people[value] for value in values))
+    counts = np.array([people[value] for value in values], dtype=np.int64)
+    return Table(tuple(values), counts)
 
 
 def _is_whole(text: str) -> bool:

@@ -1,12 +1,11 @@
 """
-People for each kind of value: shipped data where there are any, a file's, or made up.
+People for each kind of value: from shipped data, from a file, or made up.
 
-For demonstrations and simulations; the randomness is seeded, and never that of a device.
+For demonstrations and simulations. The randomness is seeded, and never a device's.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -64,35 +63,30 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     made_up = 20_000 if n_users is None else n_users
     if not 1 <= made_up <= MAX_MADE_UP:
         raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
-    question = _QUESTIONS[kind]
-    size = {"domain_size": len(question.labels)} if len(question.labels) > 1 else {}
+    title, draft, answer = _QUESTIONS[kind]
+    size = draft.get("domain_size", 1)
+    values = answer(made_up, size, rng)
     return SamplePeople(
         kind=kind,
-        title=f"A value is {question.title}. These people are made up.",
-        draft={
-            "protocol": question.protocol,
-            **size,
-            "local_epsilon": question.local_epsilon,
-            "labels": question.labels,
-            **question.limits,
-        },
-        **question.answer(made_up, rng),
+        title=f"A value is {title}. These people are made up.",
+        values=values,
+        draft=draft,
+        **_truth(values, np.ones(made_up, dtype=np.int64), size),
     )
 
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
     data = load(COVID_US_STATES)
-    # By counts: a list of all 31 million would cost seconds and half a gigabyte.
-    counts = data.sample_counts(n_users, rng)
-    items = rng.permutation(np.repeat(np.arange(data.domain_size), counts)).tolist()
+    items = data.draw(n_users, rng)
+    shares = np.bincount(items, minlength=data.domain_size) / n_users
     title = "A value is the US state of a confirmed case of COVID-19, "
     if kind == "categorical":
         return SamplePeople(
             kind=kind,
             title=f"{title}until 18 April 2021.",
-            values=items,
+            values=items.tolist(),
             draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
-            truth=counts / n_users,
+            truth=shares,
         )
     # A one-time response of local epsilon 4, that of the demo for items.
     texts = TextDraft(
@@ -101,72 +95,72 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     return SamplePeople(
         kind=kind,
         title=f"{title}as a text; ten Canadian provinces, which nobody has, are looked for too.",
-        values=[data.labels[item] for item in items],
+        values=[data.labels[item] for item in items.tolist()],
         draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
-        truth=np.concatenate([counts / n_users, np.zeros(len(_ABSENT))]),
+        truth=np.append(shares, np.zeros(len(_ABSENT))),
     )
 
 
-def _sleepers(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
-    hours = np.clip(rng.normal(7.1, 1.3, n_users), 0, 24).round(1)
-    return {"values": hours.tolist(), "truth": np.array([hours.mean()])}
+def _sleepers(n_users: int, _size: int, rng: np.random.Generator) -> list[Any]:
+    return list(np.clip(rng.normal(7.1, 1.3, n_users), 0, 24).round(1).tolist())
 
 
-def _guests(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
-    marks = np.clip(rng.normal(np.linspace(1.8, 4.4, 8), 0.9, (n_users, 8)), 1.0, 5.0).round()
-    return {"values": [tuple(row) for row in marks.tolist()], "truth": marks.mean(axis=0)}
+def _guests(n_users: int, size: int, rng: np.random.Generator) -> list[Any]:
+    marks = rng.normal(np.linspace(1.8, 4.4, size), 0.9, (n_users, size))
+    return [tuple(row) for row in np.clip(marks, 1.0, 5.0).round().tolist()]
 
 
-def _viewers(n_users: int, rng: np.random.Generator) -> dict[str, Any]:
-    seen = rng.random((n_users, 12)) < np.geomspace(0.7, 0.1, 12)
-    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, 12), 0.8, (n_users, 12)), 0, 5).round(1)
-    owners = seen.sum(axis=0)
-    return {
-        "values": [
-            {int(film): float(row[film]) for film in np.flatnonzero(here)}
-            for here, row in zip(seen, stars, strict=True)
-        ],
-        "truth": owners / n_users,
-        "true_means": np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
-    }
+def _viewers(n_users: int, size: int, rng: np.random.Generator) -> list[Any]:
+    seen = rng.random((n_users, size)) < np.geomspace(0.7, 0.1, size)
+    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), 0, 5).round(1)
+    return [
+        {int(film): float(row[film]) for film in np.flatnonzero(here)}
+        for here, row in zip(seen, stars, strict=True)
+    ]
 
 
 class _Question(NamedTuple):
-    """A question to made-up people, its task and their answers."""
-
     title: str
-    protocol: str
-    local_epsilon: float
-    labels: tuple[str, ...]
-    limits: Mapping[str, NumberDraft | PairDraft]
-    answer: Callable[[int, np.random.Generator], dict[str, Any]]
-    """Draws the values and the true figures of so many people."""
+    draft: Mapping[str, Any]
+    answer: Callable[[int, int, np.random.Generator], list[Any]]
+    """Draws the values of so many people, of so many numbers or keys."""
 
 
 _QUESTIONS: Final[Mapping[Kind, _Question]] = {
     "mean": _Question(
         "how many hours somebody slept, 0 to 24",
-        "piecewise",
-        2.0,
-        ("hours of sleep",),
-        {"numbers": NumberDraft(low=0.0, high=24.0)},
+        {
+            "protocol": "piecewise",
+            "local_epsilon": 2.0,
+            "labels": ("hours of sleep",),
+            "numbers": NumberDraft(low=0.0, high=24.0),
+        },
         _sleepers,
     ),
     "vector": _Question(
         "a guest's marks from 1 to 5 on eight questions",
-        "multi-hm",
-        4.0,
-        ("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
-        {"numbers": NumberDraft(low=1.0, high=5.0)},
+        {
+            "protocol": "multi-hm",
+            "domain_size": 8,
+            "local_epsilon": 4.0,
+            "labels": (
+                *("food", "staff", "rooms", "price"),
+                *("noise", "light", "opening hours", "website"),
+            ),
+            "numbers": NumberDraft(low=1.0, high=5.0),
+        },
         _guests,
     ),
     "key-value": _Question(
         "which of twelve films somebody saw, and how many stars each got",
-        "priv-kv",
-        4.0,
-        tuple(f"film {letter}" for letter in "ABCDEFGHIJKL"),
-        {"pairs": PairDraft(low=0.0, high=5.0)},
+        {
+            "protocol": "priv-kv",
+            "domain_size": 12,
+            "local_epsilon": 4.0,
+            "labels": tuple(f"film {letter}" for letter in "ABCDEFGHIJKL"),
+            "pairs": PairDraft(low=0.0, high=5.0),
+        },
         _viewers,
     ),
 }
@@ -191,54 +185,47 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         )
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
+    counts = counts[kept]
     try:
-        parsed = [parse_value(data.labels[item], kind) for item in kept]
+        parsed: list[Any] = [parse_value(data.labels[item], kind) for item in kept]
     except ValueRangeError as error:
         raise TaskError(f"{data.name} holds a value that is not {kind} data: {error}") from error
-    values = [value for value, many in zip(parsed, counts[kept], strict=True) for _ in range(many)]
-    facts = _facts(kind, parsed, counts[kept])
+    facts: dict[str, Any]
+    if kind == "string":
+        order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
+        names = tuple(parsed[at] for at in order)
+        facts = {"draft": {}, "truth": counts[order] / users, "candidates": names}
+    elif kind == "key-value":
+        size = 1 + max((key for value in parsed for key in value), default=0)
+        low, high = _range([number for value in parsed for number in value.values()])
+        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
+        facts = {"draft": draft, **_truth(parsed, counts, size)}
+    else:
+        rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
+        if len({len(row) for row in rows}) > 1:
+            raise TaskError("every person needs as many numbers as the others")
+        low, high = _range([number for row in rows for number in row])
+        size = len(rows[0])
+        draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
+        facts = {"draft": draft, **_truth(parsed, counts, size)}
+    values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
     return SamplePeople(kind=kind, title=data.title, values=values, **facts)
 
 
-def _facts(kind: Kind, values: list[Any], counts: Counts) -> dict[str, Any]:
-    """Return the fields of SamplePeople that follow from different values and their counts."""
-    n_users = counts.sum()
-    if kind == "string":
-        order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
-        names = tuple(values[at] for at in order)
-        return {"draft": {}, "truth": counts[order] / n_users, "candidates": names}
-    if kind == "key-value":
-        size = 1 + max((key for value in values for key in value), default=0)
-        owners, sums = np.zeros(size), np.zeros(size)
-        for value, many in zip(values, counts, strict=True):
-            for key, number in value.items():
-                owners[key] += many
-                sums[key] += many * number
-        low, high = _range([number for value in values for number in value.values()])
-        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
-        means = sums / np.maximum(owners, 1)
-        return {"draft": draft, "truth": owners / n_users, "true_means": means}
-    rows = [value if isinstance(value, tuple) else (value,) for value in values]
-    if len({len(row) for row in rows}) > 1:
-        raise TaskError("every person needs as many numbers as the others")
-    low, high = _range([number for row in rows for number in row])
-    numbers = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
-    return {"draft": numbers, "truth": counts @ np.array(rows, dtype=np.float64) / n_users}
+def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
+    """Return the true figures of people with these numbers or pairs, so many with each."""
+    if not isinstance(values[0], dict):
+        table = np.array(values, dtype=np.float64).reshape(len(values), size)
+        return {"truth": np.repeat(table, counts, axis=0).mean(axis=0)}
+    owners, sums = np.zeros(size), np.zeros(size)
+    for value, many in zip(values, counts.tolist(), strict=True):
+        for key, number in value.items():
+            owners[key] += many
+            sums[key] += many * number
+    return {"truth": owners / counts.sum(), "true_means": sums / np.maximum(owners, 1)}
 
 
 def _range(numbers: list[float]) -> tuple[float, float]:
     if len(set(numbers)) < 2:  # noqa: PLR2004  # two ends
         raise TaskError("a file of numbers needs two different ones: they are the range")
     return float(min(numbers)), float(max(numbers))
-
-
-DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
-    {
-        "categorical": "US states",
-        "string": "US states as texts",
-        "mean": "hours of sleep",
-        "vector": "marks on eight questions",
-        "key-value": "films seen and their stars",
-    }
-)
-"""The subject of each kind's demonstration."""

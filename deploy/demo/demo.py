@@ -17,14 +17,13 @@ from common.errors import BatchStateError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
-from common.protocols import Kind
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
-from deploy.datasets.sample_people import SamplePeople, sample_people
+from deploy.datasets.sample_people import SamplePeople
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
@@ -61,32 +60,18 @@ class DemoRun:
         """Return the content of result.json: the result, the truth and the errors."""
         people = self.people
         fields = as_json(self.result)
-        fields["labels"] = self.task.labels
-        fields["truth"] = people.truth.tolist()
+        fields |= {"labels": self.task.labels, "truth": people.truth.tolist()}
         if people.true_means is not None:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
             fields["candidates"] = people.candidates
         fields |= self.view().error_fields
-        fields["seconds"] = {
-            "submit": self.submit_seconds,
-            "shuffle": self.shuffle_seconds,
-            **fields["seconds"],
-        }
-        return fields
+        own = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
+        return fields | {"seconds": own | fields["seconds"]}
 
 
-def run(
-    kind: Kind,
-    n_users: int | None,
-    *,
-    seed: int | None,
-    output: Path,
-    html: Path,
-    console: Console,
-) -> DemoRun:
-    """Run the demo of a kind with n_users people, or all, and write the result and its page."""
-    people = sample_people(kind, n_users, seed)
+def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:
+    """Run the demo, and write the result and its page."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(collect(people, directory=Path(directory), console=console))
     write(output, dumps(finished.as_json()))
@@ -105,8 +90,12 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         console: Where progress is shown.
     """
     n_users = len(people.values)
+    bulk = max(0, n_users - _THROUGH_USER_AGENT)
     console.print("Starting analyzer, shuffler and user agent …")
-    console.print(describe_users(n_users))
+    console.print(
+        f"Users: {n_users - bulk} through the user agent's process, {bulk:,} through the same code "
+        "in bulk."
+    )
     async with Cluster(directory) as cluster, cluster.operator() as operator:
         signed = await operator.create_task(
             closing_draft(people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key)
@@ -127,18 +116,6 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         people=people,
         submit_seconds=submitted - started,
         shuffle_seconds=status.shuffle_seconds,
-    )
-
-
-def describe_users(n_users: int) -> str:
-    """Return a sentence on how the users' values get to the shuffler."""
-    people = f"{n_users:,} people take part" if n_users > 1 else "One person takes part"
-    rest = n_users - _THROUGH_USER_AGENT
-    if rest <= 0:
-        return f"{people}, through the user agent's process."
-    return (
-        f"{people}: {_THROUGH_USER_AGENT} through the user agent's process, {rest:,} through the "
-        "same code in bulk."
     )
 
 

@@ -7,12 +7,11 @@ import time
 from typing import Final
 
 from common.errors import ShuffleDpError
-from deploy.docker.deployment import COMPOSE_FILE, Deployment
+from deploy.docker.deployment import Deployment
 from deploy.docker.engine import IMAGES, Engine
 
 USUAL_BASE: Final = "python:3.12-slim-bookworm"
 """As in the Dockerfile."""
-_TAG: Final = "local"
 
 
 def _say(line: str) -> None:
@@ -20,34 +19,23 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _deployment(engine: Engine) -> Deployment:
-    folder = COMPOSE_FILE.parent
-    return Deployment(
-        engine=engine,
-        project="shuffledp",
-        tag=_TAG,
-        secrets=folder / "secrets",
-        variables_file=folder / ".env",
-    )
-
-
-def _images(engine: Engine) -> None:
+def _images(deployment: Deployment) -> None:
+    engine = deployment.engine
     base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
     builder = os.environ.get("SHUFFLEDP_BUILDER") or base
     for image in IMAGES:
         started = time.monotonic()
-        engine.build(image, f"shuffledp-{image}:{_TAG}", base, builder)
+        engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder)
         _say(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
 
 
-def _up(engine: Engine) -> None:
-    _images(engine)
-    deployment = _deployment(engine)
+def _up(deployment: Deployment) -> None:
+    _images(deployment)
     _say("preparing keys and identities in deploy/secrets")
     deployment.prepare()
     _say("starting analyzer, shuffler and user agent")
     deployment.start()
-    compose = f"{' '.join(engine.compose)} --file deploy/compose.yaml"
+    compose = f"{' '.join(deployment.engine.compose)} --file deploy/compose.yaml"
     _say(
         f"""All three are healthy. Next, from this folder:
 
@@ -60,12 +48,12 @@ def _up(engine: Engine) -> None:
     )
 
 
-def _down(engine: Engine) -> None:
-    _deployment(engine).stop()
+def _down(deployment: Deployment) -> None:
+    deployment.stop()
     _say(
         "Stopped. Keys stay in deploy/secrets, and state in the volumes: `make up` continues with "
         "both. To destroy collected data and the ledger:\n"
-        f"  {' '.join(engine.compose)} --file deploy/compose.yaml down --volumes"
+        f"  {' '.join(deployment.engine.compose)} --file deploy/compose.yaml down --volumes"
     )
 
 
@@ -78,7 +66,7 @@ def main() -> None:
     parser.add_argument("command", choices=commands)
     arguments = parser.parse_args()
     try:
-        commands[arguments.command](Engine.find())
+        commands[arguments.command](Deployment(engine=Engine.find()))
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
 

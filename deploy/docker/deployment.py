@@ -1,4 +1,4 @@
-"""The three services in containers, by the compose file: prepared, started, inspected, stopped."""
+"""Prepare, start and stop the three services in containers, by the compose file."""
 
 import time
 from collections.abc import Mapping
@@ -23,21 +23,15 @@ class Deployment:
     """One project of compose."""
 
     engine: Engine
-    project: str
-    tag: str
+    project: str = "shuffledp"
+    tag: str = "local"
     """Of the images."""
-    secrets: Path
-    """Folder of secrets."""
-    variables_file: Path
+    secrets: Path = COMPOSE_FILE.parent / "secrets"
+    variables_file: Path = COMPOSE_FILE.parent / ".env"
     """Variables of the compose file."""
 
     def prepare(self) -> None:
-        """
-        Make missing keys and identities, and write the file of variables.
-
-        Raises:
-            EngineError: A container that makes them failed.
-        """
+        """Make missing keys and identities, and write the variables, or raise EngineError."""
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         processors = int(self.engine.say("info", "--format", "{{.NCPU}}"))
         variables = {

@@ -45,12 +45,7 @@ class Engine:
 
     @classmethod
     def find(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """
-        Find the engine of this machine.
-
-        Raises:
-            EngineError: It is not installed, or not running (SilentEngineError).
-        """
+        """Find this machine's engine; raise EngineError if it is not installed or not running."""
         given = dict(environment or {})
         if shutil.which("docker") is None:
             raise EngineError(f"docker is not installed. {_INSTALL}")

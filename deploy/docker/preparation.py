@@ -46,8 +46,7 @@ def prepare_certificates(secrets: Path, now: float) -> None:
     """
     Make an authority, and certificates of analyzer, shuffler and operator, in an existing folder.
 
-    Raises:
-        SettingsError: A file cannot be made, or does not fit the others.
+    Raises SettingsError if a file cannot be made, or does not fit the others.
     """
     missing = [who for who in _CERTIFIED if not (secrets / who / f"{who}.pem").exists()]
     if missing:
@@ -60,10 +59,8 @@ def prepare_party(secrets: Path, state: Path) -> None:
     """
     Make a party's state key, identity and operator's token, and hand out the last two.
 
-    The content of its state directory is not trusted.
-
-    Raises:
-        SettingsError: A file cannot be made, does not fit the others, or is a link.
+    Does not trust the content of its state directory. Raises SettingsError if a file cannot be
+    made, does not fit the others, or is a link.
     """
     directory = StateDirectory.open(state, secrets / "state.key")
     identity = load_identity(directory).public_identity()

@@ -18,7 +18,7 @@ from typing import Annotated, BinaryIO, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from common.crypto.merkle import HASH_BYTES, split
+from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
 from common.errors import SettingsError
 from common.runtime.state_directory import flush_directory
@@ -79,6 +79,9 @@ class _Planned(_Line):
     ]
     envelope: bytes
 
+    def planted(self) -> PlantedSentinel:
+        return PlantedSentinel(self.envelope, b"".join(self.leaves))
+
 
 class _Change(_Line):
     sentinel: Annotated[int, Field(ge=0)]
@@ -102,16 +105,11 @@ class SentinelFile:
     @contextmanager
     def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
         """
-        Create a file that only its owner reads, or continue an existing one.
-
-        Args:
-            path: The file.
-            digest: Of the task.
-            count: How many sentinels there will be.
+        Create a file that only its owner reads, or continue an existing one, for `count` sentinels.
 
         Raises:
             SettingsError: The file cannot be written, is held by another process, is of another
-                task or number of sentinels, or is something else, and is left unchanged.
+                task or number of sentinels, or is something else; it is left unchanged.
         """
         with ExitStack() as stack:
             with _failures(path):
@@ -125,8 +123,7 @@ class SentinelFile:
                 kept, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
                 lines = raw.split(b"\n")[:-1]
                 if lines:
-                    _check_header(lines[0], header, path)
-                    kept._read(lines[1:], count)
+                    kept._read(lines, header)
                 elif not header.encoded().startswith(raw):
                     raise SettingsError(f"{path} {_NO_SENTINELS}")
                 file.truncate(raw.rfind(b"\n") + 1)
@@ -138,18 +135,17 @@ class SentinelFile:
 
     def plan(self, answers: Iterable[PreparedSubmission]) -> None:
         """Add sentinels, as they will be sent, and flush them."""
-        new = [PlantedSentinel(answer.envelope, b"".join(answer.leaves)) for answer in answers]
         lines = [
             _Planned(
                 sentinel=number,
-                envelope_hash=envelope_hash(sentinel.envelope),
-                leaves=split(sentinel.leaves),
-                envelope=sentinel.envelope,
+                envelope_hash=envelope_hash(answer.envelope),
+                leaves=list(answer.leaves),
+                envelope=answer.envelope,
             )
-            for number, sentinel in enumerate(new, start=len(self.sentinels))
+            for number, answer in enumerate(answers, start=len(self.sentinels))
         ]
         self._append(lines)
-        self.sentinels.extend(new)
+        self.sentinels += [line.planted() for line in lines]
 
     def record(
         self, number: int, state: SentinelState, *, receipt: bytes = b"", reason: str = ""
@@ -160,19 +156,31 @@ class SentinelFile:
         self._append([change])
         self._apply(change)
 
-    def _read(self, lines: Sequence[bytes], most: int) -> None:
-        """Read all lines but the header; raise SettingsError with the number of a damaged one."""
-        for number, line in enumerate(lines, start=2):
+    def _read(self, lines: Sequence[bytes], expected: _Header) -> None:
+        """Read whole lines; raise SettingsError with the number of a damaged one."""
+        path = self._path
+        try:
+            header = _Header.model_validate_json(lines[0])
+        except ValueError as error:
+            raise SettingsError(f"{path} {_NO_SENTINELS}") from error
+        if header.task_digest != expected.task_digest:
+            raise SettingsError(f"{path} holds sentinels of another task")
+        if header.sentinels != expected.sentinels:
+            raise SettingsError(
+                f"{path} is of {header.sentinels} sentinels, and {expected.sentinels} were asked "
+                "for: ask for as many to continue with them, or name another file"
+            )
+        for number, line in enumerate(lines[1:], start=2):
             try:
                 found = _LINES.validate_json(line)
                 if isinstance(found, _Change):
                     self._apply(found)
-                elif found.sentinel == len(self.sentinels) < most:
-                    self.sentinels.append(PlantedSentinel(found.envelope, b"".join(found.leaves)))
+                elif found.sentinel == len(self.sentinels) < expected.sentinels:
+                    self.sentinels.append(found.planted())
                 else:
                     raise ValueError("a sentinel out of turn")  # noqa: TRY301  # as others
             except (ValueError, IndexError) as error:
-                raise SettingsError(f"line {number} of {self._path} is damaged") from error
+                raise SettingsError(f"line {number} of {path} is damaged") from error
 
     def _apply(self, change: _Change) -> None:
         sentinel = self.sentinels[change.sentinel]
@@ -185,20 +193,6 @@ class SentinelFile:
             while left:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
-
-
-def _check_header(line: bytes, expected: _Header, path: Path) -> None:
-    try:
-        found = _Header.model_validate_json(line)
-    except ValueError as error:
-        raise SettingsError(f"{path} {_NO_SENTINELS}") from error
-    if found.task_digest != expected.task_digest:
-        raise SettingsError(f"{path} holds sentinels of another task")
-    if found.sentinels != expected.sentinels:
-        raise SettingsError(
-            f"{path} is of {found.sentinels} sentinels, and {expected.sentinels} were asked for: "
-            "ask for as many to continue with them, or name another file"
-        )
 
 
 @contextmanager

@@ -6,20 +6,15 @@ The operator chooses their network address.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from common.crypto.signing import PublicIdentity, receipt_holds
-from common.errors import (
-    BatchStateError,
-    PeerError,
-    PeerRefusalError,
-    SettingsError,
-)
+from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
 from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
@@ -37,7 +32,7 @@ async def shuffler_at(address: str, authority: bytes | None) -> AsyncIterator[Sh
         yield DeviceClient(channel)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SentinelRun:
     """Plants sentinels among the users of one task."""
 
@@ -58,28 +53,23 @@ class SentinelRun:
     """Required signer of receipts; None to check none."""
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for so many seconds."""
-    sentinels: list[PlantedSentinel] = field(default_factory=list)
 
-    async def plant(self, count: int, over: float) -> None:
+    async def plant(self, count: int, over: float) -> list[PlantedSentinel]:
         """
-        Register sentinels, send them, and confirm those that the shuffler acknowledged.
+        Register sentinels, send them over some seconds, and confirm the acknowledged ones.
 
-        They are registered before any is sent, so that none is counted as a user, and confirmed
-        afterwards, so that none counts as missing that never arrived. Another run with the same
-        file sends the same bytes of those that are not acknowledged yet, and no others.
-
-        Args:
-            count: How many.
-            over: Seconds over which the remaining ones are spread at random; 0 for no pauses.
+        Registering first keeps any from counting as a user, and confirming last any that never
+        arrived from counting as missing. Another run with the same file resends the same bytes of
+        those that are not acknowledged yet, and no others.
 
         Raises:
             SettingsError: There are fewer tokens than sentinels, or the file cannot be continued.
             ProofError: The shuffler gave another task, or one of another signer.
             BatchStateError: There is no room for so many below the task's target size.
             PeerRefusalError: There is no such task, its batch has arrived already, or earlier
-                sentinels have taken the room; nothing was sent then.
-            PeerError: Shuffler or analyzer cannot be reached, and nothing was sent; or a receipt
-                does not verify, and no more were sent.
+                sentinels have taken the room; nothing was sent.
+            PeerError: A party cannot be reached, and nothing was sent; or a receipt does not
+                verify, and no more were sent.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(
@@ -96,27 +86,24 @@ class SentinelRun:
                 f"for {room}"
             )
         with SentinelFile.opened(self.journal, self.digest, count) as journal:
-            self.sentinels = journal.sentinels
             contributor = Contributor(task, self.digest)
             journal.plan(
                 contributor.answer(sample_value(task, self.rng), self.rng)
                 for _ in range(count - len(journal.sentinels))
             )
-            await self._register(range(count), acknowledged=False)
-            await self._send_all(journal, over)
-
-    async def _send_all(self, journal: SentinelFile, over: float) -> None:
-        sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
-        left = [number for number, one in enumerate(self.sentinels) if one.state not in sent]
-        await self._confirm(journal)
-        times = np.sort(self.rng.random(len(left))) * over
-        for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):
-            await self.wait(float(pause))
-            await self._send(journal, number)
+            sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
+            left = [at for at, one in enumerate(journal.sentinels) if one.state not in sent]
+            await self._register(journal.sentinels, acknowledged=False)
             await self._confirm(journal)
+            times = np.sort(self.rng.random(len(left))) * over
+            for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):
+                await self.wait(float(pause))
+                await self._send(journal, number)
+                await self._confirm(journal)
+            return journal.sentinels
 
     async def _send(self, journal: SentinelFile, number: int) -> None:
-        envelope = self.sentinels[number].envelope
+        envelope = journal.sentinels[number].envelope
         token = self.tokens[number] if self.tokens is not None else b""
         try:
             async with self.connect() as shuffler:
@@ -138,13 +125,15 @@ class SentinelRun:
 
     async def _confirm(self, journal: SentinelFile) -> None:
         """Confirm all stored sentinels at the analyzer; after a failure the next call retries."""
-        stored = [
-            number for number, one in enumerate(self.sentinels) if one.state is SentinelState.STORED
-        ]
+        stored = {
+            number: one
+            for number, one in enumerate(journal.sentinels)
+            if one.state is SentinelState.STORED
+        }
         if not stored:
             return
         try:
-            await self._register(stored, acknowledged=True)
+            await self._register(stored.values(), acknowledged=True)
         except PeerRefusalError as error:
             if error.status != BatchStateError.status:
                 raise
@@ -154,6 +143,6 @@ class SentinelRun:
         for number in stored:
             journal.record(number, SentinelState.ACKNOWLEDGED)
 
-    async def _register(self, numbers: Sequence[int], *, acknowledged: bool) -> None:
-        leaves = [self.sentinels[number].leaves for number in numbers]
+    async def _register(self, some: Iterable[PlantedSentinel], *, acknowledged: bool) -> None:
+        leaves = [one.leaves for one in some]
         await self.analyzer.register_sentinels(self.digest, leaves, acknowledged=acknowledged)

@@ -1,4 +1,4 @@
-"""Errors of a collector who is trusted with every value: exact figures, nothing simulated. Pure."""
+"""Exact errors of a collector who is trusted with every value. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -21,10 +21,9 @@ CentralErrors = Mapping[str, float]
 """
 Errors at one target, by the keys of CENTRAL_NAMES; neighbours replace one person's value.
 
-`laplace_mse`: mean squared error of a share or a mean, with Laplace noise [DMNS06];
-`gaussian_mse`: the same with Gaussian noise at the target's δ [BW18]; for items alone `regret`:
-expected shortfall, in shares, of the item that permute-and-flip chooses as the most frequent one
-[MS20], and `exponential_regret`: the same by the exponential mechanism [MT07].
+`laplace_mse`, `gaussian_mse`: mean squared error of a share or a mean [DMNS06], [BW18]. Of items
+alone `regret`, `exponential_regret`: expected shortfall, in shares, of the item chosen as the most
+frequent by permute-and-flip [MS20] or the exponential mechanism [MT07].
 """
 _MAX_EXPONENT: Final = 1000.0
 """Candidates whose chance is below e^-1000 count as if it were that."""
@@ -57,13 +56,7 @@ def central_errors_of_means(
 
 
 def exponential_mechanism(gaps: Vector, epsilon: float) -> Vector:
-    """
-    Return how likely each candidate is chosen with weight e^(-ε·gap/2) [MT07].
-
-    Args:
-        gaps: Distances to the best candidate, shape (n,); one person moves each by 1 at most.
-        epsilon: Of the choice.
-    """
+    """Return how likely each candidate is chosen with weight e^(-ε·gap/2) [MT07]."""
     chances = np.exp(-np.minimum(gaps * epsilon / 2, _MAX_EXPONENT))
     return np.asarray(chances / chances.sum(), dtype=np.float64)
 
@@ -76,10 +69,7 @@ def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
     others that show heads; E[1/(1+H)] = ∫ E[t^H] dt over 0 .. 1, and E[t^H] is the product of
     1 - p_j + p_j·t over the others. Its expected gap never exceeds the exponential mechanism's.
 
-    Args:
-        gaps: Distances to the best candidate, shape (n,); one person moves each by 1 at most.
-        epsilon: Of the choice.
-
+    `gaps`, shape (n,), are distances to the best candidate; one person moves each by 1 at most.
     Cost: some 500 terms for each different gap.
     """
     levels, which, many = np.unique(gaps, return_inverse=True, return_counts=True)

@@ -1,9 +1,8 @@
 """
-One collection without network and without sealing: the analyzer's counts and release.
+Simulate one collection of items, without network and without sealing.
 
 Randomizers, dummies, the shuffler's draws and the estimator are those of the services. Where
-messages are too many to make one by one, the mechanism draws the counts by cell that they would
-come to (`sample_cells`), which have the same distribution. Run by researchers; seeded.
+messages are too many to make, `sample_cells` draws their counts by cell from the same distribution.
 """
 
 from dataclasses import dataclass
@@ -54,9 +53,8 @@ def count(
         mechanism: The task's.
         users: By item, shape (domain_size,).
         rng: Source of everybody's randomness.
-        one_by_one: Make every user's messages; otherwise draw the counts they come to. (Dummies of
-            each item are drawn by item then, without their cut at `most`, which is far out of
-            reach.)
+        one_by_one: Make every user's messages; otherwise draw their counts (dummies of each item
+            without their cut at `most`, which is far out of reach).
     """
     collect = _one_by_one if one_by_one else _sampled
     counted = collect(task, mechanism, users, rng)

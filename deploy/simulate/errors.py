@@ -44,11 +44,8 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     """
     Compare an estimate with the shares among the very users who contributed.
 
-    Returns:
-        `mse` and `mse_refined` over all values, `mse_top50` and `mse_top50_refined` over the 50
-        most frequent; of unrefined shares also `max_error`, `relative_error` (|error| / share over
-        those 50), and `regret`: how much less frequent the value of the largest share is than the
-        most frequent one.
+    `relative_error` averages |error| / share over the 50 most frequent values; `regret` is how much
+    less frequent the value of the largest estimate is than the most frequent one.
     """
     top = np.argsort(truth)[::-1][:TOP]
     top = top[truth[top] > 0]

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
     """
-    Draw a panel for each axes, in two columns, as PNG and as SVG under one name.
+    Draw a panel for each axes, as PNG and as SVG; return the paths of both.
 
     The y axis is logarithmic where every figure is above 0.
 
@@ -46,9 +46,6 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
         points: Of all panels, in the order of panels and series.
         path: Name of the files, with or without an ending.
         title: Above all panels.
-
-    Returns:
-        The paths of the two files.
 
     Raises:
         SettingsError: There is nothing to draw, matplotlib is not installed, or the files cannot be
@@ -107,40 +104,28 @@ def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noq
 def comparison(rows: Sequence[SweepRow]) -> list[Point]:
     """Return the errors against ε for every accounting and estimate, and the times of protocols."""
     rows = [row for row in rows if row.task is not None]
-    points = []
-    for row in rows:
-        target = row.setting.target_epsilon
-        for estimate in _ESTIMATES.keys() & row.errors.keys():
-            axes = _error_axes(row, estimate)
-            error = row.errors[estimate]
-            points.append(
-                Point(axes, row.setting.protocol, target, error.mean, error.standard_error)
-            )
-            points += [
-                Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
-                for name in ("laplace_mse", "gaussian_mse")
-                if name in row.reference
-            ]
-    least = min((row.setting.target_epsilon for row in rows), default=0)
+    least = min((row.target_epsilon for row in rows), default=0)
     times = Axes(
         f"one collection at ε = {least:g}, unsealed, all cores busy\n*: counts drawn, not messages",
         "",
         "seconds",
     )
-    of_times = [
-        Point(
-            times,
-            f"parameters: {row.setting.accounting}",
-            row.setting.protocol + "*" * (not row.one_by_one),
-            row.seconds,
-        )
-        for row in rows
-        if row.setting.target_epsilon == least
-    ]
+    points, of_times = [], []
+    for row in rows:
+        target, fields = row.target_epsilon, row.as_json()
+        for estimate in _ESTIMATES.keys() & row.errors.keys():
+            title = f"{_BOUNDS[row.accounting]}, {_ESTIMATES[estimate]}"
+            axes = Axes(title, "central ε against the analyzer", "mean squared error")
+            error = row.errors[estimate]
+            points.append(Point(axes, row.protocol, target, error.mean, error.standard_error))
+            points += [
+                Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
+                for name in ("laplace_mse", "gaussian_mse")
+                if name in row.reference
+            ]
+        if target == least:
+            name = row.protocol + "*" * (not fields["one_by_one"])
+            series = f"parameters: {row.accounting}"
+            of_times.append(Point(times, series, name, fields["seconds"]))
     # A trusted collector has one error at each target, whatever the protocols beside it.
     return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *of_times]
-
-
-def _error_axes(row: SweepRow, estimate: str) -> Axes:
-    title = f"{_BOUNDS[row.setting.accounting]}, {_ESTIMATES[estimate]}"
-    return Axes(title, "central ε against the analyzer", "mean squared error")

@@ -1,12 +1,11 @@
 """
-People whose answers are simulated, without network and without sealing, for every kind of value.
+Simulate one collection of any kind of value, without network and without sealing.
 
-Randomizers and estimators are those of the services. Texts are not reported one by one: the
-mechanism draws the counts of their filters, which have the same distribution. Seeded throughout.
+Randomizers and estimators are those of the services; the randomness is seeded.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Self, cast
@@ -14,18 +13,12 @@ from typing import Any, Final, Self, cast
 import numpy as np
 
 from analyzer.finalize import estimate_result
-from common.errors import TaskError
-from common.mechanisms.base import Counts, Mechanism, Mixture, Vector
+from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
-from common.mechanisms.registry import (
-    mechanism_of,
-    number_mechanism_of,
-    priv_kv_of,
-    randomizer_of,
-    rappor_of,
-)
-from common.messages.result import BitTable, Estimate, KeyValues, Means
+from common.mechanisms.rappor.decoder import decode
+from common.mechanisms.registry import mechanism_of, number_mechanism_of, priv_kv_of, rappor_of
+from common.messages.result import Means
 from common.protocols import Kind, protocol_named
 from common.task.draft import NumberDraft
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
@@ -33,7 +26,6 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
-from deploy.results.candidates import decode_candidates
 from deploy.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
@@ -50,7 +42,7 @@ Seed = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
-    """People with values of one kind, of whom every repeat simulates one collection."""
+    """People with values of one kind."""
 
     kind: Kind
     name: str
@@ -109,9 +101,9 @@ class Population:
             one_by_one: Of items, make each message, however many.
         """
         if isinstance(self.source, SamplePeople):
-            return _repeat_values(task, self.source, np.random.default_rng(seed))
+            return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        return _repeat_items(task, users, np.random.default_rng(seed), one_by_one=one_by_one)
+        return _repeat_items(task, users, seed, one_by_one=one_by_one)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
         """
@@ -133,19 +125,11 @@ class Population:
         return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
 
 
-# --- items ----------------------------------------------------------------------------------------
+_mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
-@lru_cache(maxsize=1)
-def _mechanism(task_bytes: bytes) -> Mechanism:
-    return mechanism_of(Task.from_bytes(task_bytes))
-
-
-def _repeat_items(
-    task: Task, users: Counts, rng: np.random.Generator, *, one_by_one: bool
-) -> Repeat:
-    """Collect from people by item, each message made if asked for or if few."""
-    mechanism, n_users = _mechanism(task.to_bytes()), int(users.sum())
+def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
+    mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
@@ -153,93 +137,75 @@ def _repeat_items(
     seconds = time.perf_counter() - started
     truth = users / n_users
     return Repeat(
+        seconds=seconds,
         errors=histogram_errors(histogram, truth),
         mse_theory=float(mechanism.variance(truth, mixture).mean()),
-        seconds=seconds,
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )
 
 
-# --- other kinds of values ------------------------------------------------------------------------
-
-
-def _repeat_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    """Draw the counts of filters. Theory is that of a rare text, as planned: a floor."""
     started = time.perf_counter()
-    estimate = _estimate(task, people, rng)
-    found = _by_value(task, estimate, people)
-    seconds = time.perf_counter() - started
-    errors = {"mse": mse(found.estimates, found.truth)}
-    if isinstance(estimate, Means):
-        errors["mse_shrunk"] = mse(estimate.shrunk, found.truth)
+    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    rappor = rappor_of(task)
+    cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
+    found = decode(rappor, cells, people.candidates)
     return Repeat(
-        errors=errors,
-        mse_theory=_expected_error(task, people),
-        seconds=seconds,
-        one_by_one=task.kind != "string",
-        by_value=found,
+        seconds=time.perf_counter() - started,
+        errors={"mse": mse(found.shares, people.truth)},
+        mse_theory=predicted_mse(task, len(people.values)),
+        one_by_one=False,
+        by_value=ByValue(people.truth, found.shares, found.share_errors),
     )
 
 
-def _estimate(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
-    """Collect a report of everybody, and estimate as the analyzer does."""
-    if task.kind == "string":
-        texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
-        cells = rappor_of(task).sample_cells(counts.astype(np.int64), texts.tolist(), rng)
-    elif task.kind == "key-value":
-        pairs = priv_kv_of(task)
-        cells = pairs.tally(pairs.randomize(_pairs(task, people), rng))
-    else:
-        numbers = number_mechanism_of(task)
-        cells = numbers.tally(numbers.randomize(_unit(task, people), rng))
-    return estimate_result(task, randomizer_of(task), cells, Mixture(n_real=len(people.values)))
-
-
-def _unit(task: Task, people: SamplePeople) -> Vector:
-    spec = spec_as(task.mechanism, NumberSpec)
+def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    started = time.perf_counter()
+    spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
-    return to_unit(table, spec.low, spec.high)
+    unit = to_unit(table, spec.low, spec.high)
+    cells = numbers.tally(numbers.randomize(unit, rng))
+    found = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    return Repeat(
+        seconds=time.perf_counter() - started,
+        errors={
+            "mse": mse(found.means, people.truth),
+            "mse_shrunk": mse(found.shrunk, people.truth),
+        },
+        mse_theory=float(((spec.high - spec.low) / 2) ** 2 * numbers.variance(unit).mean()),
+        by_value=ByValue(people.truth, found.means, found.standard_errors),
+    )
 
 
-def _pairs(task: Task, people: SamplePeople) -> Pairs:
-    spec = spec_as(task.mechanism, KeyValueSpec)
+def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    """Estimate the shares of owners."""
+    started = time.perf_counter()
+    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
     keys, values = np.array([pair for each in owned for pair in each]).reshape(-1, 2).T
-    return Pairs(
+    pairs = Pairs(
         offsets=offsets.astype(np.int64),
         keys=keys.astype(np.int64),
         values=to_unit(values, spec.low, spec.high),
     )
+    found = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
+    seconds = time.perf_counter() - started
+    means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
+    expected = priv_kv.expected(people.truth, means, len(owned))
+    return Repeat(
+        seconds=seconds,
+        errors={"mse": mse(found.frequencies, people.truth)},
+        mse_theory=float((expected.frequency_errors**2).mean()),
+        by_value=ByValue(people.truth, found.frequencies, found.frequency_errors),
+    )
 
 
-def _by_value(task: Task, estimate: Estimate, people: SamplePeople) -> ByValue:
-    """Return the unbiased figures by value."""
-    if isinstance(estimate, Means):
-        return ByValue(people.truth, estimate.means, estimate.standard_errors)
-    if isinstance(estimate, KeyValues):
-        owners = estimate.owners
-        if owners is None:
-            raise TaskError("key_share is 0; owners' shares are compared, so it must be above 0")
-        return ByValue(people.truth, owners.frequencies, owners.frequency_errors)
-    found = decode_candidates(task, cast("BitTable", estimate), people.candidates)
-    return ByValue(people.truth, found.shares, found.share_errors)
-
-
-def _expected_error(task: Task, people: SamplePeople) -> float:
-    """
-    Return the mean squared error that theory expects for these very people.
-
-    Exact for numbers and for owners' shares; for texts that of a rare one, as planned: a floor.
-    """
-    if task.kind == "string":
-        return predicted_mse(task, len(people.values))
-    spec = task.mechanism
-    if isinstance(spec, NumberSpec):
-        half = (spec.high - spec.low) / 2
-        return float(half**2 * number_mechanism_of(task).variance(_unit(task, people)).mean())
-    means = np.zeros(task.domain_size) if people.true_means is None else people.true_means
-    pairs = spec_as(spec, KeyValueSpec)
-    unit = to_unit(means, pairs.low, pairs.high)
-    expected = priv_kv_of(task).expected(people.truth, unit, len(people.values))
-    return float((expected.frequency_errors**2).mean())
+_REPEATS: Final[Mapping[Kind, Callable[[Task, SamplePeople, np.random.Generator], Repeat]]] = {
+    "string": _repeat_texts,
+    "mean": _repeat_numbers,
+    "vector": _repeat_numbers,
+    "key-value": _repeat_pairs,
+}

@@ -1,18 +1,19 @@
 """
-Many simulated collections: protocols × targets × repeats, spread over the cores, for every kind.
+Simulate many collections: protocols × targets × repeats, on all cores.
 
-First the parameters of every protocol and target are found, then every repeat is run; both in
-worker processes, which are spawned and draw from seeds of their own. Run by researchers.
+Worker processes first find the parameters of every protocol and target, then run every repeat with
+a seed of its own.
 """
 
 import dataclasses
 import multiprocessing
 import os
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import islice, product
 from typing import Any, Final, TypeVar
 
 from analyzer.task_builder import complete
@@ -26,8 +27,8 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
 from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
 from deploy.simulate.errors import Repeat
-from deploy.simulate.populations import Population
-from deploy.simulate.row import Accounting, SweepRow, SweepSetting
+from deploy.simulate.populations import Population, Seed
+from deploy.simulate.row import Accounting, SweepRow
 
 _MOST_SEEDS: Final = 2**21
 """Of hash families: answers to them are refined in seconds, not minutes."""
@@ -93,40 +94,36 @@ def run(
     if pool is None:
         with _processes() as workers:
             return run(sweep, progress, workers)
-    asked = [
-        (protocol, sweep.requirements(protocol, epsilon), accounting)
-        for protocol, accounting, epsilon in product(
-            sweep.protocols, sweep.accounting, sweep.central_epsilons
-        )
-    ]
-    finding = [pool.submit(_find, *each) for each in asked]
-    settings = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
-    chunk = max(1, min(sweep.repeats, len(asked) * sweep.repeats // (8 * (os.cpu_count() or 1))))
-    numbers = range(sweep.repeats)
-    jobs = [
-        (place, [(sweep.seed, place, number) for number in numbers[at : at + chunk]])
-        for place, setting in enumerate(settings)
-        if setting.task_bytes
-        for at in numbers[::chunk]
-    ]
     people = sweep.population
-    collecting = [
-        pool.submit(
-            _repeats, settings[place].task_bytes, people, seeds, one_by_one=sweep.one_by_one
-        )
-        for place, seeds in jobs
+    asked = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
+    wanted = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in asked]
+    finding = pool.map(_find, asked, wanted)
+    found = _followed(finding, lambda n: progress("Finding parameters", n, len(asked)))
+    jobs = [
+        (fields["task"], (sweep.seed, place, number))
+        for place, fields in enumerate(found)
+        if "task" in fields
+        for number in range(sweep.repeats)
     ]
-    found = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
-    repeats: dict[int, list[Repeat]] = {}
-    for (place, _), each in zip(jobs, found, strict=True):
-        repeats.setdefault(place, []).extend(each)
+    repeat = partial(_repeat, people, one_by_one=sweep.one_by_one)
+    chunk = max(1, len(jobs) // (8 * (os.cpu_count() or 1)))
+    collecting = pool.map(repeat, jobs, chunksize=chunk)
+    repeats = iter(_followed(collecting, lambda n: progress("Collecting", n, len(jobs))))
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
-        SweepRow.of(setting, repeats.get(place, []), people, central[setting.target_epsilon])
-        for place, setting in enumerate(settings)
+        SweepRow(
+            protocol=protocol,
+            accounting=accounting,
+            target_epsilon=epsilon,
+            population=people,
+            reference=central[epsilon],
+            repeats=list(islice(repeats, sweep.repeats)) if "task" in fields else [],
+            **fields,
+        )
+        for (protocol, accounting, epsilon), fields in zip(asked, found, strict=True)
     ]
 
 
@@ -151,22 +148,22 @@ def _processes() -> Generator[Executor]:
             os.environ[_BLAS_THREADS] = before
 
 
-def _results(futures: Sequence[Future[T]], report: Callable[[int], None]) -> list[T]:
+def _followed(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
+    found = list[T]()
     report(0)
-    for done, future in enumerate(as_completed(futures), start=1):
-        future.result()  # a failure ends the sweep at once
-        report(done)
-    return [future.result() for future in futures]
+    for each in results:
+        found.append(each)
+        report(len(found))
+    return found
 
 
-def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepSetting:
-    """Find a protocol's parameters for a target, and make their task."""
-    asked = SweepSetting(
-        protocol=protocol, target_epsilon=wanted.central_epsilon, accounting=accounting
-    )
+def _find(asked: tuple[str, Accounting, float], wanted: Requirements) -> dict[str, Any]:
+    """Find a protocol's parameters for a target; return a row's task and notes, or a refusal."""
+    protocol, accounting, _ = asked
+    items = wanted.kind == "categorical"
     design: Design | ValueDesign
     try:
-        if wanted.kind != "categorical":
+        if not items:
             design = value_design(protocol, wanted)
         elif accounting == "published":
             design = published_design(protocol, wanted)
@@ -174,13 +171,10 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
             design = tight_design(protocol, wanted)
         task = task_of(design, wanted)
     except ShuffleDpError as error:
-        return dataclasses.replace(asked, refusal=str(error))
-    published = ""
-    if wanted.kind == "categorical" and protocol not in NOT_AMPLIFIED:
-        published = published_claim(task, wanted.n_users, 0)
-    return dataclasses.replace(
-        asked, task_bytes=task.to_bytes(), note=design.note, published=published
-    )
+        return {"refusal": str(error)}
+    amplified = items and protocol not in NOT_AMPLIFIED
+    published = published_claim(task, wanted.n_users, 0) if amplified else ""
+    return {"task": task, "note": design.note, "published": published}
 
 
 def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
@@ -189,17 +183,8 @@ def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
     return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
-def _repeats(
-    task_bytes: bytes,
-    population: Population,
-    seeds: Sequence[tuple[int, int, int]],
-    *,
-    one_by_one: bool,
-) -> list[Repeat]:
-    """Run repeats; only the sweep's first one keeps its figures by value."""
-    task = Task.from_bytes(task_bytes)
-    found = [population.repeat(task, seed, one_by_one=one_by_one) for seed in seeds]
-    return [
-        each if seed[2] == 0 else dataclasses.replace(each, by_value=None)
-        for seed, each in zip(seeds, found, strict=True)
-    ]
+def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:
+    """Run one repeat; only a setting's first one keeps its figures by value."""
+    task, seed = job
+    found = population.repeat(task, seed, one_by_one=one_by_one)
+    return found if seed[2] == 0 else dataclasses.replace(found, by_value=None)

@@ -3,13 +3,15 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
@@ -24,7 +26,7 @@ from deploy.terminal.tables import add_columns, fitting, print_whole
 Progress = Callable[[int, int], None]
 """Called with how much of an experiment is done, and of how much."""
 
-MAX_VALUES: Final = 20
+_MAX_VALUES: Final = 20
 """Lines of a table by value."""
 _FEW_VALUES: Final = 12
 """Up to so many values the table by value is always shown."""
@@ -48,34 +50,28 @@ _LIMITS_OF_THEORY: Final = {
 }
 
 
-class _Column(NamedTuple):
-    heading: str
-    field: str
-    """A row's field, or a figure that `_cells` adds."""
-    form: str = ""
-    optional: bool = True
-    """Gives way where the terminal is too narrow, from the right."""
-
-
-_COLUMNS: Final = (
-    _Column("protocol", "protocol", optional=False),
-    _Column("ε", "target_epsilon", "g", optional=False),
-    _Column("by", "by", optional=False),
-    _Column("msgs", "messages_per_user", ".4g"),
-    _Column("mse", "mse", optional=False),
-    _Column("theory", "theory"),
-    _Column("refined", "mse_refined", ".3g"),
-    _Column("shrunk", "mse_shrunk", ".3g"),
-    _Column("central ε", "central_epsilon", optional=False),
-    _Column("local ε", "local_epsilon", optional=False),
-    _Column("top 50", "mse_top50", ".3g"),
-    _Column("bytes", "bytes_per_user", ","),
-    _Column("seconds", "seconds", ".2f"),
-    _Column("max error", "max_error", ".2g"),
-    _Column("rel. error", "relative_error", ".2g"),
-    _Column("parameters", "parameters"),
-    _Column("regret", "regret", ".2g"),
-)
+_COLUMNS: Final = {
+    "protocol": ("protocol", ""),
+    "ε": ("target_epsilon", "g"),
+    "by": ("by", ""),
+    "msgs": ("messages_per_user", ".4g"),
+    "mse": ("written_mse", ""),
+    "theory": ("theory", ""),
+    "refined": ("mse_refined", ".3g"),
+    "shrunk": ("mse_shrunk", ".3g"),
+    "central ε": ("rounded_central_epsilon", ""),
+    "local ε": ("rounded_local_epsilon", ""),
+    "top 50": ("mse_top50", ".3g"),
+    "bytes": ("bytes_per_user", ","),
+    "seconds": ("seconds", ".2f"),
+    "max error": ("max_error", ".2g"),
+    "rel. error": ("relative_error", ".2g"),
+    "parameters": ("parameters", ""),
+    "regret": ("regret", ".2g"),
+}
+"""Columns of a comparison: a row's field, or one that `_cells` adds, and its format."""
+_ALWAYS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
+"""Headings of a comparison that a narrow terminal keeps; others give way from the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +88,24 @@ class Report:
     points: Sequence[Point]
 
 
+@contextmanager
+def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]:
+    """Yield a function that shows a step, how much of it is done, and of how much."""
+    columns = RichProgress.get_default_columns()
+    with RichProgress(*columns, console=console, transient=True) as bar:
+        shown = bar.add_task("", total=None)
+        yield lambda step, done, total: bar.update(
+            shown, description=step, completed=done, total=total
+        )
+
+
 def show_report(report: Report, console: Console) -> None:
     """Print the outcome of an experiment."""
     text = f"[bold]{escaped(report.title)}:[/bold] {report.explanation}"
     console.print(text, highlight=False)
     for heading, rows in report.tables.items():
         console.print(f"{heading}.", highlight=False)
-        headings = list(rows[0])
-        _print(rows, headings, headings[_KEPT:], console)
+        _print(rows, console)
 
 
 def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
@@ -111,12 +117,9 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
         f"[bold]{title}:[/bold] {people.n_users:,} users{values}; errors "
         f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
     )
-    both = len({row.setting.accounting for row in rows}) > 1
+    both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
-    lines += _central_cells(rows)
-    shown = [each for each in _COLUMNS if any(each.heading in cells for cells in lines)]
-    optional = [each.heading for each in shown if each.optional]
-    _print(lines, [each.heading for each in shown], optional, console)
+    _print(lines + _central_cells(rows), console, _ALWAYS)
     if any(row.reference for row in rows):
         console.print(
             "Central: by a collector who is trusted with every value; exact figures, nothing "
@@ -133,14 +136,13 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
     """Return sentences: refusals and notes on parameters, each once, and limits of theory."""
     targets: dict[str, list[float]] = {}
     for row in rows:
-        protocol, setting = row.setting.protocol, row.setting
         if row.task is None:
-            by = _ACCOUNTINGS[setting.accounting]
-            text = f"{protocol} ({by}) is left out: {setting.refusal}"
+            by = _ACCOUNTINGS[row.accounting]
+            text = f"{row.protocol} ({by}) is left out: {row.refusal}"
         else:
-            text = f"{protocol}: {setting.note}" if setting.note else ""
-        targets.setdefault(text, []).append(setting.target_epsilon)
-    names = {row.setting.protocol for row in rows if row.task is not None}
+            text = f"{row.protocol}: {row.note}" if row.note else ""
+        targets.setdefault(text, []).append(row.target_epsilon)
+    names = {row.protocol for row in rows if row.task is not None}
     return [
         f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(found))})."
         for text, found in targets.items()
@@ -148,13 +150,10 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
     ] + [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
 
 
-def _print(
-    rows: Sequence[Mapping[str, str]],
-    headings: Sequence[str],
-    dispensable: Sequence[str],
-    console: Console,
-) -> None:
-    """Print a table of as many columns as fit; dispensable ones give way from the right."""
+def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:
+    """Print as many columns as fit, `always` or the first three among them."""
+    headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
+    optional = [name for name in headings if name not in (always or headings[:_KEPT])]
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
@@ -163,7 +162,7 @@ def _print(
             table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table
 
-    table, left_out = fitting(make, headings, dispensable[::-1], console)
+    table, left_out = fitting(make, headings, optional[::-1], console)
     print_whole(table, console)
     if left_out:
         console.print("A wider terminal shows more figures; --json has them all.", style="dim")
@@ -171,28 +170,28 @@ def _print(
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     """Return every cell of a line by its heading."""
-    mse = row.errors["mse"]
-    has_theory = row.mse_theory > 0 and row.setting.protocol not in BIASED
-    fields = row.as_json() | {
-        "mse": mse.written(".3g"),
-        "theory": f"×{mse.mean / row.mse_theory:.2f}" if has_theory else "-",
-        "central_epsilon": rounded_up(task.central_epsilon),
-        "local_epsilon": rounded_up(task.local_epsilon),
+    fields = row.as_json()
+    has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
+    fields |= {
+        "written_mse": row.errors["mse"].written(".3g"),
+        "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",
+        "rounded_central_epsilon": rounded_up(task.central_epsilon),
+        "rounded_local_epsilon": rounded_up(task.local_epsilon),
     }
     if both:
-        fields["by"] = _ACCOUNTINGS[row.setting.accounting]
+        fields["by"] = _ACCOUNTINGS[row.accounting]
     if row.population.kind == "categorical":
         fields["parameters"] = _parameters(task)
     return {
-        column.heading: format(fields[column.field], column.form)
-        for column in _COLUMNS
-        if column.field in fields
+        heading: format(fields[name], form)
+        for heading, (name, form) in _COLUMNS.items()
+        if name in fields
     }
 
 
 def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
     """Return the cells of the trusted collector's mechanisms at each target."""
-    known = {row.setting.target_epsilon: row.reference for row in rows if row.task is not None}
+    known = {row.target_epsilon: row.reference for row in rows if row.task is not None}
     return [
         {
             "protocol": CENTRAL_NAMES[name],
@@ -220,44 +219,30 @@ def _parameters(task: Task) -> str:
 
 def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
     """Print the true figure of the largest values, and the estimates of the first repeat."""
-    known = [(row, row.by_value) for row in rows if row.by_value is not None]
-    if not known:
+    known = [(row, row.repeats[0].by_value) for row in rows if row.repeats]
+    shown = [(row, found) for row, found in known if found is not None]
+    if not shown:
         return
-    people, truth = rows[0].population, known[0][1].truth
-    largest = np.argsort(-truth, kind="stable")[:MAX_VALUES]
+    people, truth = rows[0].population, shown[0][1].truth
+    largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
     true = "true mean" if people.kind in {"mean", "vector"} else "true share"
     lines = [
         {"value": escaped(people.value_names[place]), true: f"{truth[place]:.4g}"}
         for place in largest
     ]
-    for row, (_, estimates, errors) in known:
-        setting = row.setting
-        heading = f"{setting.protocol} ε {setting.target_epsilon:g}"
+    for row, (_, estimates, errors) in shown:
+        heading = f"{row.protocol} ε {row.target_epsilon:g}"
         if people.kind == "categorical":
-            heading += f" {_ACCOUNTINGS[setting.accounting]}"
+            heading += f" {_ACCOUNTINGS[row.accounting]}"
         for cells, place in zip(lines, largest, strict=True):
             cells[heading] = f"{estimates[place]:.4g} ± {errors[place]:.2g}"
     size = len(people.value_names)
-    which = "" if size <= MAX_VALUES else f", the {MAX_VALUES} largest of {size:,}"
+    which = "" if size <= _MAX_VALUES else f", the {_MAX_VALUES} largest of {size:,}"
     console.print(
         f"By value{which}: the first repeat's estimates, unrefined, ± one standard error.",
         highlight=False,
     )
-    headings = list(lines[0])
-    _print(lines, headings, headings[_KEPT:], console)
-
-
-def as_json(rows: Sequence[SweepRow], *, by_value: bool = False) -> list[dict[str, Any]]:
-    """Return every field of every row; on request also the estimates by value."""
-    fields = [row.as_json() for row in rows]
-    for row, each in zip(rows, fields, strict=True):
-        if by_value and row.by_value is not None:
-            columns = (row.population.value_names, *(column.tolist() for column in row.by_value))
-            keys = ("value", "truth", "estimate", "standard_error")
-            each["by_value"] = [
-                dict(zip(keys, line, strict=True)) for line in zip(*columns, strict=True)
-            ]
-    return fields
+    _print(lines, console)
 
 
 def as_csv(rows: Sequence[SweepRow]) -> str:

@@ -1,24 +1,21 @@
 """
-RAPPOR of strings whose people are known, under several settings side by side.
+Decode RAPPOR reports of known people under several settings.
 
-COVID-19 cases by US state, after [HZ22]: the paper's 26 states and parameters are not in the text
-that could be read, so it is the first 26 by alphabet, or all 50, and settings of this project's
-own. And strings of exponential shares among candidates that nobody holds, after the simulations of
-[EPK14] and the demonstration of [GRappor]. Reports are not made one by one: their tally is drawn
-from its exact distribution.
+COVID-19 cases by US state, after [HZ22]: the paper's 26 states and parameters could not be read, so
+these are the first 26 by alphabet, or all 50, under this project's settings. And strings of
+exponential shares among candidates that nobody holds, after the simulations of [EPK14] and the
+demonstration of [GRappor]. Tallies are drawn from their exact distribution.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from common.mechanisms.base import Counts
-from common.mechanisms.rappor.decoder import LEVEL, Decoding, decode
+from common.mechanisms.rappor.decoder import LEVEL, decode
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
@@ -36,81 +33,32 @@ _PRESENT: Final = 100
 _ABSENT: Final = 100
 _USERS: Final = 1_000_000
 _SCALE: Final = 20.0
-"""Ranks over which a share falls to 1/e. The paper does not state it, and the number of finds
-depends on it strongly."""
+"""Ranks over which a share falls to 1/e. The paper omits it, and detections depend on it."""
 _MAX_NAMES: Final = 60
 """Candidates up to which a figure names them."""
 
-
-class RapporSetting(NamedTuple):
-    """RAPPOR's parameters by the letters of its paper [EPK14]."""
-
-    k: int
-    h: int
-    m: int
-    f: Fraction
-    p: Fraction
-    q: Fraction
-
-    def as_floats(self) -> dict[str, float]:
-        """Return the parameters by their letters."""
-        return {letter: float(value) for letter, value in self._asdict().items()}
-
-
-_HALF, _QUARTER, _THREE_QUARTERS = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
-_DEMONSTRATION: Final = RapporSetting(32, 1, 64, _HALF, _QUARTER, _THREE_QUARTERS)
+_PARAMETERS: Final = "khmfpq"
+"""The letters of [EPK14]: bits, hashes, cohorts, and three probabilities."""
+Setting = tuple[int, int, int, float, float, float]
+_DEMONSTRATION: Final[Setting] = (32, 1, 64, 0.5, 0.25, 0.75)
 """The public demonstration's [GRappor]."""
-STATE_SETTINGS: Final = (
-    RapporSetting(32, 2, 16, _HALF, _HALF, _THREE_QUARTERS),
+STATE_SETTINGS: Final[tuple[Setting, ...]] = (
+    (32, 2, 16, 0.5, 0.5, 0.75),
     _DEMONSTRATION,
-    RapporSetting(128, 2, 8, _THREE_QUARTERS, _HALF, _THREE_QUARTERS),
+    (128, 2, 8, 0.75, 0.5, 0.75),
 )
-EXPONENTIAL_SETTINGS: Final = (
-    # The paper's simulations have the noise, and its Chrome collection the filter's length.
-    RapporSetting(128, 2, 16, _HALF, _HALF, _THREE_QUARTERS),
+_EXPONENTIAL_SETTINGS: Final[tuple[Setting, ...]] = (
+    # Noise of the paper's simulations, filter length of its Chrome collection.
+    (128, 2, 16, 0.5, 0.5, 0.75),
     _DEMONSTRATION,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decoded:
-    """One setting, and what was decoded of one report from each person."""
-
-    setting: RapporSetting
-    mechanism: Rappor
-    people: Counts
-    """By candidate, shape (M,); candidates that nobody holds have 0."""
-    decoding: Decoding
-
-    @property
-    def l1(self) -> float:
-        """Sum over all candidates of how far the estimated share is off."""
-        return float(np.abs(self.decoding.shares - self.people / self.people.sum()).sum())
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square, over all candidates, of how far the estimated count is off."""
-        off = self.decoding.shares * self.people.sum() - self.people
-        return float(np.sqrt((off**2).mean()))
-
-    def detected(self, *, strictly: bool) -> NDArray[np.bool_]:
-        """Return which candidates are detected: by Bonferroni, or by Benjamini and Hochberg."""
-        if strictly:
-            return self.decoding.detected
-        lenient: NDArray[np.bool_] = stats.false_discovery_control(self.decoding.p_values) <= LEVEL
-        return lenient
-
-    def found(self, *, strictly: bool) -> tuple[int, int]:
-        """Return how many detected candidates people hold, and how many nobody holds."""
-        detected, held = self.detected(strictly=strictly), self.people > 0
-        return int((detected & held).sum()), int((detected & ~held).sum())
 
 
 def states(seed: int, progress: Progress, n_states: int = 26) -> Report:
     """Collect a report of every case in the first states by alphabet."""
     names, people = state_people(n_states)
     title = f"COVID-19 cases until 18 April 2021 in {n_states} US states"
-    return _report(title, names, collect(names, people, STATE_SETTINGS, seed, progress), seed)
+    return _report(title, run(names, people, STATE_SETTINGS, seed, progress), seed)
 
 
 def exponential(seed: int, progress: Progress) -> Report:
@@ -119,7 +67,7 @@ def exponential(seed: int, progress: Progress) -> Report:
     names += [f"w{rank}" for rank in range(1, _ABSENT + 1)]
     people = np.append(exponential_people(_PRESENT, _USERS), np.zeros(_ABSENT, dtype=np.int64))
     title = f"{_PRESENT} strings of exponential shares, and {_ABSENT} that nobody holds"
-    return _report(title, names, collect(names, people, EXPONENTIAL_SETTINGS, seed, progress), seed)
+    return _report(title, run(names, people, _EXPONENTIAL_SETTINGS, seed, progress), seed)
 
 
 def state_people(n_states: int) -> tuple[list[str], Counts]:
@@ -130,113 +78,104 @@ def state_people(n_states: int) -> tuple[list[str], Counts]:
     return names, np.array([cases[name] for name in names])
 
 
-def exponential_people(present: int, n_users: int, scale: float = _SCALE) -> Counts:
-    """Share people out: to rank r in proportion to e^(-r/scale), by the largest remainders."""
-    return apportion(np.exp(-np.arange(present) / scale), n_users)
+def exponential_people(present: int, n_users: int) -> Counts:
+    """Apportion people to ranks r in proportion to e^(-r/20)."""
+    return apportion(np.exp(-np.arange(present) / _SCALE), n_users)
 
 
-def collect(
+def run(
     names: Sequence[str],
     people: Counts,
-    settings: Sequence[RapporSetting],
+    settings: Sequence[Setting],
     seed: int,
     progress: Progress,
-) -> list[Decoded]:
+) -> list[dict[str, Any]]:
     """
-    Collect a report from everybody under each setting, and decode.
+    Collect a report from everybody under each setting, and decode; return figures for JSON.
 
-    Args:
-        names: Candidates.
-        people: How many hold each, shape (M,).
-        settings: Each collected with a generator of its own.
-        seed: Of all randomness.
-        progress: Called after each setting.
-
-    Raises:
-        TaskError: A setting is out of range, or cannot tell two candidates apart.
-
-    Cost: a second for some hundred candidates.
+    `people`, shape (M,), holds how many have each candidate of `names`. `l1` sums the errors of all
+    candidates' shares.
     """
-    found = list[Decoded]()
+    figures = list[dict[str, Any]]()
     held = np.flatnonzero(people)
     texts = [names[place] for place in held.tolist()]
     seeds = np.random.SeedSequence(seed).spawn(len(settings))
     for setting, each in zip(settings, seeds, strict=True):
-        k, h, m, f, p, q = setting
-        mechanism = Rappor.of(Rappor.specify(bits=k, hashes=h, cohorts=m, f=f, p=p, q=q), ())
+        bits, hashes, cohorts = setting[:3]
+        f, p, q = map(Fraction, setting[3:])
+        spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=f, p=p, q=q)
+        mechanism = Rappor.of(spec, ())
         cells = mechanism.sample_cells(people[held], texts, np.random.default_rng(each))
-        decoding = decode(mechanism, cells, names)
-        found.append(
-            Decoded(setting=setting, mechanism=mechanism, people=people, decoding=decoding)
+        decoding, n_users = decode(mechanism, cells, names), int(people.sum())
+        lenient = stats.false_discovery_control(decoding.p_values) <= LEVEL
+        figures.append(
+            {
+                **dict(zip(_PARAMETERS, map(float, setting), strict=True)),
+                "local_epsilon": mechanism.local_epsilon,
+                "permanent_epsilon": number_or_text(mechanism.permanent_epsilon),
+                "candidates": list(names),
+                "people": people.tolist(),
+                "counts": (decoding.shares * n_users).tolist(),
+                "standard_errors": (decoding.share_errors * n_users).tolist(),
+                "p_values": decoding.p_values.tolist(),
+                "detected": decoding.detected.tolist(),
+                "detected_by_false_discovery_rate": lenient.tolist(),
+                "unexplained": decoding.unexplained * n_users,
+                "unexplained_error": decoding.unexplained_error * n_users,
+                "l1": float(np.abs(decoding.shares - people / n_users).sum()),
+            }
         )
-        progress(len(found), len(settings))
-    return found
+        progress(len(figures), len(settings))
+    return figures
 
 
-def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: int) -> Report:
-    people = found[0].people
+def _report(title: str, figures: Sequence[dict[str, Any]], seed: int) -> Report:
+    people = np.array(figures[0]["people"])
     return Report(
         title=title,
-        explanation=f"{people.sum():,} reports, {(people > 0).sum()} of {len(names)} candidates "
+        explanation=f"{people.sum():,} reports, {(people > 0).sum()} of {len(people)} candidates "
         f"held by anybody; seed {seed}. Found and false: by Bonferroni, or by Benjamini and "
         f"Hochberg (FDR), at level {LEVEL:g}. L1: how far shares are off, summed over all "
         "candidates; RMSE: how far counts are off.",
-        tables={"Settings": [_cells(each) for each in found]},
-        figures=[_figures(each, names) for each in found],
-        points=[point for each in found for point in _points(each, names)],
+        tables={"Settings": [_cells(each) for each in figures]},
+        figures=figures,
+        points=[point for each in figures for point in _points(each)],
     )
 
 
-def _cells(found: Decoded) -> dict[str, str]:
-    strict, lenient = found.found(strictly=True), found.found(strictly=False)
+def _cells(figures: dict[str, Any]) -> dict[str, str]:
+    people = np.array(figures["people"])
+    found = {}
+    for key, rule in (("detected", ""), ("detected_by_false_discovery_rate", " (FDR)")):
+        detected = np.array(figures[key])
+        found[f"found{rule}"] = f"{(detected & (people > 0)).sum()}"
+        found[f"false{rule}"] = f"{(detected & (people == 0)).sum()}"
     return {
-        **{letter: f"{value:g}" for letter, value in found.setting.as_floats().items()},
-        "ε report": rounded_up(found.mechanism.local_epsilon),
-        "ε for good": rounded_up(found.mechanism.permanent_epsilon),
-        "L1": f"{found.l1:.4f}",
-        "found": str(strict[0]),
-        "false": str(strict[1]),
-        "found (FDR)": str(lenient[0]),
-        "false (FDR)": str(lenient[1]),
-        "RMSE": f"{found.rmse:,.0f}",
-        "off the list": f"{found.decoding.unexplained * found.people.sum():,.0f}",
+        **{letter: f"{figures[letter]:g}" for letter in _PARAMETERS},
+        "ε report": rounded_up(figures["local_epsilon"]),
+        "ε for good": rounded_up(float(figures["permanent_epsilon"])),
+        "L1": f"{figures['l1']:.4f}",
+        **found,
+        "RMSE": f"{np.sqrt(((figures['counts'] - people) ** 2).mean()):,.0f}",
+        "off the list": f"{figures['unexplained']:,.0f}",
     }
 
 
-def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
-    decoding, n_users = found.decoding, int(found.people.sum())
-    return {
-        **found.setting.as_floats(),
-        "local_epsilon": found.mechanism.local_epsilon,
-        "permanent_epsilon": number_or_text(found.mechanism.permanent_epsilon),
-        "candidates": list(names),
-        "people": found.people.tolist(),
-        "counts": (decoding.shares * n_users).tolist(),
-        "standard_errors": (decoding.share_errors * n_users).tolist(),
-        "p_values": decoding.p_values.tolist(),
-        "detected": found.detected(strictly=True).tolist(),
-        "detected_by_false_discovery_rate": found.detected(strictly=False).tolist(),
-        "unexplained": decoding.unexplained * n_users,
-        "unexplained_error": decoding.unexplained_error * n_users,
-        "l1": found.l1,
-    }
-
-
-def _points(found: Decoded, names: Sequence[str]) -> list[Point]:
+def _points(figures: dict[str, Any]) -> list[Point]:
     """Return true shares and their estimates, ± two standard errors."""
-    decoding = found.decoding
-    parameters = ", ".join(
-        f"{name} = {value:g}" for name, value in found.setting.as_floats().items()
-    )
+    parameters = ", ".join(f"{letter} = {figures[letter]:g}" for letter in _PARAMETERS)
     axes = Axes(parameters, "candidates", "share")
-    truth = (found.people / found.people.sum()).tolist()
-    errors = (2 * decoding.share_errors).tolist()
-    estimate = "estimate ± 2 standard errors"
+    names, people = figures["candidates"], np.array(figures["people"])
     places: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
+    shares, estimates, errors = (
+        (np.array(each) / people.sum()).tolist()
+        for each in (people, figures["counts"], figures["standard_errors"])
+    )
+    estimate = "estimate ± 2 standard errors"
     return [
-        *(Point(axes, "truth", place, share) for place, share in zip(places, truth, strict=True)),
+        *(Point(axes, "truth", place, share) for place, share in zip(places, shares, strict=True)),
         *(
-            Point(axes, estimate, place, share, error)
-            for place, share, error in zip(places, decoding.shares.tolist(), errors, strict=True)
+            Point(axes, estimate, place, share, 2 * error)
+            for place, share, error in zip(places, estimates, errors, strict=True)
         ),
     ]

@@ -25,8 +25,8 @@ _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
 
 
-def _write(folder: Path, text: str, name: str = "mine.csv") -> str:
-    path = folder / name
+def _write(folder: Path, text: str) -> str:
+    path = folder / "mine.csv"
     path.write_text(text, encoding="utf-8")
     return str(path)
 
@@ -118,71 +118,57 @@ def test_a_law_has_everybody_in_falling_order(size: int, exponent: float, n_user
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_a_file_may_have_a_row_a_person(tmp_path: Path) -> None:
-    """Numbers are ordered by size, not as texts; other columns are passed over."""
-    found = dataset(_write(tmp_path, "who,value\na,10\nb,9\n\nc,10\n"))
-
-    assert ("9", "10") == found.labels
-    assert [1, 2] == found.counts.tolist()
-    assert ("b", "é") == dataset(_write(tmp_path, "value\né\nb\né\n")).labels
-
-
-def test_a_file_may_be_a_histogram(tmp_path: Path) -> None:
-    """In its own order, with what nobody has; here compressed, with Windows' line ends and mark."""
+def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
+    """
+    People's numbers are ordered by size, not as texts; other columns are passed over. A histogram
+    keeps its order and what nobody has; here compressed, with Windows' line ends and mark.
+    """
     path = tmp_path / "mine.CSV.gz"
     path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
-    found = dataset(str(path), 2)
+    people = dataset(_write(tmp_path, "who,value\na,10\nb,9\n\nc,10\n"))
+    items = dataset(str(path), 2)
 
-    assert ("z", "a, b") == found.labels
-    assert [2, 0] == found.counts.tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "mine.csv is empty"),
-        ("value\n", "a header and no row"),
-        ("value,count\n", "a header and no row"),
-        ("item,count\na,1\n", "has 2 columns and none of them is called value"),
-        ("value,value\na,1\n", "has 2 columns value; one is allowed"),
-        ("value,count\na,1\nb,-2\n", "the count of row 2 of mine.csv is negative"),
-        ("value,count\na,1.5\n", "the count of row 1 of mine.csv is negative, or no whole"),
-        ("value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
-        ("value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv has the value of an earlier one"),
-        ("value,count\na,1\n", "items of mine.csv is 1; it must lie between 2 and 16777216"),
-        ("value,count\na,0\nb,0\n", "people of mine.csv is 0; it must lie between 1 and 999999999"),
-        ('value\n"a\n', "not a table of comma-separated UTF-8 text"),
-    ],
-)
-def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """With the rule and the number; never with what stands in the file."""
-    with pytest.raises(TaskError, match=message):
-        dataset(_write(tmp_path, text))
+    assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
+    assert (("z", "a, b"), [2, 0]) == (items.labels, items.counts.tolist())
+    assert ("b", "é") == dataset(_write(tmp_path, "value\né\nb\né\n")).labels
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("", b"", "is empty"),
+        ("", b"value\n", "a header and no row"),
+        ("", b"value,count\n", "a header and no row"),
+        ("", b"item,count\na,1\n", "has 2 columns and none of them is called value"),
+        ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
+        ("", b"value,count\na,1\nb,-2\n", "the count of row 2 of mine.csv is negative"),
+        ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv is negative, or no whole"),
+        ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
+        ("", b"value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv has the value of an earlier"),
+        ("", b"value,count\na,1\n", "items of mine.csv is 1; it must lie between 2 and 16777216"),
+        ("", b"value,count\na,0\nb,0\n", "people of mine.csv is 0; it must lie between 1 and 999"),
+        ("", b'value\n"a\n', "is not a table of comma-separated UTF-8 text"),
+        ("bytes.csv", b"value\n\xff\xfe\n", "is not a table"),
+        ("long.csv", f"value\n{'x' * 257}\ny\n".encode(), "has 257 characters"),
         ("missing.csv", None, "cannot be read"),
         ("plain.csv.gz", b"value\na\nb\n", "cannot be read"),
         ("cut.csv.gz", gzip.compress(b"value\n" + b"a\nb\n" * 1000)[:-12], "cannot be read"),
         # A kind of block that there is not.
         ("damaged.csv.gz", gzip.compress(b"")[:10] + b"\x07", "cannot be read"),
-        ("bytes.csv", b"value\n\xff\xfe\n", "is not a table"),
-        ("long.csv", f"value\n{'x' * 257}\ny\n".encode(), "has 257 characters"),
         # 64 MB in 64 kB: no more than a megabyte of it is read.
         ("bomb.csv.gz", gzip.compress(b"value\n" + b"x" * (64 << 20)), "is too long"),
     ],
 )
-def test_a_damaged_or_hostile_file_is_refused(
+def test_a_file_that_breaks_a_rule_is_refused(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    """By its name and in one sentence."""
+    """By its name, with the rule and the number; never with what stands in the file."""
+    path = tmp_path / (name or "mine.csv")
     if content is not None:
-        (tmp_path / name).write_bytes(content)
+        path.write_bytes(content)
     with pytest.raises(TaskError, match=message) as refused:
-        dataset(str(tmp_path / name))
-    assert name in str(refused.value)
+        dataset(str(path))
+    assert path.name in str(refused.value)
 
 
 @given(st.text(alphabet='value,count\n"01-é ', max_size=60))

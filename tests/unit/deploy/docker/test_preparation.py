@@ -77,29 +77,33 @@ def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
         _prepare(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["operator.token", "identity.key"])
-def test_a_link_in_a_partys_state_hands_out_nothing(tmp_path: Path, name: str) -> None:
-    """Whoever took the service over gets no other secret taken for its own, or written over."""
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("operator.token", None, "operator.token in the state directory is a link"),
+        ("identity.key", None, "identity.key in the state directory is a link"),
+        *(
+            ("operator.token", text, r"operator\.token must hold 64")
+            for text in (b"", b"not a token", b"ab" * 31)
+        ),
+    ],
+)
+def test_a_hostile_state_hands_out_nothing(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    """
+    A service may write anything into its volume. A link to another party's secret is not followed
+    or written over, and an operator's next call would send what is no token.
+    """
     secrets, states = _prepare(tmp_path)
-    others = states / "shuffler" / name
-    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
-    kept = others.read_bytes()
-    (states / "analyzer" / name).unlink()
-    (states / "analyzer" / name).symlink_to(others)
+    others, own = states / "shuffler" / name, states / "analyzer" / name
+    before = others.read_bytes(), (secrets / "analyzer" / "operator.token").read_bytes()
+    if content is None:
+        own.unlink()
+        own.symlink_to(others)
+    else:
+        own.write_bytes(content)
 
-    with pytest.raises(SettingsError, match=f"{name} in the state directory is a link"):
+    with pytest.raises(SettingsError, match=message):
         _prepare(tmp_path)
-    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()
-    assert kept == others.read_bytes()
-
-
-@pytest.mark.parametrize("text", [b"", b"not a token", b"ab" * 31])
-def test_only_a_token_is_handed_out_as_one(tmp_path: Path, text: bytes) -> None:
-    """A service may write anything into its volume; an operator's next call would send it."""
-    secrets, states = _prepare(tmp_path)
-    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
-    (states / "analyzer" / "operator.token").write_bytes(text)
-
-    with pytest.raises(SettingsError, match=r"operator\.token must hold 64"):
-        _prepare(tmp_path)
-    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()
+    assert before == (others.read_bytes(), (secrets / "analyzer" / "operator.token").read_bytes())

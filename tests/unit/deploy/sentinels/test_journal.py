@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -27,17 +28,22 @@ def _answers(count: int) -> list[PreparedSubmission]:
     ]
 
 
-def _begin(path: Path, count: int = 3) -> bytes:
-    """Begin a file of so many sentinels, of which the first is stored; give what is in it."""
-    with SentinelFile.opened(path, _DIGEST, count) as kept:
-        kept.plan(_answers(count))
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file will be."""
+    return tmp_path / "sentinels.jsonl"
+
+
+def _begin(path: Path) -> bytes:
+    """Begin a file of three sentinels, of which the first is stored; give what is in it."""
+    with SentinelFile.opened(path, _DIGEST, 3) as kept:
+        kept.plan(_answers(3))
         kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
     return path.read_bytes()
 
 
-def test_sentinels_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_sentinels_are_read_as_they_were_written(path: Path) -> None:
     """Bytes to send, hashes for evidence and last states, in a file closed to others."""
-    path = tmp_path / "sentinels.jsonl"
     with SentinelFile.opened(path, _DIGEST, 3) as kept:
         kept.plan(_answers(2))
         kept.plan(_answers(3)[2:])
@@ -69,9 +75,8 @@ def test_sentinels_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert {"sentinel": 0, "state": "stored", "receipt": _RECEIPT.hex()} == lines[4]
 
 
-def test_a_file_cut_off_anywhere_is_continued(tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_is_continued(path: Path) -> None:
     """Whole lines count, and a part of one is removed."""
-    path = tmp_path / "sentinels.jsonl"
     written = _begin(path)
     for end in range(len(written)):
         path.write_bytes(written[:end])
@@ -85,37 +90,35 @@ def test_a_file_cut_off_anywhere_is_continued(tmp_path: Path) -> None:
         assert path.read_bytes() == written
 
 
+_HEADER: Final = b'{"task_digest": "%s", "sentinels": 3}\n' % _DIGEST.hex().encode()
+_LEAF: Final = b"00" * 32
+
+
 @pytest.mark.parametrize(
-    ("digest", "count", "sentence"),
+    ("content", "sentence"),
     [
-        (TaskDigest(bytes(32)), 3, "holds sentinels of another task"),
-        (_DIGEST, 4, r"is of 3 sentinels, and 4 were asked for"),
+        (_HEADER.replace(b"74", b"00"), "holds sentinels of another task"),
+        (_HEADER.replace(b"3}", b"4}"), r"is of 4 sentinels, and 3 were asked for"),
+        *((each, "exists already, and holds no sentinels") for each in (b"notes", b"notes\nmore")),
+        *((each, "exists already, and holds no sentinels") for each in (b"[]\n", b"{}\n", b"\n")),
+        (b'{"task_digest": "00"}\n', "exists already, and holds no sentinels"),
+        *(
+            (_HEADER + line + b"\n", r"^line 2 of \S+sentinels\.jsonl is damaged$")
+            for line in (
+                b"nonsense",
+                b"[" * 100_000,
+                b'{"sentinel": 0, "state": "stored"}',
+                b'{"sentinel": 0, "leaves": [], "envelope": "00"}',
+                b'{"sentinel": 1, "leaves": ["%s"], "envelope": "00"}' % _LEAF,
+            )
+        ),
     ],
 )
-def test_a_file_of_another_planting_is_left_alone(
-    tmp_path: Path, digest: TaskDigest, count: int, sentence: str
-) -> None:
-    """Of another task, or of another number."""
-    path = tmp_path / "sentinels.jsonl"
-    written = _begin(path)
-    with pytest.raises(SettingsError, match=sentence), SentinelFile.opened(path, digest, count):
-        pass
-
-    assert path.read_bytes() == written
-
-
-@pytest.mark.parametrize(
-    "content", [b"notes", b"notes\nmore", b"[]\n", b"{}\n", b"\n", b'{"task_digest": "00"}\n']
-)
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: bytes) -> None:
-    """A mistyped name destroys no other file."""
-    path = tmp_path / "notes.txt"
+def test_a_file_of_something_else_is_left_alone(path: Path, content: bytes, sentence: str) -> None:
+    """A mistyped name destroys no other file; a damaged line is named, and not repeated."""
     path.write_bytes(content)
     path.chmod(0o644)
-    with (
-        pytest.raises(SettingsError, match=r"notes\.txt exists already, and holds no sentinels"),
-        SentinelFile.opened(path, _DIGEST, 3),
-    ):
+    with pytest.raises(SettingsError, match=sentence), SentinelFile.opened(path, _DIGEST, 3):
         pass
 
     assert content == path.read_bytes()
@@ -125,32 +128,23 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: bytes) 
 @pytest.mark.parametrize(
     "line",
     [
-        b"nonsense",
-        b"[" * 100_000,
-        b'{"sentinel": 3, "state": "stored"}',
         b'{"sentinel": 0, "state": "elsewhere"}',
         b'{"sentinel": 0, "state": "stored", "receipt": "00"}',
-        b'{"sentinel": 0, "leaves": [], "envelope": "00"}',
-        b'{"sentinel": 3, "leaves": ["' + b"00" * 32 + b'"], "envelope": "00"}',
+        b'{"sentinel": 3, "envelope_hash": "", "leaves": ["%s"], "envelope": "00"}' % _LEAF,
     ],
 )
-def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
-    """And not repeated; the file stays as it is."""
-    path = tmp_path / "sentinels.jsonl"
-    written = _begin(path) + line + b"\n"
-    path.write_bytes(written)
+def test_a_change_that_is_none_is_named(path: Path, line: bytes) -> None:
+    """By its number, as one sentinel more than there were."""
+    path.write_bytes(_begin(path) + line + b"\n")
     with (
-        pytest.raises(SettingsError, match=r"^line 6 of \S+sentinels\.jsonl is damaged$"),
+        pytest.raises(SettingsError, match="line 6 of"),
         SentinelFile.opened(path, _DIGEST, 3),
     ):
         pass
 
-    assert path.read_bytes() == written
 
-
-def test_two_commands_do_not_share_a_file(tmp_path: Path) -> None:
+def test_two_commands_do_not_share_a_file(path: Path) -> None:
     """The second would send what the first is about to send."""
-    path = tmp_path / "sentinels.jsonl"
     with (
         SentinelFile.opened(path, _DIGEST, 3),
         pytest.raises(SettingsError, match="in use by another process"),

@@ -1,25 +1,19 @@
 """Planting, over a shuffler and an analyzer in memory, interrupted wherever it may be."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pytest
 
-from common.crypto.signing import SigningIdentity
-from common.errors import (
-    BatchStateError,
-    PeerError,
-    PeerRefusalError,
-    ProofError,
-    SettingsError,
-)
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.errors import BatchStateError, PeerError, PeerRefusalError, ProofError, SettingsError
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.journal import SentinelState
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
@@ -32,22 +26,20 @@ class StoppedError(Exception):
     """The operator's process ended here."""
 
 
-@dataclass
-class Operation:
-    """An operator's analyzer and shuffler, the file between runs, and where a run is cut off."""
+class Operation(MemoryShuffler):
+    """A shuffler that is an operator's analyzer too, and the operator's file between runs."""
 
-    kept: Path
-    shuffler: MemoryShuffler = field(default_factory=lambda: MemoryShuffler(_CASE.signed))
-    registered: dict[bytes, bool] = field(default_factory=dict)
-    """Of each sentinel the analyzer knows, whether it was acknowledged."""
-    submitted: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Envelopes and tokens, in their order."""
-    calls_left: int = 10**9
-    """Calls until the process ends: halves of them, the request and the answer."""
-    unreachable: bool = False
-    """The analyzer does not answer about what was acknowledged."""
-    staged: bool = False
-    """The task's batch has arrived at the analyzer."""
+    def __init__(self, kept: Path, signed: SignedTask = _CASE.signed) -> None:
+        super().__init__(signed)
+        self.kept = kept
+        self.registered: dict[bytes, bool] = {}
+        """Of each sentinel the analyzer knows, whether it was acknowledged."""
+        self.submitted: list[tuple[bytes, bytes]] = []
+        """Envelopes and tokens, in their order."""
+        self.calls_left = 10**9
+        """Calls until the process ends: halves of them, the request and the answer."""
+        self.unconfirmed: PeerError | None = None
+        """The analyzer's answer about what was acknowledged."""
 
     def _call(self) -> None:
         if not self.calls_left:
@@ -60,59 +52,48 @@ class Operation:
         """Act as the analyzer: known ones may only become acknowledged."""
         assert digest == _DIGEST
         self._call()
-        if acknowledged and self.unreachable:
-            raise PeerError("away")
-        if self.staged and acknowledged:
-            raise PeerRefusalError(BatchStateError.status, "has arrived")
+        if acknowledged and self.unconfirmed:
+            raise self.unconfirmed
         for leaves in sentinels:
             self.registered[leaves] = self.registered.get(leaves, False) or acknowledged
         self._call()
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator["Operation"]:
+    async def connect(self) -> AsyncIterator[Self]:
         """Return the shuffler."""
         yield self
-
-    async def fetch_task(self, digest: TaskDigest) -> Any:
-        """Act as the shuffler."""
-        return await self.shuffler.fetch_task(digest)
-
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> Any:
-        """Never called."""
-        return await self.shuffler.inclusion(digest, prefix)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Act as the shuffler, after all are registered."""
         self._call()
         assert len(self.registered) == 4, "all are registered before any is sent"
         self.submitted.append((envelope, token))
-        receipt = await self.shuffler.submit(digest, envelope, token)
+        receipt = await super().submit(digest, envelope, token)
         self._call()
         return receipt
 
-    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> SentinelRun:
+    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> list[PlantedSentinel]:
         """Run the command once more."""
-
-        async def pass_over(_: float) -> None:
-            pass
-
         planting = SentinelRun(
             digest=_DIGEST,
             analyzer=cast("OperatorClient", self),
             connect=self.connect,
             journal=self.kept,
             rng=np.random.default_rng(seed),
-            wait=pass_over,
+            wait=lambda _: asyncio.sleep(0),
             **changes,
         )
-        await planting.plant(count, over=0.0)
-        return planting
+        return await planting.plant(count, over=0.0)
 
 
 @pytest.fixture
 def operation(tmp_path: Path) -> Operation:
     """Before the first run."""
     return Operation(tmp_path / "sentinels.jsonl")
+
+
+def _states(planted: Sequence[PlantedSentinel]) -> set[SentinelState]:
+    return {one.state for one in planted}
 
 
 async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
@@ -122,7 +103,8 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
     """
     stopped = 0
     while True:
-        operation = Operation(tmp_path / str(stopped), calls_left=stopped)
+        operation = Operation(tmp_path / str(stopped))
+        operation.calls_left = stopped
         try:
             await operation.plant()
         except StoppedError:
@@ -131,13 +113,12 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
         else:
             break
         operation.calls_left = 10**9
-        planting = await operation.plant(seed=2)
+        planted = await operation.plant(seed=2)
 
         assert 4 == len({envelope for envelope, _ in operation.submitted})
         assert len(operation.submitted) - sent_before <= 4 - confirmed
-        assert [True] * 4 == list(operation.registered.values())
-        assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
-        assert list(operation.registered) == [one.leaves for one in planting.sentinels]
+        assert {one.leaves: True for one in planted} == operation.registered
+        assert {SentinelState.ACKNOWLEDGED} == _states(planted)
         sent = len(operation.submitted)
         await operation.plant(seed=3)
         assert sent == len(operation.submitted)
@@ -145,90 +126,88 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
     assert 2 + 4 * 4 == stopped
 
 
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tokens": []}, SettingsError, "4 sentinels need a token each; .* holds 0 different ones"),
+        ({"tokens": [b"1"] * 3}, SettingsError, "4 sentinels need .* holds 3 different ones"),
+        ({"count": 11}, BatchStateError, "11 sentinels were asked for; .* room for 10"),
+        (
+            {"analyzer_identity": SigningIdentity.generate().public_identity()},
+            ProofError,
+            "not by the analyzer identity pinned here",
+        ),
+    ],
+)
+async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
+    operation: Operation, changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """A part of too many sentinels would keep the room from others."""
+    with pytest.raises(error, match=message):
+        await operation.plant(**changes)
+
+    assert not operation.kept.exists()
+    assert ({}, []) == (operation.registered, operation.submitted)
+
+
+async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Operation) -> None:
+    """The shuffler may give another one."""
+    assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
+    with pytest.raises(ProofError, match="the shuffler gave another task"):
+        await Operation(operation.kept, published().signed).plant()
+
+
 async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> None:
     """The same one when it is sent again, and more tokens than sentinels are no mistake."""
     tokens = [bytes([number]) for number in range(6)]
-    operation.shuffler.reachable = False
+    operation.reachable = False
     unanswered = await operation.plant(tokens=tokens)
-    operation.shuffler.reachable = True
+    operation.reachable = True
     await operation.plant(tokens=tokens)
 
-    assert {SentinelState.UNKNOWN} == {one.state for one in unanswered.sentinels}
+    assert {SentinelState.UNKNOWN} == _states(unanswered)
     assert tokens[:4] * 2 == [token for _, token in operation.submitted]
     assert operation.submitted[:4] == operation.submitted[4:]
 
 
-@pytest.mark.parametrize("held", [0, 3])
-async def test_fewer_tokens_than_sentinels_are_refused(operation: Operation, held: int) -> None:
-    """Said with both numbers, before anything is written, fetched or sent."""
-    with pytest.raises(
-        SettingsError, match=f"^4 sentinels need a token each; .* holds {held} different ones$"
-    ):
-        await operation.plant(tokens=[bytes([number]) for number in range(held)])
-
-    assert not operation.kept.exists()
-    assert 0 == operation.shuffler.fetched
-
-
 async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Operation) -> None:
     """The same bytes; the shuffler's reason is kept until then."""
-    operation.shuffler.token = b"good"
+    operation.token = b"good"
     refused = await operation.plant()
-    reasons = [(one.state, one.reason) for one in refused.sentinels]
-    planted = (await operation.plant(tokens=[b"good"] * 4)).sentinels
+    planted = await operation.plant(tokens=[b"good"] * 4)
 
-    assert [(SentinelState.REFUSED, "a token is asked for")] * 4 == reasons
+    assert [(SentinelState.REFUSED, "a token is asked for")] * 4 == [
+        (one.state, one.reason) for one in refused
+    ]
     assert [(SentinelState.ACKNOWLEDGED, "")] * 4 == [(one.state, one.reason) for one in planted]
     assert 4 == len({envelope for envelope, _ in operation.submitted})
-
-
-async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
-    operation: Operation,
-) -> None:
-    """As a device refuses it; nothing is written or sent."""
-    stranger = SigningIdentity.generate().public_identity()
-    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
-        await operation.plant(analyzer_identity=stranger)
-    assert not operation.kept.exists()
-    planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
-
-    assert 4 == len(planting.sentinels)
-    operation.shuffler = MemoryShuffler(published().signed)
-    with pytest.raises(ProofError, match="the shuffler gave another task"):
-        await operation.plant()
 
 
 async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Operation) -> None:
     """Planting stops at the first; with the right identity it goes on."""
     with pytest.raises(PeerError, match="no more sentinels are sent"):
         await operation.plant(shuffler_identity=SigningIdentity.generate().public_identity())
-    sent, confirmed = len(operation.submitted), sum(operation.registered.values())
-    right = operation.shuffler.identity.public_identity()
-    planting = await operation.plant(shuffler_identity=right)
+    assert (1, 0) == (len(operation.submitted), sum(operation.registered.values()))
 
-    assert (1, 0) == (sent, confirmed)
-    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
+    planted = await operation.plant(shuffler_identity=operation.identity.public_identity())
+    assert {SentinelState.ACKNOWLEDGED} == _states(planted)
 
 
-@pytest.mark.parametrize("why", ["unreachable", "staged"])
-async def test_unconfirmed_sentinels_keep_their_receipt(operation: Operation, why: str) -> None:
+@pytest.mark.parametrize(
+    "why", [PeerError("away"), PeerRefusalError(BatchStateError.status, "has arrived")]
+)
+async def test_unconfirmed_sentinels_keep_their_receipt(
+    operation: Operation, why: PeerError
+) -> None:
     """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
-    setattr(operation, why, True)
-    planting = await operation.plant()
-    states = {one.state for one in planting.sentinels}
-    assert {64} == {len(one.receipt) for one in planting.sentinels}
-    setattr(operation, why, False)
+    operation.unconfirmed = why
+    planted = await operation.plant()
+    operation.unconfirmed = None
     again = await operation.plant()
 
-    assert {SentinelState.STORED} == states
-    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again.sentinels}
+    assert ({SentinelState.STORED}, {64}) == (
+        _states(planted),
+        {len(one.receipt) for one in planted},
+    )
+    assert {SentinelState.ACKNOWLEDGED} == _states(again)
     assert 4 == len(operation.submitted)
-
-
-async def test_more_sentinels_than_there_is_room_for_are_refused(operation: Operation) -> None:
-    """A part of them that is registered would keep the room from others."""
-    with pytest.raises(BatchStateError, match=r"11 sentinels were asked for; .* room for 10"):
-        await operation.plant(count=11)
-
-    assert not operation.kept.exists()
-    assert {} == operation.registered

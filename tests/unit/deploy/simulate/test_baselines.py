@@ -34,14 +34,13 @@ def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
     assert gaussian_delta(mu, epsilon) == pytest.approx(1e-6, rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 2, 100])
-def test_the_errors_of_means_grow_with_the_numbers(size: int) -> None:
+def test_the_errors_of_means_grow_with_the_numbers() -> None:
     """Laplace noise by their square, Gaussian noise by their number; in the range's units."""
-    one = central_errors_of_means(1000, 1, 12.0, 0.5, 1e-6)
-    found = central_errors_of_means(1000, size, 12.0, 0.5, 1e-6)
+    one, hundred = (central_errors_of_means(1000, size, 12.0, 0.5, 1e-6) for size in (1, 100))
 
-    assert 2 * (24 * size / 0.5 / 1000) ** 2 == pytest.approx(found["laplace_mse"])
-    assert size * one["gaussian_mse"] == pytest.approx(found["gaussian_mse"])
+    assert 2 * (24 / 0.5 / 1000) ** 2 == pytest.approx(one["laplace_mse"])
+    assert 100**2 * one["laplace_mse"] == pytest.approx(hundred["laplace_mse"])
+    assert 100 * one["gaussian_mse"] == pytest.approx(hundred["gaussian_mse"])
     mu = 24 / 1000 / math.sqrt(one["gaussian_mse"])
     assert gaussian_delta(mu, 0.5) == pytest.approx(1e-6, rel=1e-5)
 

@@ -105,8 +105,6 @@ def test_a_file_of_ones_own_is_read_for_every_kind(
         (["--figure", "6"], "figure is 6; there are 3, 4 and 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
         (["--csv", "nowhere/rows.csv"], "its folder is not there"),
-        (["--dataset", "ipums1940_city", "--users", "700000"], "users is 700000"),
-        (["--dataset", "zipf:many"], "are not numbers"),
         (["--dataset", "nothing"], "there is no such data set"),
         (["--column", "age"], "the column age is one of a file"),
         (["--users", "0"], "users is 0"),
