@@ -7,7 +7,7 @@ from typing import Final, cast
 import numpy as np
 
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.shrinkage import shrink_to_zero
+from analyzer.estimation.projection import shrink_to_zero
 from analyzer.intake import Intake
 from common.accounting.guarantees import guarantees, published_claim
 from common.errors import UnusableBatchError

@@ -15,9 +15,8 @@ from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, Inclusi
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from user_agent.budget import Budget
-from user_agent.evidence import Evidence, InclusionState
-from user_agent.shuffler_client import Shuffler
+from user_agent.agent import Shuffler
+from user_agent.budget import Budget, Evidence, InclusionState
 
 MOST_ASKED: Final = 64
 """Reports of one answer that are asked for; of more, so many drawn at random. A lost submission is

@@ -26,7 +26,7 @@ from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
-from user_agent.shuffler_client import DeviceClient
+from user_agent.agent import DeviceClient
 
 _DEADLINE: Final = 30.0
 _INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "60"))

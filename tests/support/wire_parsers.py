@@ -39,7 +39,7 @@ from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
-from user_agent.evidence import InclusionState
+from user_agent.budget import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
 
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)

@@ -39,8 +39,7 @@ from tests.support.parties import (
     Surroundings,
 )
 from tests.support.tasks import draft
-from user_agent.budget import SavedSubmission, SubmissionState
-from user_agent.evidence import InclusionState
+from user_agent.budget import InclusionState, SavedSubmission, SubmissionState
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20

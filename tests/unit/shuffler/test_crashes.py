@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from common.messages.batch import BatchId, BatchState
-from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
 from tests.support.disks import disk_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

@@ -14,8 +14,8 @@ from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
-from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
 from tests.support.tasks import PublishedTask, published
 

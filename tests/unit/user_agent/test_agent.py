@@ -24,10 +24,9 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent
+from user_agent.agent import Agent, DeviceClient
 from user_agent.budget import SubmissionState
 from user_agent.credentials import TokenFile
-from user_agent.shuffler_client import DeviceClient
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()

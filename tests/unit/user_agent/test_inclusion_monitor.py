@@ -17,8 +17,7 @@ from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.budget import Budget
-from user_agent.evidence import Evidence, InclusionState
+from user_agent.budget import Budget, Evidence, InclusionState
 from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, conclusion, counted, to_ask
 
 _CASE = published()

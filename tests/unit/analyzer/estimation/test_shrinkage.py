@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analyzer.estimation.shrinkage import shrink_to_common_mean, shrink_to_zero
+from analyzer.estimation.projection import shrink_to_common_mean, shrink_to_zero
 from common.mechanisms.numeric.number import Moments
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import DamagedStorageError, StorageError
-from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles, remove_folder, sweep_folders
 from tests.support.disks import flushes
 
 _KEY = BatchKey(bytes(32))
