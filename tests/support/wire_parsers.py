@@ -39,8 +39,6 @@ from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
-from user_agent.budget import InclusionState
-from user_agent.inclusion_monitor import conclusion, counted
 
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
@@ -126,9 +124,8 @@ def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
         commitment.check(_PINNED, EXAMPLE_DIGEST)
 
 
-def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
-    proof = evidence.proof_from_wire(message)
-    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, EXAMPLE_DIGEST)])
+def _concluded(message: shuffler_pb2.GetInclusionResponse) -> bool:
+    return evidence.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST)
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:

@@ -54,19 +54,3 @@ async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
         summary.target_size,
         summary.deadline,
     )
-
-
-async def test_tasks_of_an_earlier_version_get_lines_once(analyzer: AnalyzerCore) -> None:
-    """They are listed as before."""
-    before = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
-    await analyzer.stop()
-    _change(analyzer, "DROP TABLE task_lines")
-    await analyzer.start()
-    overview = TaskListing(analyzer.store, analyzer.clock)
-    assert [] == await overview.tasks(None)
-    for _ in range(2):
-        await overview.add_lines()
-
-        assert before == await overview.tasks(None)
-        assert [] == await analyzer.store.tasks_without_line()
-    assert before == [(await overview.describe(analyzer.signed.digest()))[1]]

@@ -40,19 +40,6 @@ async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
     strict.spool.close()
 
 
-@pytest.mark.parametrize("status", ["INVALID_ARGUMENT", "ALREADY_EXISTS"])
-async def test_a_batch_refused_by_the_analyzer_is_quarantined(
-    shuffler: Shuffler, status: str
-) -> None:
-    """It is kept, with its key, for an operator to inspect."""
-    await shuffler.submit(5)
-    shuffler.analyzer.refuse_with = status
-    await shuffler.deliveries.advance()
-
-    assert BatchState.QUARANTINED is await shuffler.state()
-    assert len(shuffler.key_files()) == 1
-
-
 async def test_a_failed_step_is_retried_after_growing_pauses(shuffler: Shuffler) -> None:
     """The pause doubles, and ends once the analyzer answers."""
     await shuffler.submit(5)
@@ -135,18 +122,6 @@ async def test_a_start_on_another_database_destroys_nothing(
     assert BatchState.ERASED is await shuffler.state()
 
 
-async def test_an_empty_batch_without_a_key_gets_one(shuffler: Shuffler) -> None:
-    """After a crash between storing the batch and making its key."""
-    await shuffler.collection.fetch_task(DIGEST)
-    [key_file] = shuffler.key_files()
-    key_file.unlink()
-    await shuffler.restart()
-    await shuffler.submit(CASE.task.target_size)
-    await shuffler.deliveries.advance()
-
-    assert BatchState.ERASED is await shuffler.state()
-
-
 async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
     """The shuffler starts, and leaves that batch as it is."""
     await shuffler.submit(1)
@@ -191,14 +166,3 @@ async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bo
     [(manifest, _)] = shuffler.analyzer.delivered
     assert 3 == manifest.n_users
     assert BatchState.ERASED is await shuffler.state()
-
-
-async def test_a_batch_below_n_min_keeps_collecting(shuffler: Shuffler) -> None:
-    """A request to close too early changes nothing."""
-    await shuffler.submit(2)
-    with pytest.raises(BatchStateError, match="fewer users than n_min"):
-        await shuffler.collection.close(DIGEST)
-    await shuffler.submit(1)
-    await shuffler.collection.close(DIGEST)
-
-    assert BatchState.CLOSED is await shuffler.state()

@@ -6,31 +6,12 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import TaskError
 from common.messages.batch import BatchState
-from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, Shuffler
-from tests.support.tasks import published
-
-
-@pytest.mark.parametrize("suite", SUITES)
-async def test_envelopes_of_every_suite_are_collected(tmp_path: Path, suite: str) -> None:
-    """Alone and in bulk; the delivered reports have the task's length."""
-    case = published(n_min=3, target_size=5, suite=suite)
-    shuffler = Shuffler(tmp_path / "state", case=case)
-    await shuffler.start()
-    await shuffler.submit(4)
-    envelope = shuffler.envelope()
-    assert case.task.envelope_bytes == len(envelope)
-    assert Outcome.STORED is await shuffler.collection.submit(case.signed.digest(), envelope)
-    await shuffler.deliveries.advance()
-
-    [(manifest, blob)] = shuffler.analyzer.delivered
-    assert (5, 10 * case.task.sealed_report_bytes) == (manifest.n_users, len(blob))
-    shuffler.spool.close()
 
 
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:

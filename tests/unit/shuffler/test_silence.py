@@ -12,7 +12,7 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
 async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Stored, repeated, malformed, or without a valid token; alone and in bulk."""
+    """Stored, repeated or refused, alone and in bulk; nor is a request for a proof."""
     caplog.set_level(logging.DEBUG)
     issuer = TokenIssuer(TokenIssuer.generate())
     shuffler = Shuffler(tmp_path, token_identity=issuer.identity())
@@ -38,28 +38,12 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
     shuffler.clock.seconds = float(CASE.task.deadline)
     with pytest.raises(ShuffleDpError):
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), issuer.issue())
+    for prefix in (None, 2**20):
+        with pytest.raises(ShuffleDpError):
+            await shuffler.inclusions.relay(DIGEST, prefix)
+    with pytest.raises(ShuffleDpError):
+        ConnectionCount(2).take("ipv4:192.0.2.1:1", 3)
     shuffler.spool.close()
 
     assert 5 == refused
-    assert [] == caplog.records
-
-
-async def test_a_request_for_a_proof_is_not_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nor is a connection that used up its share."""
-    caplog.set_level(logging.DEBUG)
-    shuffler = Shuffler(tmp_path)
-    await shuffler.start()
-    await shuffler.submit(5)
-    await shuffler.deliveries.advance()
-    caplog.clear()
-    await shuffler.inclusions.relay(DIGEST, 0)
-    with pytest.raises(ShuffleDpError):
-        await shuffler.inclusions.relay(DIGEST, 2**20)
-    connections = ConnectionCount(2)
-    with pytest.raises(ShuffleDpError):
-        connections.take("ipv4:192.0.2.1:1", 3)
-    shuffler.spool.close()
-
     assert [] == caplog.records

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from common.errors import PeerError, ValueRangeError
+from common.errors import PeerError
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
@@ -90,24 +90,3 @@ async def test_a_device_behaves_alike_whatever_its_value(
     assert [seen[0]] * len(seen) == seen
     assert [lines[0]] * len(lines) == lines
     assert ("", "") == capsys.readouterr()
-
-
-async def test_neither_value_nor_person_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """For an answer that could not be sent, and for a refused value."""
-    caplog.set_level(logging.DEBUG)
-    shuffler = MemoryShuffler(_CASE.signed)
-    agent = agent_of(tmp_path, _CASE, shuffler, several_persons=True)
-    with pytest.raises(ValueRangeError) as refusal:
-        await agent.contribute(_DIGEST, 987_654_321, _PERSON)
-    shuffler.reachable = False
-    with pytest.raises(PeerError):
-        await agent.contribute(_DIGEST, 7, _PERSON)
-    await agent.resend_pending()
-    agent.budget.close()
-    said = f"{refusal.value}" + "".join(str(vars(record)) for record in caplog.records)
-
-    assert caplog.records
-    assert "987654321" not in said
-    assert "Zacharias" not in said
