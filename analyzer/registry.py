@@ -10,6 +10,7 @@ import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import StoredTask, TaskLine
 from analyzer.task_builder import complete
@@ -153,7 +154,8 @@ class Registry:
         Cost: parses each of the tasks.
         """
         needed = set()
-        for task_bytes in await self._store.awaited_tasks(self._clock.now() - keep):
+        awaited = await self._store.run(task_table.awaited, self._clock.now() - keep)
+        for task_bytes in awaited:
             try:
                 task = Task.from_bytes(task_bytes)
             except TaskError:
@@ -193,7 +195,7 @@ class TaskListing:
 
         Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
         """
-        for digest in await self._store.tasks_without_line():
+        for digest in await self._store.run(task_table.without_line):
             signed = await self._store.task(digest)
             if signed is None:
                 continue
@@ -203,7 +205,7 @@ class TaskListing:
                 fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
                 logs.event("task cannot be read", fields, level="WARNING")
             else:
-                await self._store.add_line(digest, TaskLine.of(task))
+                await self._store.run(task_table.add_line, digest, TaskLine.of(task))
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """
@@ -212,7 +214,7 @@ class TaskListing:
         Args:
             after: Start after this digest; None to start with the first.
         """
-        found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
+        found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
@@ -226,7 +228,7 @@ class TaskListing:
         signed = await self._store.task(digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
-        stored = await self._store.stored_task(digest)
+        stored = await self._store.run(task_table.stored, digest)
         if stored is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "

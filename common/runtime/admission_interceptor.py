@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager, nullcontext
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -96,7 +95,6 @@ class Queue:
             OverloadError: None came in time.
             ShareError: This connection's own calls had all of its turns.
         """
-        needed: list[tuple[asyncio.Semaphore, type[OverloadError]]]
         needed = [(self._places, OverloadError)]
         if is_one_connection(peer):
             own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
@@ -136,8 +134,6 @@ class Queue:
 
 class Hold:
     """What one call holds: a place until gRPC is done with it, and its turn in the queue."""
-
-    __slots__ = ("_in_turn", "_kind", "_limits", "_peer", "_queue")
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
@@ -295,8 +291,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """Check the caller, and take a place."""
         if call.caller is not Caller.ANYONE:
             names = names_in(context.auth_context()) if self._certificates else None
-            shown = bearer_token(context.invocation_metadata())
-            check_caller(call.caller, names, shown, self._token)
+            metadata = context.invocation_metadata()
+            check_caller(call.caller, names, bearer_token(metadata), self._token)
         return Hold(self._limits, self._queues.get(call.kind), call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
@@ -339,14 +335,12 @@ async def _refused(_requests: object, _context: object) -> None:
 class Deadline:
     """Ends a block that takes longer, with DeadlineError."""
 
-    __slots__ = ("_reading", "_seconds", "_timeout", "_what")
+    __slots__ = ("_seconds", "_timeout", "_what")
 
     def __init__(self, seconds: float, what: str) -> None:
         self._timeout = asyncio.timeout(seconds)
         self._seconds = seconds
         self._what = what
-        self._reading: float | None = None
-        """The time of a request to arrive, while it is read."""
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
@@ -355,30 +349,20 @@ class Deadline:
     @contextmanager
     def reading(self, seconds: float) -> Generator[None]:
         """Shorten the time while a request is read. One timer a call: every call passes here."""
-        end = self._timeout.when()
+        end, whole = self._timeout.when(), (self._what, self._seconds)
         soon = asyncio.get_running_loop().time() + seconds
-        if end is None or end <= soon:
-            yield
-            return
-        self._timeout.reschedule(soon)
-        self._reading = seconds
+        if end is not None and soon < end:
+            self._timeout.reschedule(soon)
+            self._what, self._seconds = _CAME, seconds
         yield
-        self._reading = None
         self._timeout.reschedule(end)
+        self._what, self._seconds = whole
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # asyncio's own
         try:
-            await self._timeout.__aexit__(kind, raised, trace)
+            await self._timeout.__aexit__(*raised)
         except TimeoutError as error:
-            what, seconds = (
-                (self._what, self._seconds) if self._reading is None else (_CAME, self._reading)
-            )
-            raise DeadlineError(f"{what} within {seconds:g} seconds") from error
+            raise DeadlineError(f"{self._what} within {self._seconds:g} seconds") from error
 
 
 async def read_request(
@@ -389,15 +373,14 @@ async def read_request(
 
     The turn ends here, unless the request is long or the answer may be.
     """
-    limits = kind.value
     await held.take_turn()
-    with deadline.reading(limits.read_seconds):
+    with deadline.reading(kind.value.read_seconds):
         raw = await anext(requests, None)
         if raw is None:
             raise WireError("the call holds 0 requests; it must hold 1")
         if await anext(requests, None) is not None:
             raise WireError("the call holds several requests; it must hold 1")
-    if len(raw) <= LONG_MESSAGE and not limits.long_answers:
+    if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
         held.end_turn()
     return raw
 
