@@ -142,14 +142,11 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        List the keys that staged or expected batches are sealed to.
+        List the keys of staged batches, and of those that may arrive within `keep` seconds of
+        their deadline.
 
-        Args:
-            keep: Seconds after a task's deadline for which its batch may still arrive.
-
-        Returns:
-            Their ids; None if this version cannot read one of the tasks: its key is unknown, and a
-            later version may yet open its batch.
+        None if this version cannot read one of the tasks: its key is unknown, and a later version
+        may yet open its batch.
 
         Cost: parses each of the tasks.
         """
@@ -165,16 +162,7 @@ class Registry:
 
 
 def check_deadline(draft: TaskDraft, now: float) -> None:
-    """
-    Check that a draft's deadline is in the future.
-
-    Args:
-        draft: The draft.
-        now: Seconds since 1970 UTC.
-
-    Raises:
-        TaskError: The deadline has passed.
-    """
+    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
     if draft.deadline <= now:
         date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
         raise TaskError(f"the deadline, {date}, is not in the future")
@@ -208,12 +196,7 @@ class TaskListing:
                 await self._store.run(task_table.add_line, digest, TaskLine.of(task))
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
-        """
-        List at most MAX_LISTED_TASKS readable tasks, sorted by digest.
-
-        Args:
-            after: Start after this digest; None to start with the first.
-        """
+        """List at most MAX_LISTED_TASKS readable tasks with digests above `after`, sorted."""
         found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 

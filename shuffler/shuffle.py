@@ -47,11 +47,6 @@ def draw_item_dummies(
     """
     Draw the number of dummies of each item, independently.
 
-    Args:
-        spec: The distribution.
-        domain_size: Number of items.
-        rng: Source of bits and integers.
-
     Returns:
         Counts of shape (domain_size,), each in 0 .. spec.most.
 
