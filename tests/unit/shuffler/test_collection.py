@@ -132,16 +132,6 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     shuffler.spool.close()
 
 
-async def test_the_status_hides_the_number_of_users_while_collecting(shuffler: Shuffler) -> None:
-    """A growing count would time every submission."""
-    await shuffler.submit(4)
-    assert (await shuffler.collection.status(DIGEST)).n_users == 0
-
-    await shuffler.submit(1)
-    await shuffler.deliveries.advance()
-    assert (await shuffler.collection.status(DIGEST)).n_users == 5
-
-
 async def test_concurrent_requests_begin_one_batch(shuffler: Shuffler) -> None:
     """One task is one batch with one key."""
     await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))

@@ -5,7 +5,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from tests.support.scrapes import Series, by_batches, series_of, value
+from tests.support.scrapes import Series, series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -74,16 +74,6 @@ async def test_an_unknown_outcome_stops_no_batch(shuffler: Shuffler) -> None:
 
 def _refused_as(connection: sqlite3.Connection, batch_id: bytes, outcome: str) -> None:
     connection.execute("INSERT INTO refusals VALUES (?, ?, 1)", (batch_id, outcome))
-
-
-async def test_the_start_of_a_batch_changes_no_metric(shuffler: Shuffler) -> None:
-    """Neither the first call, nor a restart while it collects."""
-    before = await _told(shuffler)
-    await shuffler.submit(1)
-    begun = await _told(shuffler)
-    await shuffler.restart()
-
-    assert by_batches(before) == by_batches(begun) == by_batches(await _told(shuffler))
 
 
 @pytest.mark.parametrize("users", [2, 5])

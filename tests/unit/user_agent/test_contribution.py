@@ -152,28 +152,39 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
     return bool(stats.chi2.sf(distance, kept.sum() - 1) > _CHANCE)
 
 
-def test_each_trial_of_a_binomial_number_is_decided_by_its_weight() -> None:
-    """Below it a trial succeeds, at it not; three trials of two users."""
-    law = _law("binomial", per_user=1, trials=3, most=3, extra_weight=7)
-    rng = Scripted([6, 7], [0, EXTRA_WEIGHT_SUM - 1], [7, 6])
+@pytest.mark.parametrize(
+    ("law", "draws", "expected"),
+    [
+        (
+            {"law": "binomial", "per_user": 1, "trials": 3, "most": 3},
+            [[6, 7], [0, EXTRA_WEIGHT_SUM - 1], [7, 6]],
+            [3, 2],
+        ),
+        (
+            {"law": "negative-binomial", "per_user": 1, "trials": 2, "most": 9},
+            [[6, 7, 7, 0], [6, 7], [7]],
+            [3, 2],
+        ),
+        (
+            {"law": "negative-binomial", "trials": 1, "most": 1},
+            [[0, 0], [0, 9], [9], [9]],
+            [0, 1],
+        ),
+    ],
+    ids=["each trial", "while trials succeed", "above the maximum"],
+)
+def test_numbers_of_dummies_are_decided_by_their_weight(
+    law: dict[str, Any], draws: list[list[int]], expected: list[int]
+) -> None:
+    """
+    Below the weight, 7, a trial succeeds; at it not. For two users.
 
-    assert [3, 2] == draw_dummy_counts(law, 2, rng).tolist()
+    A geometric number that has ended draws no more. A number above the maximum is not truncated:
+    it alone is drawn again.
+    """
+    drawn = draw_dummy_counts(_law(**law, extra_weight=7), 2, Scripted(*draws))
 
-
-def test_geometric_numbers_continue_while_trials_succeed() -> None:
-    """Two users with two each: 2 + 0 and 0 + 1; a number that has ended draws no more."""
-    law = _law("negative-binomial", per_user=1, trials=2, most=9, extra_weight=7)
-    rng = Scripted([6, 7, 7, 0], [6, 7], [7])
-
-    assert [3, 2] == draw_dummy_counts(law, 2, rng).tolist()
-
-
-def test_a_number_above_the_maximum_is_drawn_again() -> None:
-    """It is not truncated; only that user's number is drawn again."""
-    law = _law("negative-binomial", trials=1, most=1, extra_weight=7)
-    rng = Scripted([0, 0], [0, 9], [9], [9])
-
-    assert [0, 1] == draw_dummy_counts(law, 2, rng).tolist()
+    assert expected == drawn.tolist()
 
 
 def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
