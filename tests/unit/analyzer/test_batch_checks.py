@@ -17,7 +17,7 @@ from analyzer.intake import (
 )
 from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf, leaves_of
-from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
+from common.errors import BatchStateError, SuspectBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
@@ -121,14 +121,6 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
     assert (90, 190) == (left.n_users, left.n_reports)
 
 
-def test_n_min_excludes_sentinels() -> None:
-    """Fifteen users suffice; fourteen and a sentinel do not."""
-    exclude_sentinels(_manifest(16, 32), _sightings([3]), _KEEPS)
-
-    with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* at least 15"):
-        exclude_sentinels(_manifest(15, 30), _sightings([3]), _KEEPS)
-
-
 @pytest.mark.parametrize(
     ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
 )
@@ -186,13 +178,6 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.reports())
     assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
     assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
-
-
-def test_copies_of_sentinels_are_counted_and_dropped() -> None:
-    """Of three equal reports two are copies."""
-    matches, left = _look([*_REPORTS[:10], _REPORTS[4], _REPORTS[4]], _sentinel(4))
-
-    assert (0, 2, 9) == (matches.n_missing, matches.n_repeated, len(left))
 
 
 def test_a_sentinel_stands_at_its_first_report() -> None:
