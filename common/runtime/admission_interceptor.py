@@ -350,8 +350,8 @@ class Deadline:
     def reading(self, seconds: float) -> Generator[None]:
         """Shorten the time while a request is read. One timer a call: every call passes here."""
         end, whole = self._timeout.when(), (self._what, self._seconds)
-        soon = asyncio.get_running_loop().time() + seconds
-        if end is not None and soon < end:
+        now = asyncio.get_running_loop().time
+        if end is not None and (soon := now() + seconds) < end:
             self._timeout.reschedule(soon)
             self._what, self._seconds = _CAME, seconds
         yield

@@ -1,4 +1,4 @@
-"""Every refinement; EM and Norm-Sub also in test_estimation.py."""
+"""Every refinement of shares, and the shrinking of means."""
 
 import math
 from random import Random
