@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
+from analyzer.storage import ledger
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release
@@ -119,14 +120,17 @@ class ReleaseBudgets:
 
         Cost: that of `compose` for each δ, in a thread; cached.
         """
-        together = [await self._spent(entry) for entry in await self._store.releases_to(population)]
+        releases = await self._store.run(ledger.entries_of, population)
+        together = [await self._spent(entry) for entry in releases]
         kept = await asyncio.to_thread(budgets, together)
         return population, max((budget.share for budget in kept), default=0.0)
 
     async def _together(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
     ) -> list[SpentBudget]:
-        past = await self._store.releases_to(task.population) if task.population else []
+        past = []
+        if task.population:
+            past = await self._store.run(ledger.entries_of, task.population)
         earlier = [await self._spent(entry) for entry in past if entry.task_digest != digest]
         return [*earlier, await asyncio.to_thread(SpentBudget.by, task, n_users, n_refused)]
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 import numpy as np
 
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.shrinkage import shrink_to_zero
+from analyzer.estimation.projection import shrink_to_zero
 from analyzer.intake import Intake
 from common.accounting.guarantees import guarantees, published_claim
 from common.errors import UnusableBatchError
@@ -25,14 +25,9 @@ def estimate_result(
     task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture
 ) -> Estimate:
     """
-    Estimate the result of a task. Pure.
+    Estimate a task's result from its mechanism's `tally`, shape (cells,). Pure.
 
-    Args:
-        task: The batch's task.
-        randomizer: Its mechanism.
-        cells: Counts from the mechanism's `tally`, shape (cells,).
-        mixture: Composition of the counted reports; used for items only, since other kinds have no
-            dummies.
+    The mixture is used for items only: other kinds have no dummies.
     """
     if task.kind == "categorical":
         mechanism = cast("Mechanism", randomizer)
@@ -153,14 +148,8 @@ def mixture_of(
 
     Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
     never refused. Otherwise refusals are taken to be proportional: the same share of users' own
-    reports as of all reports is left, and the other counted reports are dummies.
-
-    Args:
-        task: The batch's task.
-        n_users: Users in the batch.
-        counted: Reports that were counted.
-        padding: Null reports that are valid padding.
-        refused: Reports refused for any cause.
+    reports as of all reports is left, and the other counted reports are dummies. `padding` counts
+    the null reports that are valid.
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.idle:

@@ -107,10 +107,8 @@ def match_sentinels(
     """
     Find sentinels in a batch without opening it. Run by the analyzer.
 
-    Args:
-        chunks: Whole sealed reports in the order of delivery.
-        size: Bytes of a sealed report.
-        sentinels: The task's sentinels; if there are none, the batch is not read.
+    `chunks` hold whole sealed reports of `size` bytes, in the order of delivery. Without sentinels
+    the batch is not read.
 
     Cost: one hash a report, a microsecond.
     """
@@ -305,13 +303,7 @@ def open_and_count(
     """
     Drop repeats, open, check and count a batch. Run by the analyzer.
 
-    Args:
-        chunks: Sealed reports, some thousand whole ones a chunk.
-        task: Their task.
-        digest: Its digest, which every report is bound to.
-        mechanism: The task's mechanism.
-        pool: Opens chunks in its workers.
-        key: The private key that the reports are sealed to.
+    A chunk holds some thousand whole sealed reports.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would let a

@@ -33,10 +33,7 @@ class ReleaseMetrics:
         """
         Resume with the state of an earlier run.
 
-        Args:
-            states: State of every batch that arrived.
-            deadlines: Deadline of every task without a result.
-            ledger_entries: Length of the ledger.
+        `deadlines` are those of tasks without a result.
         """
         self._states = dict(states)
         self._deadlines = {

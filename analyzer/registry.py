@@ -10,6 +10,7 @@ import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import StoredTask, TaskLine
 from analyzer.task_builder import complete
@@ -141,19 +142,17 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        List the keys that staged or expected batches are sealed to.
+        List the keys of staged batches, and of those that may arrive within `keep` seconds of
+        their deadline.
 
-        Args:
-            keep: Seconds after a task's deadline for which its batch may still arrive.
-
-        Returns:
-            Their ids; None if this version cannot read one of the tasks: its key is unknown, and a
-            later version may yet open its batch.
+        None if this version cannot read one of the tasks: its key is unknown, and a later version
+        may yet open its batch.
 
         Cost: parses each of the tasks.
         """
         needed = set()
-        for task_bytes in await self._store.awaited_tasks(self._clock.now() - keep):
+        awaited = await self._store.run(task_table.awaited, self._clock.now() - keep)
+        for task_bytes in awaited:
             try:
                 task = Task.from_bytes(task_bytes)
             except TaskError:
@@ -163,16 +162,7 @@ class Registry:
 
 
 def check_deadline(draft: TaskDraft, now: float) -> None:
-    """
-    Check that a draft's deadline is in the future.
-
-    Args:
-        draft: The draft.
-        now: Seconds since 1970 UTC.
-
-    Raises:
-        TaskError: The deadline has passed.
-    """
+    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
     if draft.deadline <= now:
         date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
         raise TaskError(f"the deadline, {date}, is not in the future")
@@ -193,7 +183,7 @@ class TaskListing:
 
         Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
         """
-        for digest in await self._store.tasks_without_line():
+        for digest in await self._store.run(task_table.without_line):
             signed = await self._store.task(digest)
             if signed is None:
                 continue
@@ -203,16 +193,11 @@ class TaskListing:
                 fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
                 logs.event("task cannot be read", fields, level="WARNING")
             else:
-                await self._store.add_line(digest, TaskLine.of(task))
+                await self._store.run(task_table.add_line, digest, TaskLine.of(task))
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
-        """
-        List at most MAX_LISTED_TASKS readable tasks, sorted by digest.
-
-        Args:
-            after: Start after this digest; None to start with the first.
-        """
-        found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
+        """List at most MAX_LISTED_TASKS readable tasks with digests above `after`, sorted."""
+        found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
@@ -226,7 +211,7 @@ class TaskListing:
         signed = await self._store.task(digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
-        stored = await self._store.stored_task(digest)
+        stored = await self._store.run(task_table.stored, digest)
         if stored is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "

@@ -25,6 +25,7 @@ from analyzer.intake import (
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.staging import Staging
+from analyzer.storage import ledger
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
 from common.crypto.hpke_pool import HpkePool
@@ -269,7 +270,7 @@ class Releases:
         """
         try:
             known = population and self._budgets_known
-            populations = [population] if known else await self._store.populations()
+            populations = [population] if known else await self._store.run(ledger.populations)
             self._metrics.spent([await self._spending.share(one) for one in populations])
             self._budgets_known = True
         except Exception as error:  # noqa: BLE001  # the release stands

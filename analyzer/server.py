@@ -1,6 +1,7 @@
 """Composition root of the analyzer: makes its randomness, clock, keys, files and workers."""
 
 import asyncio
+from dataclasses import dataclass
 
 import grpc
 
@@ -11,6 +12,7 @@ from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
@@ -25,37 +27,30 @@ from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerService:
     """A running analyzer."""
 
-    def __init__(
-        self,
-        *,
-        listener: Listener,
-        releases: Releases,
-        rotation: Rotation,
-        store: Store,
-        pool: HpkePool,
-    ) -> None:
-        self._listener = listener
-        self._releases = releases
-        self._store = store
-        self._pool = pool
-        self._running = [
-            asyncio.create_task(rotation.run()),
-            asyncio.create_task(releases.measure_budgets()),
-        ]
-        self.address = listener.address
+    listener: Listener
+    releases: Releases
+    store: Store
+    pool: HpkePool
+    running: list[asyncio.Task[None]]
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on."""
+        return self.listener.address
 
     async def stop(self) -> None:
         """Finish the calls in flight and close every file."""
-        await self._listener.stop()
-        for running in self._running:
+        await self.listener.stop()
+        for running in self.running:
             running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await self._releases.stop()
-        self._pool.close()
-        self._store.close()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        await self.releases.stop()
+        self.pool.close()
+        self.store.close()
 
 
 async def start(settings: AnalyzerSettings) -> AnalyzerService:
@@ -91,7 +86,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
     listing = TaskListing(store, clock)
     await listing.add_lines()
-    metrics.resume(await store.batch_states(), await store.deadlines(), head.entry)
+    metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
         store=store,
         registry=registry,
@@ -130,6 +125,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         process_metrics,
         operator_token=keys.operator_token,
     )
+    running = [asyncio.create_task(one) for one in (rotation.run(), releases.measure_budgets())]
     return AnalyzerService(
-        listener=listener, releases=releases, rotation=rotation, store=store, pool=pool
+        listener=listener, releases=releases, store=store, pool=pool, running=running
     )

@@ -216,15 +216,6 @@ class ActiveBatches:
         """
         return self._held(digest) or await self._once(self._looking_up, digest, self._look_up)
 
-    async def signed(self, digest: TaskDigest) -> SignedTask:
-        """Return a task as it was published; see `find_or_begin`."""
-        found = await self.find_or_begin(digest)
-        return (
-            found.signed
-            if isinstance(found, ActiveBatch)
-            else (await self._spool.get(digest)).signed
-        )
-
     async def _once(
         self,
         under_way: "dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]]",
@@ -312,13 +303,7 @@ class ActiveBatches:
                 )
 
     def settle(self, stored: StoredBatch, task: Task | None = None) -> ActiveBatch | FinishedBatch:
-        """
-        Record a batch's state; destroy the key if the batch is over.
-
-        Args:
-            stored: The batch's row.
-            task: Its task, if already parsed.
-        """
+        """Record a batch's state, with its task if parsed; destroy the key if the batch is over."""
         if stored.state in FINAL_STATES - KEPT_STATES:
             self._state.destroy(_key_file(stored.batch_id))
         digest = stored.signed.digest()

@@ -62,14 +62,10 @@ class AnalyzerClient:
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        Deliver a batch; the analyzer has stored it durably when this returns.
+        See Analyzer. The manifest goes first, and reports follow once the analyzer asks for them.
 
-        The manifest goes first. Reports follow once the analyzer asks for them: it answers at once
-        if it refuses the manifest or has the batch, and writing to an answered call would make
-        gRPC report INTERNAL instead of the answer.
-
-        Returns:
-            The analyzer's commitment to what it received, if it makes one.
+        It answers at once if it refuses the manifest or has the batch, and writing to an answered
+        call would make gRPC report INTERNAL instead of the answer.
         """
         failures: list[Exception] = []
 

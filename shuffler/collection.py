@@ -111,16 +111,15 @@ class Collection:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Return a task as published, fetched from the analyzer once."""
-        return await self._batches.signed(digest)
+        found = await self._batches.find_or_begin(digest)
+        stored = found if isinstance(found, ActiveBatch) else await self._spool.get(digest)
+        return stored.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
         Store one submission durably before returning.
 
-        Args:
-            digest: The task.
-            envelope: The sealed submission.
-            token: The user's token; empty for none. Ignored unless this shuffler requires tokens.
+        The user's token, empty for none, is ignored unless this shuffler requires tokens.
 
         Returns:
             STORED, or REPEATED if the same bytes were stored before.
@@ -142,7 +141,8 @@ class Collection:
         except tuple(_REFUSED_AS) as error:
             self._refusals.count(found.batch_id, [_REFUSED_AS[type(error)]])
             raise
-        self._refusals.count(found.batch_id, [outcome])
+        if outcome is not Outcome.STORED:
+            self._refusals.count(found.batch_id, [outcome])
         return outcome
 
     async def _take(
@@ -176,13 +176,8 @@ class Collection:
         """
         Open many submissions on all cores and store them durably before returning.
 
-        Args:
-            digest: Their task.
-            envelopes: The sealed submissions.
-            tokens: The users' tokens in the same order, or none.
-
         Returns:
-            The outcome of each, in order.
+            The outcome of each, in order. `tokens` come in the same order, or not at all.
 
         Raises:
             StorageError: None of them was stored; safe to retry.

@@ -86,16 +86,9 @@ class InclusionProofs:
         self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Open the directory, or make it.
+        Open or make the directory, with two files for each batch, or raise StorageError.
 
-        Args:
-            directory: Holds two files for each batch: leaves and commitment.
-            identity: The pinned analyzer's identity.
-            keep_seconds: Time from delivery or deadline, whichever is later, to deletion.
-            clock: The time.
-
-        Raises:
-            StorageError: The disk is full, read-only or fails.
+        They are deleted `keep_seconds` after delivery or deadline, whichever is later.
         """
         self._directory = directory
         self._identity = identity

@@ -47,12 +47,7 @@ def permute(reports: Reports, rng: np.random.Generator) -> Reports:
     rejection), over the given generator: ChaCha20 in production, so that telling its permutations
     from uniform ones means breaking the cipher.
 
-    Args:
-        reports: Sealed reports, shape (n, length).
-        rng: Source of randomness.
-
-    Returns:
-        The same rows, permuted, shape (n, length).
+    Reports and result have shape (n, length).
 
     Cost: one pass of random reads; about 1.4 times numpy's own generator.
     """

@@ -1,6 +1,7 @@
 """Composition root of the shuffler: makes its randomness, clock, keys, files and channels."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -30,44 +31,32 @@ from shuffler.settings import ShufflerSettings
 from shuffler.storage.spool import Spool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerService:
     """A running shuffler."""
 
-    def __init__(
-        self,
-        *,
-        listener: Listener,
-        deliveries: Deliveries,
-        rotation: Rotation,
-        inclusions: InclusionProofs,
-        refusals: RefusalCounts,
-        spool: Spool,
-        pool: HpkePool,
-        channel: FreshChannel,
-    ) -> None:
-        self._listener = listener
-        self._refusals = refusals
-        self._spool = spool
-        self._pool = pool
-        self._channel = channel
-        self._running = [
-            asyncio.create_task(deliveries.run()),
-            asyncio.create_task(rotation.run()),
-            asyncio.create_task(inclusions.run()),
-            asyncio.create_task(refusals.run()),
-        ]
-        self.address = listener.address
+    listener: Listener
+    refusals: RefusalCounts
+    spool: Spool
+    pool: HpkePool
+    channel: FreshChannel
+    running: list[asyncio.Task[None]]
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on."""
+        return self.listener.address
 
     async def stop(self) -> None:
         """Finish the calls in flight and close every file."""
-        await self._listener.stop()
-        for running in self._running:
+        await self.listener.stop()
+        for running in self.running:
             running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await self._refusals.save_last()
-        await self._channel.close()
-        self._pool.close()
-        self._spool.close()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        await self.refusals.save_last()
+        await self.channel.close()
+        self.pool.close()
+        self.spool.close()
 
 
 async def start(settings: ShufflerSettings) -> ShufflerService:
@@ -88,7 +77,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    spool = Spool(state.path / "spool.sqlite", metrics)
+    spool = Spool(state.path / "spool.sqlite", metrics.moved)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
@@ -169,13 +158,13 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     return ShufflerService(
         listener=listener,
-        deliveries=deliveries,
-        rotation=rotation,
-        inclusions=inclusions,
         refusals=refusals,
         spool=spool,
         pool=pool,
         channel=channel,
+        running=[
+            asyncio.create_task(part.run()) for part in (deliveries, rotation, inclusions, refusals)
+        ],
     )
 
 

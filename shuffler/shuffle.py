@@ -24,7 +24,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.permutation import BUFFER_BYTES, ExternalPermutation, Reports, bucket_count
-from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.spool import BatchFiles
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 2**22
@@ -46,11 +46,6 @@ def draw_item_dummies(
 ) -> NDArray[np.int64]:
     """
     Draw the number of dummies of each item, independently.
-
-    Args:
-        spec: The distribution.
-        domain_size: Number of items.
-        rng: Source of bits and integers.
 
     Returns:
         Counts of shape (domain_size,), each in 0 .. spec.most.

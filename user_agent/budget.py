@@ -1,7 +1,10 @@
 """
-What this device has given away, and the submissions that it owes: saved before anything is sent.
+What this device has given away, the submissions it owes, and the evidence of what became of them.
 
-No true value is ever stored. One row is one person's submission to one task.
+Saved before anything is sent. No true value is ever stored. Each person's answer to a task is one
+row of submissions and one of evidence. The leaves of one's own sealed reports name them among all
+that the analyzer received: they are kept until it is known whether the reports were counted, and
+longer only if they were not.
 """
 
 import sqlite3
@@ -14,9 +17,7 @@ from typing import Final
 
 from common.runtime.database import Database, storage_failures
 from common.task_digest import TaskDigest
-from user_agent import evidence
 from user_agent.contribution import PreparedSubmission
-from user_agent.evidence import Evidence, InclusionState
 from user_agent.policy import Claim, Policy, check_totals
 
 _SCHEMA: Final = """
@@ -33,6 +34,16 @@ CREATE TABLE IF NOT EXISTS submissions (
 CREATE TABLE IF NOT EXISTS lasting_secret (
     fingerprint BLOB PRIMARY KEY
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS evidence (
+    person TEXT NOT NULL,
+    task_digest BLOB NOT NULL,
+    leaves BLOB NOT NULL,
+    deadline INTEGER NOT NULL,
+    inclusion TEXT NOT NULL,
+    receipt BLOB NOT NULL,
+    receipt_verified INTEGER NOT NULL,
+    PRIMARY KEY (person, task_digest)
+) WITHOUT ROWID;
 """
 
 
@@ -46,6 +57,21 @@ class SubmissionState(Enum):
     acknowledgement was lost; the spend stands either way."""
 
 
+class InclusionState(Enum):
+    """What was proven of an answer."""
+
+    UNCHECKED = "unchecked"
+    """No proof has been seen yet."""
+    COUNTED = "counted"
+    """The analyzer has signed for its reports."""
+    MISSING = "missing"
+    """The analyzer has signed for a batch that lacks a report of it."""
+    SAMPLED = "sampled"
+    """The task lets the shuffler drop reports: a missing one would prove nothing."""
+    UNPROVEN = "unproven"
+    """Long after the deadline no proof has been shown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSubmission:
     """What one person sent, or is about to send, for one task, and what it spends."""
@@ -57,18 +83,30 @@ class SavedSubmission:
     state: SubmissionState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is kept of one answer to check on it."""
+
+    person: str
+    task_digest: TaskDigest
+    leaves: bytes
+    """Of its sealed reports, sorted, one after the other; empty where nothing is to be checked."""
+    deadline: int
+    inclusion: InclusionState
+    receipt: bytes
+    """Empty before the shuffler has acknowledged it."""
+    receipt_verified: bool
+
+
 class Budget:
     """The device's record of submissions, durable."""
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, _SCHEMA + evidence.SCHEMA)
+        self._database = Database(path, _SCHEMA)
 
     async def recognises(self, fingerprint: bytes) -> bool:
-        """
-        Return whether lasting noise always followed from this fingerprint's secret, or does from
-        now.
-        """
+        """Return whether lasting noise always followed from this secret, or does from now on."""
         return await self._database.run(_recognises, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
@@ -112,15 +150,22 @@ class Budget:
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
         """Look up what is kept of this person's answer to check on it."""
-        return await self._database.run(evidence.find, person, digest)
+        found = await self._database.run(
+            _evidence, "WHERE person = ? AND task_digest = ?", person, digest
+        )
+        return found[0] if found else None
 
     async def unchecked(self) -> list[Evidence]:
         """List what arrived and has not been proven to be counted or missing."""
-        return await self._database.run(evidence.unchecked)
+        return await self._database.run(
+            _evidence,
+            "JOIN submissions USING (person, task_digest) "
+            "WHERE inclusion = 'unchecked' AND state = 'arrived'",
+        )
 
     async def conclude(self, checked: Evidence, inclusion: InclusionState) -> None:
         """Record what came of a check; leaves that are not needed any more leave no trace."""
-        await self._database.run(evidence.conclude, checked, inclusion)
+        await self._database.run(_conclude, checked, inclusion)
         await self._database.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
@@ -134,6 +179,10 @@ class Budget:
 
 _COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM submissions"  # noqa: S608
+_SELECT_EVIDENCE: Final = (
+    "SELECT person, task_digest, leaves, deadline, inclusion, receipt, receipt_verified "
+    "FROM evidence "
+)
 
 
 def _upgrade(path: Path) -> None:
@@ -182,6 +231,11 @@ def _find(
     return None if row is None else _saved(row)
 
 
+def _pending(connection: sqlite3.Connection) -> list[SavedSubmission]:
+    rows = connection.execute(f"{_SELECT} WHERE state = ?", (SubmissionState.PENDING.value,))
+    return [_saved(row) for row in rows]
+
+
 def _spend(
     connection: sqlite3.Connection,
     person: str,
@@ -207,7 +261,14 @@ def _spend(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (person, digest, answer.envelope, *astuple(claim), submission.state.value),
     )
-    evidence.begin(connection, person, digest, answer)
+    # Where the shuffler samples, nothing is kept or asked: a missing leaf proves nothing, and
+    # whether it is there is the very secret that sampling protects by.
+    leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
+    inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
+    connection.execute(
+        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (person, digest, leaves, answer.deadline, inclusion.value, b"", False),
+    )
     return submission, False
 
 
@@ -234,12 +295,35 @@ def _mark(
 def _arrived(
     connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
 ) -> None:
+    """Where an earlier version sent the answer, there is no row of evidence."""
     _mark(connection, submission, SubmissionState.ARRIVED)
-    evidence.keep_receipt(
-        connection, submission.person, submission.task_digest, receipt, verified=verified
+    connection.execute(
+        "UPDATE evidence SET receipt = ?, receipt_verified = ? "
+        "WHERE person = ? AND task_digest = ?",
+        (receipt, verified, submission.person, submission.task_digest),
     )
 
 
-def _pending(connection: sqlite3.Connection) -> list[SavedSubmission]:
-    rows = connection.execute(f"{_SELECT} WHERE state = ?", (SubmissionState.PENDING.value,))
-    return [_saved(row) for row in rows]
+def _conclude(connection: sqlite3.Connection, checked: Evidence, inclusion: InclusionState) -> None:
+    """Keep the leaves only if one of them is missing."""
+    leaves = checked.leaves if inclusion is InclusionState.MISSING else b""
+    connection.execute(
+        "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
+        (inclusion.value, leaves, checked.person, checked.task_digest),
+    )
+
+
+def _evidence(connection: sqlite3.Connection, where: str, *values: str | bytes) -> list[Evidence]:
+    rows = connection.execute(_SELECT_EVIDENCE + where, values)
+    return [
+        Evidence(
+            person=person,
+            task_digest=TaskDigest(digest),
+            leaves=leaves,
+            deadline=deadline,
+            inclusion=InclusionState(inclusion),
+            receipt=receipt,
+            receipt_verified=bool(verified),
+        )
+        for person, digest, leaves, deadline, inclusion, receipt, verified in rows
+    ]

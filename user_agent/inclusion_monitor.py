@@ -1,7 +1,6 @@
-"""Whether an answer was counted, from what the shuffler shows. Pure."""
+"""Check that each answer was counted, from the analyzer's signed commitments."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,13 +10,12 @@ from common.crypto.key_ring import DAY
 from common.crypto.merkle import split
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, ProofError, WireError
-from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from user_agent.budget import Budget
-from user_agent.evidence import Evidence, InclusionState
-from user_agent.shuffler_client import Shuffler
+from user_agent.agent import Shuffler
+from user_agent.budget import Budget, Evidence, InclusionState
 
 MOST_ASKED: Final = 64
 """Reports of one answer that are asked for; of more, so many drawn at random. A lost submission is
@@ -28,31 +26,6 @@ def to_ask(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
     """Choose the leaves to ask for, in an order drawn at random."""
     own = split(leaves)
     return [own[place] for place in rng.permutation(len(own))[:MOST_ASKED]]
-
-
-def counted(
-    leaf: bytes,
-    proof: InclusionProof,
-    commitment: BatchCommitment,
-    identity: PublicIdentity,
-    digest: TaskDigest,
-) -> bool:
-    """
-    Return whether a report of the own answer was counted, by its bucket's proof.
-
-    Trusts the pinned analyzer's signature, and nothing else.
-
-    Raises:
-        ProofError: The proof proves neither, or is of another batch than the first reply.
-    """
-    if proof.commitment != commitment:
-        raise ProofError("two commitments are shown for one task")
-    return proof.holds(leaf, identity, digest)
-
-
-def conclusion(counted: Sequence[bool]) -> InclusionState:
-    """Conclude from what was proven of each report that was asked for: COUNTED or MISSING."""
-    return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
 
 
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
@@ -109,9 +82,12 @@ class InclusionMonitor:
         """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
         digest = evidence.task_digest
         try:
-            commitment = await self._commitment(digest)
+            # Checked before any prefix is sent: its length and salt are the commitment's.
+            commitment = (await self.shuffler.inclusion(digest, None)).commitment
+            commitment.check(self.identity, digest)
             asked = to_ask(evidence.leaves, self.rng)
-            return conclusion([await self._counted(leaf, commitment) for leaf in asked])
+            counted = [await self._counted(leaf, commitment) for leaf in asked]
+            return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:
             # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
             if isinstance(error, ProofError):
@@ -121,13 +97,9 @@ class InclusionMonitor:
             return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
-        """Ask for the bucket of a leaf, and check it before the next one is asked for."""
+        """Ask for the bucket of a leaf, and return whether the leaf is in it."""
         digest = commitment.task_digest
         proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
-        return counted(leaf, proof, commitment, self.identity, digest)
-
-    async def _commitment(self, digest: TaskDigest) -> BatchCommitment:
-        """Fetch the commitment, and check it before any prefix is told: length and salt are its."""
-        commitment = (await self.shuffler.inclusion(digest, None)).commitment
-        commitment.check(self.identity, digest)
-        return commitment
+        if proof.commitment != commitment:
+            raise ProofError("two commitments are shown for one task")
+        return proof.holds(leaf, self.identity, digest)

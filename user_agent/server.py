@@ -16,14 +16,13 @@ from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent
+from user_agent.agent import Agent, DeviceClient
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
-from user_agent.shuffler_client import DeviceClient
 
 _LASTING_FILE: Final = "permanent.key"
 

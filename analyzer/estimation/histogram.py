@@ -268,12 +268,6 @@ def estimate(
     """
     Estimate the distribution of items from reports counted by cell.
 
-    Args:
-        mechanism: The task's mechanism.
-        cells: Counts from its `tally`, shape (cells,).
-        mixture: Composition of the counted reports.
-        refinement: The protocol's refinement.
-
     Raises:
         TaskError: The refinement does not fit the mechanism.
     """

@@ -1,4 +1,9 @@
-"""Refine debiased shares to a distribution by projection or shrinkage [WLLSL20]."""
+"""
+Refine debiased shares to a distribution [WLLSL20], and shrink means of many attributes.
+
+Each refinement takes debiased shares, shape (domain_size,), and returns a distribution: the same
+shape, each share at least 0, sum 1.
+"""
 
 from typing import Final
 
@@ -7,6 +12,7 @@ import scipy
 from scipy import special
 
 from common.mechanisms.base import Vector
+from common.mechanisms.numeric.number import Moments
 
 
 def norm_sub(shares: Vector) -> Vector:
@@ -14,12 +20,6 @@ def norm_sub(shares: Vector) -> Vector:
     Project shares onto the probability simplex (Norm-Sub).
 
     Subtracts one constant from all shares and truncates at 0 [DSSC08].
-
-    Args:
-        shares: Debiased shares, shape (domain_size,).
-
-    Returns:
-        Shape (domain_size,), each at least 0, sum 1.
 
     Cost: one sort.
     """
@@ -35,12 +35,6 @@ def norm_sub(shares: Vector) -> Vector:
 def norm_mul(shares: Vector) -> Vector:
     """
     Scale the positive shares to sum 1 (Norm-Mul); if there are none, use Norm-Sub.
-
-    Args:
-        shares: Debiased shares, shape (domain_size,).
-
-    Returns:
-        Shape (domain_size,), each at least 0, sum 1.
 
     Cost: one pass.
     """
@@ -60,12 +54,6 @@ def norm_cut(shares: Vector) -> Vector:
     Ties with the last share kept are kept too, so that the order of items does not matter. If the
     positive shares sum to less than 1, all are kept and scaled; the paper leaves their sum below 1.
     If none is positive, use Norm-Mul.
-
-    Args:
-        shares: Debiased shares, shape (domain_size,).
-
-    Returns:
-        Shape (domain_size,), each at least 0, sum 1.
 
     Cost: one sort.
     """
@@ -89,13 +77,8 @@ def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     and gives the uniform distribution if no share is significant. If the significant shares exceed
     1, or all are significant, they are projected by Norm-Sub and the others are 0.
 
-    Args:
-        shares: Debiased shares, shape (domain_size,).
-        absent_errors: Standard error of each share if no user held its item, shape (domain_size,).
-            Where it is 0, a share is kept if it is at least 0.
-
-    Returns:
-        Shape (domain_size,), each at least 0, sum 1.
+    `absent_errors` holds the standard error of each share if no user held its item, shape
+    (domain_size,). Where it is 0, a share is kept if it is at least 0.
 
     Cost: one pass, or one sort.
     """
@@ -128,13 +111,7 @@ def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
     1 / domain_size if that is smaller; s makes the prior's mean 1 / domain_size, which holds for
     every distribution. The noise is normal.
 
-    Args:
-        shares: Debiased shares, shape (domain_size,).
-        standard_errors: Standard errors, shape (domain_size,). A share with error 0 is unchanged.
-        n_users: Users who were counted, above 0.
-
-    Returns:
-        Shape (domain_size,), each at least 0, sum 1.
+    A share with standard error 0 is unchanged. `n_users` is above 0.
 
     Cost: 256 exponentials for each distinct pair of share and error (counts are integers: far
     fewer than items), and two sorts.
@@ -153,13 +130,7 @@ def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
 
 
 def power_law(mean: float, least: float) -> float:
-    """
-    Return the s at which the density x^-s on [least, 1] has this mean; 0 if none has.
-
-    Args:
-        mean: At least 2·least.
-        least: Above 0.
-    """
+    """Return the s at which x^-s on [least, 1] has a `mean` ≥ 2·least; 0 if none has."""
 
     def excess(steepness: float) -> float:
         return _moment(2 - steepness, least) / _moment(1 - steepness, least) - mean
@@ -199,3 +170,44 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     weights[:, [0, -1]] /= 2
     means: Vector = (weights * nodes).sum(axis=1) / weights.sum(axis=1)
     return np.where(exact, shares, means)
+
+
+_TO_A_POINT: Final = 2
+"""Degrees of freedom that James and Stein's rule loses towards a fixed point."""
+_TO_THE_MEAN: Final = 3
+"""Degrees of freedom that it loses towards the mean of the attributes."""
+
+
+def shrink_to_zero(moments: Moments) -> Vector:
+    """
+    Shrink means towards 0, the middle of the range: James and Stein's rule, its positive part.
+
+    The factor is 1 - (1 - 2/d)·Σσ² / Σx², at least 0 [JS61], [EM73]. With equal variances and three
+    or more attributes the expected squared error is below that of the unbiased means, whatever the
+    true means; with unequal variances nearly so, unless a few make up most of their sum. Fewer than
+    three means are unchanged. The result, shape (d,), is biased and has no intervals.
+    """
+    return moments.means * _factor(moments.means, moments.variances, _TO_A_POINT)
+
+
+def shrink_to_common_mean(moments: Moments) -> Vector:
+    """
+    Shrink means towards their common mean [EM73]; best where the attributes are similar.
+
+    The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: fewer than
+    four means are unchanged.
+    """
+    centre = moments.means.mean()
+    apart = moments.means - centre
+    shrunk: Vector = centre + apart * _factor(apart, moments.variances, _TO_THE_MEAN)
+    return shrunk
+
+
+def _factor(apart: Vector, variances: Vector, uncounted: int) -> float:
+    """Return the factor to shrink distances by, in 0 .. 1."""
+    counted = len(apart) - uncounted
+    if counted <= 0 or not variances.any():
+        return 1.0
+    seen = float(apart @ apart)
+    noise = float(variances.mean()) * counted
+    return 0.0 if noise >= seen else 1 - noise / seen

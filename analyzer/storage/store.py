@@ -1,12 +1,12 @@
 """The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from analyzer.storage import ledger, task_table
-from analyzer.storage.task_table import Sentinel, StoredTask, TaskLine
+from analyzer.storage.task_table import Sentinel, TaskLine
 from common.crypto.signing import SignedTask
 from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
@@ -49,6 +49,9 @@ CREATE TABLE IF NOT EXISTS commitments (
     + ledger.SCHEMA
 )
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 BatchEnd = Literal["staged", "released", "unusable"]
 """State of a batch at the analyzer."""
 
@@ -59,37 +62,22 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
 
+    async def run(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run a function of `task_table` or `ledger` as one transaction."""
+        return await self._database.run(work, *args, **kwargs)
+
     async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
         """Store a published task, and its line if there is one."""
         await self._database.run(task_table.add, signed, line)
 
-    async def add_line(self, digest: TaskDigest, line: TaskLine) -> None:
-        """Store the line of a task that has none yet."""
-        await self._database.run(task_table.add_line, digest, line)
-
     async def task(self, digest: TaskDigest) -> SignedTask | None:
         """Look up a published task."""
         return await self._database.run(task_table.find, digest)
-
-    async def tasks_without_line(self) -> list[TaskDigest]:
-        """List the tasks without a line: an earlier version published them."""
-        return await self._database.run(task_table.without_line)
-
-    async def stored_task(self, digest: TaskDigest) -> StoredTask | None:
-        """Look up a task that has a line, with the state of its batch."""
-        return await self._database.run(task_table.stored, digest)
-
-    async def tasks_after(self, after: TaskDigest, at_most: int) -> list[StoredTask]:
-        """List at most `at_most` tasks that have a line, with digests above `after`, sorted."""
-        return await self._database.run(task_table.after, after, at_most)
-
-    async def deadlines(self) -> dict[TaskDigest, int]:
-        """Return the deadlines of tasks with a line that may still get a result."""
-        return await self._database.run(task_table.deadlines)
-
-    async def awaited_tasks(self, since: float) -> list[bytes]:
-        """List the bytes of tasks whose batch is staged or may still arrive; see `task_table`."""
-        return await self._database.run(task_table.awaited, since)
 
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """
@@ -170,14 +158,6 @@ class Store:
     async def ledger(self, after: int) -> list[LedgerEntry]:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
-
-    async def releases_to(self, population: str) -> list[LedgerEntry]:
-        """List every release to a population."""
-        return await self._database.run(ledger.entries_of, population)
-
-    async def populations(self) -> list[str]:
-        """List the populations with a release."""
-        return await self._database.run(ledger.populations)
 
     async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
         """Return the state of every batch that was staged or given up. Run at start."""

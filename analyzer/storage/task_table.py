@@ -200,14 +200,9 @@ def add_sentinels(
     acknowledged: bool,
 ) -> None:
     """
-    Store sentinels in the order of arrival; known ones can only become acknowledged.
+    Store sentinels, each its concatenated leaves, in the order of arrival; all, or none.
 
-    Args:
-        connection: A connection in a transaction: all are stored, or none.
-        digest: Their task.
-        planted: The concatenated leaves of each.
-        most: Largest number of sentinels of the task.
-        acknowledged: Whether the shuffler has stored them.
+    Known ones can only become acknowledged: the shuffler has stored them.
 
     Raises:
         BatchStateError: The task's batch is staged, or there would be more than `most` sentinels.

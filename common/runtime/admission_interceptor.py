@@ -7,10 +7,9 @@ a Unix socket all peers have one name, and none has a share.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,6 +27,7 @@ from common.runtime.access import (
     CALLS,
     LONG_MESSAGE,
     Call,
+    Caller,
     CallKind,
     OperatorToken,
     bearer_token,
@@ -48,14 +48,17 @@ class ConcurrencyLimits:
         self._taken: Counter[CallKind] = Counter()
         self._shares: Counter[tuple[CallKind, str]] = Counter()
 
-    @contextmanager
-    def taken(self, kind: CallKind, peer: str) -> Generator[None]:
-        """Hold a place while the block runs; OverloadError if all are taken, or ShareError."""
-        limits = kind.value
+    def take(self, kind: CallKind, peer: str) -> None:
+        """
+        Take a place, to be released once.
+
+        Raises:
+            OverloadError: There is none; ShareError if this connection, or a kind aside, has none.
+        """
+        limits, share = kind.value, (kind, peer)
         if self._taken[kind] >= limits.places:
             error = ShareError if limits.aside else OverloadError
             raise error(f"{limits.places} calls of this kind are running, the limit; retry later")
-        share = (kind, peer)
         if is_one_connection(peer) and self._shares[share] >= limits.share:
             raise ShareError(
                 f"{limits.share} calls of this kind are running on this connection, its "
@@ -63,13 +66,14 @@ class ConcurrencyLimits:
             )
         self._taken[kind] += 1
         self._shares[share] += 1
-        try:
-            yield
-        finally:
-            self._taken[kind] -= 1
-            self._shares[share] -= 1
-            if not self._shares[share]:
-                del self._shares[share]
+
+    def release(self, kind: CallKind, peer: str) -> None:
+        """Give a place back."""
+        share = (kind, peer)
+        self._taken[kind] -= 1
+        self._shares[share] -= 1
+        if not self._shares[share]:
+            del self._shares[share]
 
 
 class Queue:
@@ -81,16 +85,14 @@ class Queue:
         self._shares: dict[str, asyncio.Semaphore] = {}
         self._present: Counter[str] = Counter()
 
-    @asynccontextmanager
-    async def turn(self, peer: str, seconds: float) -> AsyncGenerator[None]:
+    async def enter(self, peer: str, seconds: float) -> None:
         """
-        Wait for a turn, and hold it while the block runs.
+        Wait for a turn, which lasts until the call leaves.
 
         Raises:
             OverloadError: No turn was free in time.
             ShareError: This connection's own calls held all of its turns.
         """
-        needed: list[tuple[asyncio.Semaphore, type[OverloadError]]]
         needed = [(self._places, OverloadError)]
         if is_one_connection(peer):
             own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
@@ -100,24 +102,62 @@ class Queue:
         error: type[OverloadError] = OverloadError
         waits = any(semaphore.locked() for semaphore, _ in needed)
         try:
-            try:
-                async with asyncio.timeout(seconds if waits else None):  # as a rule without a timer
-                    for semaphore, refusal in needed:
-                        error = refusal
-                        await semaphore.acquire()
-                        held.append(semaphore)
-            except TimeoutError as late:
+            async with asyncio.timeout(seconds) if waits else nullcontext():
+                for semaphore, refusal in needed:
+                    error = refusal
+                    await semaphore.acquire()
+                    held.append(semaphore)
+        except BaseException as failure:
+            self._release(peer, held)
+            if isinstance(failure, TimeoutError):
                 raise error(
                     f"the call waited {seconds:g} seconds to be read, the limit; retry later"
-                ) from late
-            yield
-        finally:
-            for semaphore in held:
-                semaphore.release()
-            if is_one_connection(peer):
-                self._present[peer] -= 1
-                if not self._present[peer]:
-                    del self._present[peer], self._shares[peer]
+                ) from failure
+            raise
+
+    def leave(self, peer: str) -> None:
+        """End a turn."""
+        own = [self._shares[peer]] if is_one_connection(peer) else []
+        self._release(peer, [self._places, *own])
+
+    def _release(self, peer: str, held: list[asyncio.Semaphore]) -> None:
+        for semaphore in held:
+            semaphore.release()
+        if is_one_connection(peer):
+            self._present[peer] -= 1
+            if not self._present[peer]:
+                del self._present[peer], self._shares[peer]
+
+
+class Hold:
+    """What one call holds: a place until gRPC is done with it, and its turn in the queue."""
+
+    def __init__(
+        self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
+    ) -> None:
+        limits.take(kind, peer)
+        self._limits = limits
+        self._queue = queue
+        self._kind = kind
+        self._peer = peer
+        self._in_turn = False
+
+    async def take_turn(self) -> None:
+        """Wait for a turn, where calls of this kind queue."""
+        if self._queue is not None:
+            await self._queue.enter(self._peer, self._kind.value.read_seconds)
+            self._in_turn = True
+
+    def end_turn(self) -> None:
+        """End the turn, if it has not ended."""
+        if self._in_turn and self._queue is not None:
+            self._in_turn = False
+            self._queue.leave(self._peer)
+
+    def close(self, _context: object = None) -> None:
+        """End the turn and give the place back. To be called once."""
+        self.end_turn()
+        self._limits.release(self._kind, self._peer)
 
 
 M = TypeVar("M")
@@ -223,31 +263,34 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._admit(call, context)
-            peer = context.peer()
-            async with _within(call.kind.value.seconds, _END), AsyncExitStack() as turn:
-                if handler.request_streaming:
-                    answer = await handler.stream_unary(_messages(parse, requests), context)
-                else:
-                    raw = await self._read(requests, call.kind, peer, turn)
-                    request = read_message(parse, raw)
-                    del raw
-                    answer = await handler.unary_unary(request, context)
-                sent: bytes = serialize(answer)
-                if len(sent) > LONG_MESSAGE:
-                    held.callback(asyncio.ensure_future, turn.pop_all().aclose())
+            # Not when the method returns: gRPC holds the answer until the caller has taken it.
+            context.add_done_callback(held.close)
+            long = False
+            try:
+                async with Deadline(call.kind.value.seconds, _END) as deadline:
+                    if handler.request_streaming:
+                        answer = await handler.stream_unary(_messages(parse, requests), context)
+                    else:
+                        raw = await read_request(requests, call.kind, held, deadline)
+                        request = read_message(parse, raw)
+                        del raw
+                        answer = await handler.unary_unary(request, context)
+                    sent: bytes = serialize(answer)
+                long = len(sent) > LONG_MESSAGE
+            finally:
+                if not long:
+                    held.end_turn()
             return sent
 
         return behaviour
 
-    def _admit(self, call: Call, context: Any) -> ExitStack:  # noqa: ANN401
-        """Check the caller, and hold a place until gRPC is done with the call."""
-        names = names_in(context.auth_context()) if self._certificates else None
-        check_caller(call.caller, names, bearer_token(context.invocation_metadata()), self._token)
-        held = ExitStack()
-        held.enter_context(self._limits.taken(call.kind, context.peer()))
-        # Not when the method returns: gRPC holds the answer until the caller has taken it.
-        context.add_done_callback(lambda _: held.close())
-        return held
+    def _admit(self, call: Call, context: Any) -> Hold:  # noqa: ANN401
+        """Check the caller, and take a place."""
+        if call.caller is not Caller.ANYONE:
+            names = names_in(context.auth_context()) if self._certificates else None
+            metadata = context.invocation_metadata()
+            check_caller(call.caller, names, bearer_token(metadata), self._token)
+        return Hold(self._limits, self._queues.get(call.kind), call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
         """Pass requests on one by one, each after the answer to the last."""
@@ -256,7 +299,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             while True:
-                async with _within(limits.read_seconds, _ARRIVAL):
+                async with Deadline(limits.read_seconds, _ARRIVAL):
                     raw = await anext(requests, None)
                 if raw is None:
                     return
@@ -270,9 +313,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
             try:
-                # Answers are written here and not yielded: a deadline would cut gRPC off while it
-                # waits for a caller who reads none, and that caller would never learn of the end.
-                async with _within(limits.seconds, _END):
+                # Answers are written here and not yielded: gRPC would be cut off where it waits for
+                # a caller who takes none, and would never tell that caller of the end.
+                async with Deadline(limits.seconds, _END):
                     async for answer in handler.stream_stream(each(requests), context):
                         await context.write(serialize(answer))
             finally:
@@ -281,53 +324,62 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return behaviour
 
-    async def _read(
-        self, requests: AsyncIterator[bytes], kind: CallKind, peer: str, turn: AsyncExitStack
-    ) -> bytes:
-        """
-        Read a request in its turn before it is parsed: a message can take 20 times its bytes.
-
-        The turn ends here, unless the request is long or the answer may be.
-        """
-        seconds = kind.value.read_seconds
-        if kind in self._queues:
-            await turn.enter_async_context(self._queues[kind].turn(peer, seconds))
-        async with _within(seconds, _ARRIVAL):
-            raw = await anext(requests, None)
-            if raw is None:
-                raise WireError("the call holds 0 requests; it must hold 1")
-            if await anext(requests, None) is not None:
-                raise WireError("the call holds several requests; it must hold 1")
-        if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
-            await turn.aclose()
-        return raw
-
 
 async def _refused(_requests: object, _context: object) -> None:
     raise CallerError("no rule allows this call")
 
 
-class _within:  # noqa: N801  # reads as asyncio.timeout does
-    """End a slow block with DeadlineError. A class, for speed: every call passes here twice."""
+class Deadline:
+    """Ends a block that takes longer, with DeadlineError."""
+
+    __slots__ = ("_seconds", "_timeout", "_what")
 
     def __init__(self, seconds: float, what: str) -> None:
-        self._limit = asyncio.timeout(seconds)
+        self._timeout = asyncio.timeout(seconds)
         self._seconds = seconds
         self._what = what
 
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    @contextmanager
+    def reading(self, seconds: float) -> Generator[None]:
+        """Shorten the time while a request is read. One timer a call: every call passes here."""
+        end, whole = self._timeout.when(), (self._what, self._seconds)
+        now = asyncio.get_running_loop().time
+        if end is not None and (soon := now() + seconds) < end:
+            self._timeout.reschedule(soon)
+            self._what, self._seconds = _ARRIVAL, seconds
+        yield
+        self._timeout.reschedule(end)
+        self._what, self._seconds = whole
+
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # asyncio's own
         try:
-            await self._limit.__aexit__(kind, raised, trace)
+            await self._timeout.__aexit__(*raised)
         except TimeoutError as error:
             raise DeadlineError(f"{self._what} within {self._seconds:g} seconds") from error
+
+
+async def read_request(
+    requests: AsyncIterator[bytes], kind: CallKind, held: Hold, deadline: Deadline
+) -> bytes:
+    """
+    Read a request in its turn before it is parsed: a message can take 20 times its bytes.
+
+    The turn ends here, unless the request is long or the answer may be.
+    """
+    await held.take_turn()
+    with deadline.reading(kind.value.read_seconds):
+        raw = await anext(requests, None)
+        if raw is None:
+            raise WireError("the call holds 0 requests; it must hold 1")
+        if await anext(requests, None) is not None:
+            raise WireError("the call holds several requests; it must hold 1")
+    if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
+        held.end_turn()
+    return raw
 
 
 async def _messages(

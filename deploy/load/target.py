@@ -43,8 +43,8 @@ from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import demo_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.agent import DeviceClient
 from user_agent.policy import authentic
-from user_agent.shuffler_client import DeviceClient
 
 _DAY: Final = 24 * 3600
 

@@ -27,7 +27,7 @@ from deploy.terminal.json_output import number_or_text
 MAX_ROWS: Final = 2000
 """Most rows of a page's table."""
 _SHRUNK_FROM: Final = 3
-"""Fewer numbers have nothing to be shrunk by; see analyzer/estimation/shrinkage.py."""
+"""Fewer numbers have nothing to be shrunk by; see analyzer/estimation/projection.py."""
 _TOO_FEW: Final = "Too few users for this much noise: nothing can be concluded about single values."
 _NO_CANDIDATES: Final = (
     "These counts can be searched for texts: give a file of candidates with --candidates, one a "

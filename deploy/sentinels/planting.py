@@ -20,9 +20,9 @@ from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
+from user_agent.agent import DeviceClient, Shuffler
 from user_agent.contribution import Contributor
 from user_agent.policy import authentic
-from user_agent.shuffler_client import DeviceClient, Shuffler
 
 
 @asynccontextmanager

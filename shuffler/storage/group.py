@@ -11,9 +11,9 @@ which are keyed hashes, and groups have random numbers: no order of arrival is k
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -214,3 +214,29 @@ def form_from_opened(opened: Opened, raw_key: bytes) -> tuple[Group, list[int]]:
 
 def _place(kind: bytes, number: int) -> bytes:
     return kind + number.to_bytes(8, "big")
+
+
+_LENGTH_BYTES: Final = 4
+_MAX_RECORD_BYTES: Final = 2**28
+"""More than any record that is written."""
+
+
+def record_place(bucket: int, number: int) -> bytes:
+    """Encode a record's file (-1 is the permuted batch) and position, to be authenticated."""
+    return b"file" + bucket.to_bytes(4, "big", signed=True) + number.to_bytes(8, "big")
+
+
+def write_record(file: IO[bytes], sealed: bytes) -> None:
+    """Write a sealed record to a file of the batch."""
+    file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big"))
+    file.write(sealed)
+
+
+def sealed_records(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the sealed records of a file from where it stands."""
+    while header := file.read(_LENGTH_BYTES):
+        length = int.from_bytes(header, "big")
+        sealed = file.read(min(length, _MAX_RECORD_BYTES))
+        if len(sealed) != length:
+            raise DamagedStorageError("a file of the batch ends in the middle of a record")
+        yield sealed

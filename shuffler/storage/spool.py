@@ -2,28 +2,31 @@
 The shuffler's storage: submissions are durable before they are acknowledged, and erased after.
 
 They are stored in randomly numbered groups under the batch's key; each batch also has a directory
-for its buckets and the permuted batch. SQLite's log keeps the order of commits for a while: without
+of files. SQLite's log keeps the order of commits for a while: without
 the key that is an order of random bytes, and nothing on the disk relates a submission to a position
 in the permuted batch.
 """
 
 import asyncio
+import itertools
+import os
+import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.database import Database
+from common.runtime.database import Database, storage_failures
+from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
-from shuffler.storage.group import BatchKey
+from shuffler.storage.group import BatchKey, record_place, sealed_records, write_record
 from shuffler.storage.submissions import Arrival, Deduplication
 
 _SCHEMA: Final = (
@@ -42,10 +45,18 @@ CREATE TABLE IF NOT EXISTS batches (
     + submission_table.SCHEMA
 )
 
+_PERMUTED: Final = "permuted"
+_UNFINISHED: Final = "permuted.part"
+_OWNER_ONLY: Final = 0o700
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
 """States in which the permuted batch is stored."""
+_GATHER_SECONDS: Final = 0.004
+"""Wait of a commit for further calls, while calls come together: a flush costs as much processor
+time as opening several envelopes."""
+_GATHERED: Final = 64
+"""Submissions that are committed without that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +72,104 @@ class StoredBatch:
     shuffle_seconds: float
 
 
-class SpoolObserver(Protocol):
-    """Told of every change of a batch's state: the metrics."""
+Observer = Callable[[BatchId, BatchState, BatchState, int], None]
+"""Told of every stored change of a batch's state: batch, state before, state, number of users."""
 
-    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
-        """Record a batch's next state, which is stored. Not called when a batch begins."""
+
+class BatchFiles:
+    """
+    One batch's directory: buckets during the shuffle, then the permuted batch.
+
+    A file is a sequence of records sealed under the batch's key, each bound to its file and
+    position, so that moving or omitting one is detected; the reader knows the number of reports.
+    The permuted batch is written, flushed, renamed and its directory flushed, so that it exists
+    whole or not at all. Earlier files are discarded when the batch is shuffled again.
+
+    Every method raises StorageError if the disk is full, read-only or fails, and
+    DamagedStorageError if it returns other bytes than were written.
+    """
+
+    def __init__(self, folder: Path, key: BatchKey) -> None:
+        self._folder = folder
+        self._key = key
+        self._written: dict[int, int] = {}
+        """Number of records in each bucket."""
+
+    @storage_failures()
+    def begin(self) -> None:
+        """Make an empty directory, discarding any earlier attempt."""
+        remove_folder(self._folder)
+        self._written = {}
+        self._folder.mkdir(mode=_OWNER_ONLY, parents=True)
+
+    @storage_failures()
+    def append(self, bucket: int, reports: bytes) -> None:
+        """Append a record to a bucket. Not flushed: buckets need not survive a crash."""
+        number = self._written.get(bucket, 0)
+        with self._bucket(bucket).open("ab") as file:
+            write_record(file, self._key.seal(reports, record_place(bucket, number)))
+        self._written[bucket] = number + 1
+
+    @storage_failures()
+    def take(self, bucket: int) -> list[bytes]:
+        """Return a bucket's records, and remove the bucket."""
+        if bucket not in self._written:
+            return []
+        path = self._bucket(bucket)
+        with path.open("rb") as file:
+            records = [
+                self._key.open(sealed, record_place(bucket, number))
+                for number, sealed in enumerate(sealed_records(file))
+            ]
+        if len(records) != self._written.pop(bucket):
+            raise DamagedStorageError("a bucket of the batch has lost records")
+        path.unlink()
+        return records
+
+    def _bucket(self, bucket: int) -> Path:
+        return self._folder / f"bucket-{bucket}"
+
+    @storage_failures()
+    def save(self, chunks: Iterable[bytes]) -> None:
+        """Write the permuted batch durably."""
+        unfinished = self._folder / _UNFINISHED
+        with unfinished.open("wb") as file:
+            for number, chunk in enumerate(chunks):
+                write_record(file, self._key.seal(chunk, record_place(-1, number)))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._folder / _PERMUTED)
+        flush_directory(self._folder)
+        flush_directory(self._folder.parent)
+
+    def saved(self) -> Iterator[bytes]:
+        """
+        Yield the permuted batch, chunk by chunk; may be read several times.
+
+        The file is open only while a chunk is read, so the reader may stop anywhere.
+        """
+        start = 0
+        for number in itertools.count():
+            with storage_failures(), (self._folder / _PERMUTED).open("rb") as file:
+                file.seek(start)
+                sealed = next(sealed_records(file), None)
+                start = file.tell()
+            if sealed is None:
+                return
+            yield self._key.open(sealed, record_place(-1, number))
 
 
 class Spool:
     """The shuffler's database and batch directories."""
 
-    def __init__(self, path: Path, observer: SpoolObserver | None = None) -> None:
+    def __init__(self, path: Path, observer: Observer = lambda *_: None) -> None:
         self._observer = observer
         self._database = Database(path, _SCHEMA)
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
         self._committing: asyncio.Task[None] | None = None
+        self._together = 0
+        """Calls in the last commit."""
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
@@ -124,7 +217,10 @@ class Spool:
 
     async def _commit_waiting(self) -> None:
         while self._waiting:
+            if self._together > 1 and sum(len(one) for one, _ in self._waiting) < _GATHERED:
+                await asyncio.sleep(_GATHER_SECONDS)
             together, self._waiting = self._waiting, []
+            self._together = len(together)
             arrivals = [arrival for arrival, _ in together]
             try:
                 judged, stored = await self._database.run(
@@ -155,8 +251,8 @@ class Spool:
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state."""
-        await self._database.run(_set_state, batch, state)
-        self._notify(batch, state)
+        await self._database.run(_set_state, batch, state, batch.n_reports, batch.shuffle_seconds)
+        self._observer(batch.batch_id, batch.state, state, batch.n_users)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
@@ -166,8 +262,8 @@ class Spool:
 
         A crash in between leaves submissions that are not read again; `sweep` deletes them.
         """
-        await self._database.run(_record_permuted, batch, state, n_reports, seconds)
-        self._notify(batch, state)
+        await self._database.run(_set_state, batch, state, n_reports, seconds)
+        self._observer(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
@@ -179,13 +275,9 @@ class Spool:
                 was committed meanwhile, and the decision may no longer hold.
         """
         await self._database.run(_set_last_state, batch, state)
-        self._notify(batch, state)
+        self._observer(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
-
-    def _notify(self, batch: StoredBatch, state: BatchState) -> None:
-        if self._observer is not None:
-            self._observer.moved(batch.batch_id, batch.state, state, batch.n_users)
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._deduplications.pop(batch_id, None)
@@ -209,9 +301,35 @@ class Spool:
         self._database.close()
 
 
-_COLUMNS: Final = (
-    "batch_id, task_digest, task, signature, state, n_users, n_reports, shuffle_seconds"
+_SELECT: Final = (
+    "SELECT batch_id, task_digest, task, signature, state, n_users, n_reports, shuffle_seconds "
+    "FROM batches "
 )
+
+
+def _open_batch(
+    connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
+) -> StoredBatch:
+    digest, state = signed.digest(), BatchState.COLLECTING.value
+    connection.execute(
+        "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (batch_id, digest, signed.task_bytes, signed.signature, state),
+    )
+    return _get(connection, digest)
+
+
+def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:
+    row = connection.execute(_SELECT + "WHERE task_digest = ?", (digest,)).fetchone()
+    if row is None:
+        raise UnknownTaskError("this shuffler has no batch for this task")
+    return _stored(row)
+
+
+def _kept(connection: sqlite3.Connection) -> list[StoredBatch]:
+    held = [state.value for state in submission_table.OPEN_STATES | _PERMUTED_STATES]
+    where = f"WHERE state IN ({', '.join('?' * len(held))})"
+    return [_stored(row) for row in connection.execute(_SELECT + where, held)]
 
 
 def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> StoredBatch:
@@ -229,63 +347,25 @@ def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> Sto
     )
 
 
-def _open_batch(
-    connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
-) -> StoredBatch:
-    connection.execute(
-        "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (
-            batch_id,
-            signed.digest(),
-            signed.task_bytes,
-            signed.signature,
-            BatchState.COLLECTING.value,
-        ),
-    )
-    return _get(connection, signed.digest())
-
-
-def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:
-    query = f"SELECT {_COLUMNS} FROM batches WHERE task_digest = ?"  # noqa: S608
-    row = connection.execute(query, (digest,)).fetchone()
-    if row is None:
-        raise UnknownTaskError("this shuffler has no batch for this task")
-    return _stored(row)
-
-
-def _kept(connection: sqlite3.Connection) -> list[StoredBatch]:
-    held = submission_table.OPEN_STATES | _PERMUTED_STATES
-    query = f"SELECT {_COLUMNS} FROM batches WHERE state IN ({', '.join('?' * len(held))})"  # noqa: S608
-    return [_stored(row) for row in connection.execute(query, [state.value for state in held])]
-
-
 def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState]:
     rows = connection.execute("SELECT batch_id, state FROM batches")
     return {BatchId(batch_id): BatchState(state) for batch_id, state in rows}
 
 
-def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
-    changed = connection.execute(
-        "UPDATE batches SET state = ? WHERE batch_id = ? AND state = ?",
-        (state.value, batch.batch_id, batch.state.value),
-    )
-    if changed.rowcount != 1:
-        raise BatchStateError(f"the batch is no longer {batch.state.value}")
-
-
-def _record_permuted(
+def _set_state(
     connection: sqlite3.Connection,
     batch: StoredBatch,
     state: BatchState,
     n_reports: int,
     seconds: float,
 ) -> None:
-    _set_state(connection, batch, state)
-    connection.execute(
-        "UPDATE batches SET n_reports = ?, shuffle_seconds = ? WHERE batch_id = ?",
-        (n_reports, seconds, batch.batch_id),
+    changed = connection.execute(
+        "UPDATE batches SET state = ?, n_reports = ?, shuffle_seconds = ? "
+        "WHERE batch_id = ? AND state = ?",
+        (state.value, n_reports, seconds, batch.batch_id, batch.state.value),
     )
+    if changed.rowcount != 1:
+        raise BatchStateError(f"the batch is no longer {batch.state.value}")
 
 
 def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
@@ -296,4 +376,24 @@ def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: B
         raise BatchStateError(
             f"the batch had {batch.n_users} users when it was read; it has {n_users}"
         )
-    _set_state(connection, batch, state)
+    _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
+
+
+@storage_failures()
+def remove_folder(folder: Path) -> None:
+    """Remove a batch's directory, if there is one."""
+    if folder.exists():
+        shutil.rmtree(folder)
+        flush_directory(folder.parent)
+
+
+@storage_failures()
+def sweep_folders(folders: Path, kept: Collection[str]) -> None:
+    """Remove the directories of batches not in `kept`, and unfinished files of those that are."""
+    for folder in sorted(folders.glob("*")):
+        if folder.name not in kept:
+            remove_folder(folder)
+        else:
+            for path in folder.glob("*"):
+                if path.name != _PERMUTED:
+                    path.unlink()

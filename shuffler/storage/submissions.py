@@ -149,6 +149,9 @@ class Arrival:
     where no tokens are required.
     """
 
+    def __len__(self) -> int:
+        return sum(len(group) for group in self.groups)
+
 
 def append(
     connection: sqlite3.Connection,

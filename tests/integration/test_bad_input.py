@@ -36,7 +36,7 @@ from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
-from user_agent.shuffler_client import DeviceClient
+from user_agent.agent import DeviceClient
 
 _UNKNOWN = bytes(32)
 

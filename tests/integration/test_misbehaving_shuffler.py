@@ -21,8 +21,7 @@ from deploy.audit.harness.in_process_run import (
 )
 from deploy.results.verification import check_fits, check_guarantees
 from tests.support.tasks import draft
-from user_agent.budget import SubmissionState
-from user_agent.evidence import InclusionState
+from user_agent.budget import InclusionState, SubmissionState
 
 _USERS = 20
 _SENTINELS = 20

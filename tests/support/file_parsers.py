@@ -24,8 +24,8 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts
-from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS

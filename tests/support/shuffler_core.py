@@ -113,7 +113,7 @@ class Shuffler:
 
     def open_spool(self) -> Spool:
         """Open the database of submissions."""
-        return Spool(self.path / "spool.sqlite", self.metrics)
+        return Spool(self.path / "spool.sqlite", self.metrics.moved)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

@@ -39,8 +39,6 @@ from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
-from user_agent.evidence import InclusionState
-from user_agent.inclusion_monitor import conclusion, counted
 
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
@@ -100,9 +98,8 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     return dumps(ledger_as_json(entries, verify(entries), []))
 
 
-def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
-    proof = evidence.proof_from_wire(message)
-    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, EXAMPLE_DIGEST)])
+def _concluded(message: shuffler_pb2.GetInclusionResponse) -> bool:
+    return evidence.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST)
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:

@@ -31,8 +31,7 @@ from deploy.audit.observation.recorder import reports_in
 from tests.support.faults import Crash, Life
 from tests.support.parties import AnalyzerParty, DeviceParty, ShufflerParty, Surroundings
 from tests.support.tasks import draft
-from user_agent.budget import SavedSubmission, SubmissionState
-from user_agent.evidence import InclusionState
+from user_agent.budget import InclusionState, SavedSubmission, SubmissionState
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20

@@ -13,6 +13,7 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
@@ -57,7 +58,7 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
         self.metrics.resume(
-            await self.store.batch_states(), await self.store.deadlines(), head.entry
+            await self.store.batch_states(), await self.store.run(task_table.deadlines), head.entry
         )
         self.pool = InlinePool()
         self.staging = Staging(

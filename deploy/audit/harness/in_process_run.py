@@ -30,10 +30,9 @@ from deploy.audit.harness.clock import ManualClock
 from shuffler.inclusion import InclusionProofs
 from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
-from user_agent.budget import Budget
+from user_agent.budget import Budget, InclusionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
-from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.estimation.shrinkage import shrink_to_common_mean, shrink_to_zero
+from analyzer.estimation.projection import shrink_to_common_mean, shrink_to_zero
 from common.mechanisms.base import Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.mean_est import MeanEst

@@ -1,7 +1,8 @@
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +16,15 @@ from analyzer.intake import (
     match_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
-from common.crypto.merkle import leaf
-from common.errors import SuspectBatchError, UnusableBatchError
+from common.crypto.merkle import leaf, leaves_of
+from common.errors import BatchStateError, SuspectBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from tests.support.leaves import some_leaves
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import AnalyzerCore
+from tests.support.leaves import commitment_over, some_leaves
 from tests.support.results import result
 from tests.support.tasks import published
 
@@ -117,14 +121,6 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
     assert (90, 190) == (left.n_users, left.n_reports)
 
 
-def test_n_min_excludes_sentinels() -> None:
-    """Fifteen users suffice; fourteen and a sentinel do not."""
-    exclude_sentinels(_manifest(16, 32), _sightings([3]), _KEEPS)
-
-    with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* at least 15"):
-        exclude_sentinels(_manifest(15, 30), _sightings([3]), _KEEPS)
-
-
 @pytest.mark.parametrize(
     ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
 )
@@ -184,13 +180,6 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
 
 
-def test_copies_of_sentinels_are_counted_and_dropped() -> None:
-    """Of three equal reports two are copies."""
-    matches, left = _look([*_REPORTS[:10], _REPORTS[4], _REPORTS[4]], _sentinel(4))
-
-    assert (0, 2, 9) == (matches.n_missing, matches.n_repeated, len(left))
-
-
 def test_a_sentinel_stands_at_its_first_report() -> None:
     """In the order of sending, without missing ones."""
     mixed = [_REPORTS[place] for place in np.random.default_rng(1).permutation(30)]
@@ -198,3 +187,108 @@ def test_a_sentinel_stands_at_its_first_report() -> None:
 
     first = min(mixed.index(_REPORTS[5]), mixed.index(_REPORTS[6]))
     assert [first, mixed.index(_REPORTS[7])] == matches.order()
+
+
+@pytest.fixture
+async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer with a task that has room for five sentinels of two reports."""
+    started = AnalyzerCore(tmp_path)
+    await started.start()
+    await started.publish(n_min=3, target_size=8)
+    yield started
+    await started.stop()
+
+
+def _sentinels(count: int, start: int = 0) -> list[bytes]:
+    leaves = some_leaves(2 * count, start)
+    return [b"".join(leaves[2 * number : 2 * number + 2]) for number in range(count)]
+
+
+async def _register(
+    analyzer: AnalyzerCore, sentinels: list[bytes], *, acknowledged: bool = False
+) -> None:
+    digest = analyzer.signed.digest()
+    await analyzer.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
+
+
+async def _kept(analyzer: AnalyzerCore) -> list[Sentinel]:
+    return await analyzer.store.sentinels(analyzer.signed.digest())
+
+
+async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
+    """Registered again they change nothing; acknowledged they stay so."""
+    planned = _sentinels(4)
+    await _register(analyzer, planned)
+    await _register(analyzer, planned[2:3], acknowledged=True)
+    await _register(analyzer, planned)
+    await analyzer.restart()
+
+    assert [False, False, True, False] == [one.acknowledged for one in await _kept(analyzer)]
+    assert planned == [b"".join(one.leaves) for one in await _kept(analyzer)]
+
+
+async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore) -> None:
+    """Repeating a registration afterwards is no error."""
+    planned = _sentinels(2)
+    await _register(analyzer, planned)
+    await analyzer.releases.deliver(analyzer.manifest(8), chunks_of(analyzer.sealed(8)))
+
+    await _register(analyzer, planned)
+    for late, acknowledged in ((_sentinels(1, start=50), False), (planned, True)):
+        with pytest.raises(BatchStateError, match="has arrived"):
+            await _register(analyzer, late, acknowledged=acknowledged)
+    await analyzer.settle()
+
+
+async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> None:
+    """A batch filled with them would hold too few users; all of a call are refused, or none."""
+    await _register(analyzer, _sentinels(3))
+    with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
+        await _register(analyzer, _sentinels(3, start=50))
+
+    assert 3 == len(await _kept(analyzer))
+
+
+@pytest.mark.parametrize("leaves", [some_leaves(1), some_leaves(3)])
+async def test_a_sentinel_has_as_many_reports_as_a_submission(
+    analyzer: AnalyzerCore, leaves: list[bytes]
+) -> None:
+    """Two, of this task."""
+    with pytest.raises(WireError, match="a submission of this task has 2 reports"):
+        await _register(analyzer, [b"".join(leaves)])
+
+
+async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
+    """Of all calls."""
+    [first, second] = some_leaves(2)
+    await _register(analyzer, [first + second])
+    for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):
+        with pytest.raises(WireError, match=f"{times} leaves are repeated"):
+            await _register(analyzer, [*_sentinels(1, start=70), shared])
+
+    assert [(first, second)] == [one.leaves for one in await _kept(analyzer)]
+
+
+async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
+    """Over all reports; also after the release and a restart."""
+    sealed = analyzer.sealed(5)
+    leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
+    answers: list[BatchCommitment | None] = []
+    for _ in range(2):
+        answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
+        await analyzer.settle()
+    await analyzer.restart()
+    answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
+
+    [first] = {answer for answer in answers if answer is not None}
+    identity = analyzer.keys.identity
+    first.check(identity.public_identity(), analyzer.signed.digest())
+    assert 3 == len(answers)
+    assert 10 == first.n_leaves
+    wanted = commitment_over(
+        [leaves[at : at + 32] for at in range(0, len(leaves), 32)],
+        identity,
+        analyzer.signed.digest(),
+        first.salt,
+    )
+    assert wanted.root == first.root

@@ -8,7 +8,6 @@ import pytest
 from analyzer.storage.ledger import Charge
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
-from common.crypto.merkle import leaf
 from common.errors import BudgetError, UnusableBatchError
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
@@ -190,19 +189,3 @@ async def test_nothing_follows_a_release_of_infinite_cost(core: AnalyzerCore) ->
 
     with pytest.raises(BudgetError, match="cost a central epsilon of inf"):
         await core.release(_USERS, later)
-
-
-async def test_sentinels_are_not_charged(core: AnalyzerCore) -> None:
-    """A release costs what its users' reports cost."""
-    signed = await _publish(core, target_size=60, budget_epsilon=19.0)
-    task, sealed = Task.from_bytes(signed.task_bytes), core.sealed(_USERS + 5, signed)
-    planted = [leaf(sealed[user]) + leaf(sealed[_USERS + 5 + user]) for user in range(5)]
-    await core.registry.register_sentinels(signed.digest(), planted, acknowledged=True)
-    manifest = core.manifest(_USERS + 5, signed=signed)
-    await core.releases.deliver(manifest, chunks_of(sealed))
-    await core.settle()
-    [entry] = await core.store.ledger(0)
-
-    assert _USERS == entry.n_users
-    alone = composed_epsilon([claimed_release(task, _USERS, 0)], task.budget_delta)
-    assert alone == entry.composed_epsilon

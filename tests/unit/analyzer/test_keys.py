@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import SUITES, HpkePrivateKey, key_id
+from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SignedTask
 from common.errors import UnusableBatchError
@@ -35,20 +35,6 @@ async def _rotate(analyzer: AnalyzerCore, days: float) -> None:
         analyzer.clock.seconds += DAY
         needed = await analyzer.registry.needed_keys(SCHEDULE.keep)
         analyzer.keys.reports.rotate(analyzer.clock.now(), needed)
-
-
-@pytest.mark.parametrize("suite", SUITES)
-async def test_a_batch_of_every_suite_is_released(analyzer: AnalyzerCore, suite: str) -> None:
-    """A repeated ciphertext is dropped in each of them."""
-    await _publish(analyzer, suite)
-    sealed = analyzer.sealed(_MANY)
-    sealed[1] = sealed[0]
-    await analyzer.deliver(_MANY, sealed)
-    result = await analyzer.result()
-
-    assert {analyzer.task.sealed_report_bytes} == {len(report) for report in sealed}
-    assert {"repeated": 1, "unreadable": 0, "malformed": 0} == result.refused
-    assert 0 == int(result.histogram.frequencies.argmax())
 
 
 async def test_a_batch_sealed_to_an_expired_key_is_released(analyzer: AnalyzerCore) -> None:

@@ -1,5 +1,8 @@
 import dataclasses
+import logging
 import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +11,19 @@ import pytest
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
+from analyzer.registry import AnalyzerKeys, Registry, TaskListing
 from analyzer.storage.store import Store
 from analyzer.task_builder import complete, default_budget
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.crypto.hpke import SUITES, HpkePrivateKey
 from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
+from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock
+from tests.support.analyzer_core import AnalyzerCore
 from tests.support.keys import SCHEDULE, key_files
 from tests.support.tasks import draft, published
 
@@ -114,16 +119,6 @@ def test_keys_are_created_once_and_kept_private(tmp_path: Path) -> None:
         assert repr(secret) not in shown
 
 
-def test_the_operator_token_is_compared_whole() -> None:
-    """A prefix does not match."""
-    text = OperatorToken.generate().decode()
-    token = OperatorToken(text.encode())
-
-    assert token.matches(text)
-    assert not token.matches(text[:-1])
-    assert not token.matches("")
-
-
 @pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])
 def test_a_damaged_operator_token_stops_the_start(content: bytes) -> None:
     """An empty one would match anything."""
@@ -153,3 +148,47 @@ def test_an_invalid_shuffler_key_is_refused() -> None:
             analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
             nonce=bytes(32),
         )
+
+
+def _change(analyzer: AnalyzerCore, statement: str) -> None:
+    """Change the analyzer's file as another version might have left it."""
+    with closing(sqlite3.connect(analyzer.path / "analyzer.sqlite")) as connection, connection:
+        connection.execute(statement)
+
+
+async def test_an_unreadable_task_is_logged_and_not_listed(
+    analyzer: AnalyzerCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are listed."""
+    old = analyzer.keys.identity.sign(b"of an older version")
+    await analyzer.store.add_task(old, None)
+    overview = TaskListing(analyzer.store, analyzer.clock)
+    with caplog.at_level(logging.WARNING, "shuffledp"):
+        await overview.add_lines()
+    listed = await overview.tasks(None)
+
+    assert [analyzer.signed.digest()] == [summary.task_digest for summary in listed]
+    [record] = [one for one in caplog.records if one.message == "task cannot be read"]
+    assert {"task_digest": old.digest().hex()} == getattr(record, "fields", None)
+    with pytest.raises(TaskError, match=r"cannot read its task [0-9a-f]{12}: "):
+        await overview.describe(old.digest())
+
+
+async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
+    """A task's line holds every listed field."""
+    _change(analyzer, "UPDATE tasks SET task = x'00'")
+    [summary] = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
+    task = analyzer.task
+
+    assert analyzer.signed.digest() == summary.task_digest
+    assert TaskState.OPEN is summary.state
+    assert (task.protocol, task.domain_size, task.population) == (
+        summary.protocol,
+        summary.domain_size,
+        summary.population,
+    )
+    assert (task.n_min, task.target_size, task.deadline) == (
+        summary.n_min,
+        summary.target_size,
+        summary.deadline,
+    )

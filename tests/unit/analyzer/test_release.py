@@ -172,23 +172,6 @@ async def test_a_batch_staged_by_an_earlier_version_has_no_commitment(
     assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_a_batch_staged_before_a_crash_is_released(
-    analyzer: AnalyzerCore, *, restarted: bool
-) -> None:
-    """At the next start, or when it is delivered again."""
-    await analyzer.stage(analyzer.manifest(50))
-    if restarted:
-        analyzer.store.close()
-        await analyzer.start()
-        await analyzer.releases.resume()
-        await analyzer.settle()
-    else:
-        await analyzer.deliver(50, analyzer.sealed(50))
-
-    assert 50 == (await analyzer.result()).n_users
-
-
 async def test_staged_reports_are_deleted_with_the_release(analyzer: AnalyzerCore) -> None:
     """Also from the database's log."""
     sealed = analyzer.sealed(50)

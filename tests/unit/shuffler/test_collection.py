@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -7,13 +8,14 @@ from typing import Any
 import pytest
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import TOKEN_BYTES, SignedTask, SigningIdentity, TokenIssuer
 from common.errors import (
     BatchStateError,
     ConflictError,
     OverloadError,
     PeerRefusalError,
     ProofError,
+    ShuffleDpError,
     TaskError,
     UnknownKeyError,
     UnknownTaskError,
@@ -23,6 +25,7 @@ from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
+from shuffler.servicer import ConnectionCount
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -129,16 +132,6 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     shuffler.spool.close()
 
 
-async def test_the_status_hides_the_number_of_users_while_collecting(shuffler: Shuffler) -> None:
-    """A growing count would time every submission."""
-    await shuffler.submit(4)
-    assert (await shuffler.collection.status(DIGEST)).n_users == 0
-
-    await shuffler.submit(1)
-    await shuffler.deliveries.advance()
-    assert (await shuffler.collection.status(DIGEST)).n_users == 5
-
-
 async def test_concurrent_requests_begin_one_batch(shuffler: Shuffler) -> None:
     """One task is one batch with one key."""
     await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))
@@ -171,3 +164,41 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
     assert {} == shuffler.rounds._beginning
     # Each that nobody looks at would be a page of log that nobody has allowed.
     assert not any(one._log_traceback for one in looked_for)
+
+
+async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Stored, repeated or refused, alone and in bulk; nor is a request for a proof."""
+    caplog.set_level(logging.DEBUG)
+    issuer = TokenIssuer(TokenIssuer.generate())
+    shuffler = Shuffler(tmp_path, token_identity=issuer.identity())
+    await shuffler.start()
+    await shuffler.collection.fetch_task(DIGEST)
+    caplog.clear()
+    token, envelope = issuer.issue(), shuffler.envelope()
+    refused = 0
+    for sent, shown in (
+        (envelope, token),
+        (envelope, token),
+        (shuffler.envelope(), token),
+        (shuffler.envelope(), bytes(TOKEN_BYTES)),
+        (shuffler.envelope(), b""),
+        (envelope[:-1], issuer.issue()),
+        (bytes([envelope[0] ^ 1]) + envelope[1:], issuer.issue()),
+    ):
+        await shuffler.collection.submit_bulk(DIGEST, [sent], [shown])
+        try:
+            await shuffler.collection.submit(DIGEST, sent, shown)
+        except ShuffleDpError:
+            refused += 1
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    with pytest.raises(ShuffleDpError):
+        await shuffler.collection.submit(DIGEST, shuffler.envelope(), issuer.issue())
+    for prefix in (None, 2**20):
+        with pytest.raises(ShuffleDpError):
+            await shuffler.inclusions.relay(DIGEST, prefix)
+    with pytest.raises(ShuffleDpError):
+        ConnectionCount(2).take("ipv4:192.0.2.1:1", 3)
+    shuffler.spool.close()
+
+    assert 5 == refused
+    assert [] == caplog.records

@@ -1,6 +1,5 @@
 """Crashes and disk failures from closing a batch to erasing it."""
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Iterable
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from common.messages.batch import BatchId, BatchState
-from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
 from tests.support.disks import disk_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -183,19 +182,3 @@ async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10 * _SIZE) == (manifest.n_users, len(blob))
     assert found.batch_id == manifest.batch_id
-
-
-async def test_a_batch_interrupted_by_a_stop_is_delivered_after_the_next_start(
-    shuffler: Shuffler,
-) -> None:
-    """Wherever its shuffle was interrupted."""
-    await shuffler.submit(5)
-    running = asyncio.create_task(shuffler.deliveries.run())
-    await asyncio.sleep(0)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    await shuffler.restart()
-    await shuffler.deliveries.advance()
-
-    assert 5 == sum(manifest.n_users for manifest, _ in shuffler.analyzer.delivered)
-    assert BatchState.ERASED is await shuffler.state()

@@ -1,11 +1,26 @@
 import asyncio
+import itertools
 from pathlib import Path
 
 import pytest
 
-from common.errors import BatchStateError, SettingsError
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
+from common.crypto.key_ring import DAY, KeyState
+from common.errors import BatchStateError, SettingsError, TaskError
 from common.messages.batch import BatchState
+from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
+from shuffler.active_batches import (
+    TRANSITIONS,
+    ClosingRule,
+    Event,
+    close_request_event,
+    due_event,
+    next_state,
+)
+from shuffler.server import publish_keys
+from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -38,19 +53,6 @@ async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
     assert BatchState.COLLECTING is await strict.state()
     assert (await strict.collection.status(DIGEST)).n_min == 6
     strict.spool.close()
-
-
-@pytest.mark.parametrize("status", ["INVALID_ARGUMENT", "ALREADY_EXISTS"])
-async def test_a_batch_refused_by_the_analyzer_is_quarantined(
-    shuffler: Shuffler, status: str
-) -> None:
-    """It is kept, with its key, for an operator to inspect."""
-    await shuffler.submit(5)
-    shuffler.analyzer.refuse_with = status
-    await shuffler.deliveries.advance()
-
-    assert BatchState.QUARANTINED is await shuffler.state()
-    assert len(shuffler.key_files()) == 1
 
 
 async def test_a_failed_step_is_retried_after_growing_pauses(shuffler: Shuffler) -> None:
@@ -135,18 +137,6 @@ async def test_a_start_on_another_database_destroys_nothing(
     assert BatchState.ERASED is await shuffler.state()
 
 
-async def test_an_empty_batch_without_a_key_gets_one(shuffler: Shuffler) -> None:
-    """After a crash between storing the batch and making its key."""
-    await shuffler.collection.fetch_task(DIGEST)
-    [key_file] = shuffler.key_files()
-    key_file.unlink()
-    await shuffler.restart()
-    await shuffler.submit(CASE.task.target_size)
-    await shuffler.deliveries.advance()
-
-    assert BatchState.ERASED is await shuffler.state()
-
-
 async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
     """The shuffler starts, and leaves that batch as it is."""
     await shuffler.submit(1)
@@ -193,12 +183,124 @@ async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bo
     assert BatchState.ERASED is await shuffler.state()
 
 
-async def test_a_batch_below_n_min_keeps_collecting(shuffler: Shuffler) -> None:
-    """A request to close too early changes nothing."""
-    await shuffler.submit(2)
-    with pytest.raises(BatchStateError, match="fewer users than n_min"):
-        await shuffler.collection.close(DIGEST)
-    await shuffler.submit(1)
-    await shuffler.collection.close(DIGEST)
+_TERMS = ClosingRule(n_min=10, target_size=20, deadline=100)
 
-    assert BatchState.CLOSED is await shuffler.state()
+
+@pytest.mark.parametrize(
+    ("n_users", "now", "n_min", "event"),
+    [
+        (0, 50, 10, None),
+        (19, 99, 10, None),
+        (20, 0, 10, Event.CLOSE),
+        (25, 0, 10, Event.CLOSE),
+        (10, 100, 10, Event.CLOSE),
+        (9, 100, 10, Event.EXPIRE),
+        (0, 101, 10, Event.EXPIRE),
+        (25, 50, 30, None),
+        (30, 50, 30, Event.CLOSE),
+    ],
+)
+def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
+    n_users: int, now: int, n_min: int, event: Event | None
+) -> None:
+    """Below n_min at the deadline it expires; an n_min above the target outranks it."""
+    terms = ClosingRule(n_min=n_min, target_size=20, deadline=100)
+
+    assert event is due_event(BatchState.COLLECTING, n_users, terms, now)
+
+
+def test_every_due_event_is_in_the_table() -> None:
+    """In every state."""
+    for state, n_users, now in itertools.product(BatchState, (0, 10, 20), (0, 100)):
+        event = due_event(state, n_users, _TERMS, now)
+        if event is not None:
+            assert isinstance(next_state(state, event), BatchState)
+
+
+def test_events_outside_the_table_are_refused() -> None:
+    """A batch is permuted once, delivered once, and never collects again."""
+    for state, event in itertools.product(BatchState, Event):
+        if (state, event) in TRANSITIONS:
+            continue
+        with pytest.raises(BatchStateError):
+            next_state(state, event)
+
+
+def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
+    """Before target and deadline; the refusal names n_min, and not how many users there are."""
+    assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
+        close_request_event(BatchState.COLLECTING, 7, _TERMS)
+    assert "7" not in str(caught.value)
+
+
+async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
+    """It is destroyed afterwards, not before."""
+    key = key_id(CASE.task.suite, CASE.task.shuffler_key)
+    await shuffler.submit(4)
+    assert {key} == shuffler.rounds.needed_keys()
+    late = shuffler.clock.now() + 300 * DAY
+    assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+
+    await shuffler.submit(1)
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert set() == shuffler.rounds.needed_keys()
+    assert shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+
+
+async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that cannot read its task keeps the key for one that can."""
+    await shuffler.submit(3)
+    shuffler.spool.close()
+
+    def unreadable(_: bytes) -> Task:
+        raise TaskError("of a later version")
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Task, "from_bytes", unreadable)
+        await shuffler.start()
+        late = shuffler.clock.now() + 300 * DAY
+        assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+        await shuffler.restart()
+    await shuffler.submit(1)
+
+
+def _published(path: Path) -> dict[str, str]:
+    return {file.name: file.read_text("ascii") for file in path.glob("envelope*.pub")}
+
+
+def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
+    """envelope.pub is the default suite's active key; others have the suite in their name."""
+    state = StateDirectory.open(tmp_path / "state")
+    keys = KeyStore(state, SCHEDULE)
+    seen = []
+    for day in (0, 88, 90):
+        keys.rotate(day * DAY, set())
+        publish_keys(state, keys)
+        seen.append(_published(state.path))
+    names = {
+        "envelope.pub",
+        *(f"envelope-{suite}.pub" for suite in SUITES if suite != DEFAULT_SUITE),
+    }
+
+    assert [names, names | {name[:-4] + ".pending.pub" for name in names}, names] == [
+        set(files) for files in seen
+    ]
+    for name in names:
+        assert seen[0][name] == seen[1][name]
+        assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
+    assert keys.public_key().raw.hex() == seen[2]["envelope.pub"]
+    assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
+
+
+async def test_a_batch_key_is_stored_encrypted(shuffler: Shuffler) -> None:
+    """Its file does not contain the raw key."""
+    await shuffler.submit(1)
+    [path] = shuffler.key_files()
+    [found] = shuffler.rounds.unfinished()
+
+    assert path.read_bytes().startswith(b"shuffledp sealed secret v1")
+    assert found.key._raw not in path.read_bytes()

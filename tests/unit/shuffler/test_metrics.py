@@ -5,7 +5,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from tests.support.scrapes import Series, by_batches, series_of, value
+from tests.support.scrapes import Series, series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -74,33 +74,6 @@ async def test_an_unknown_outcome_stops_no_batch(shuffler: Shuffler) -> None:
 
 def _refused_as(connection: sqlite3.Connection, batch_id: bytes, outcome: str) -> None:
     connection.execute("INSERT INTO refusals VALUES (?, ?, 1)", (batch_id, outcome))
-
-
-@pytest.mark.parametrize("users", [2, 5])
-async def test_users_and_refusals_are_counted_together(shuffler: Shuffler, users: int) -> None:
-    """Of a batch that expires or cannot be delivered too."""
-    await shuffler.submit(users)
-    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
-    shuffler.refusals.count(batch_id, [Outcome.MALFORMED])
-    shuffler.analyzer.reachable = False
-    assert 0 == await _number(shuffler, "users_collected_total")
-    shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
-    await shuffler.deliveries.advance()
-
-    assert users == await _number(shuffler, "users_collected_total")
-    assert 1 == await _number(shuffler, "submissions_refused_total", cause="malformed")
-    assert 0 == await _number(shuffler, "users_released_total")
-
-
-async def test_the_start_of_a_batch_changes_no_metric(shuffler: Shuffler) -> None:
-    """Neither the first call, nor a restart while it collects."""
-    before = await _told(shuffler)
-    await shuffler.submit(1)
-    begun = await _told(shuffler)
-    await shuffler.restart()
-
-    assert by_batches(before) == by_batches(begun) == by_batches(await _told(shuffler))
 
 
 @pytest.mark.parametrize("users", [2, 5])

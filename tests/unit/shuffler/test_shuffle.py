@@ -8,14 +8,16 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import HpkePublicKey, SealContext
+from common.crypto.hpke import HpkePublicKey, SealContext, report_context
 from common.errors import DamagedStorageError
+from common.mechanisms.base import Reports
+from common.mechanisms.registry import mechanism_of
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
-from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
 from tests.support.tasks import PublishedTask, published
 
@@ -84,6 +86,12 @@ def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
     ]
 
 
+def _opened(case: PublishedTask, report: bytes) -> Reports:
+    """Open one report; fail if it does not open."""
+    plain = case.analyzer_key.open(report, report_context(case.signed.digest()))
+    return np.frombuffer(plain, dtype=mechanism_of(case.task).report_dtype)
+
+
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 @pytest.mark.parametrize("name", list(_CASES))
 def test_the_batch_is_the_kept_reports_and_the_dummies(
@@ -94,7 +102,8 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
     each item as the distribution says.
 
     2000 users, seed 1: the kept quarter lies within eight standard deviations of 500, and seven
-    times 600 coins within eight of 2100; fails by chance with probability below 1e-14.
+    times 600 coins within eight of 2100; so does the mean rank of users' reports among the dummies
+    of a half. Fails by chance with probability below 1e-14.
     """
     case, size = _CASES[name], _CASES[name].task.sealed_report_bytes
     groups = _groups(case, 2000)
@@ -115,6 +124,11 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
         assert 0 == n_dummies
     else:
         assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)
+        dummies = [_opened(case, report) for report in order if report not in own]
+        assert mechanism_of(case.task).valid(np.concatenate(dummies)).all()
+        ranks = [place + 0.5 for place, report in enumerate(order) if report in own]
+        mean = np.mean(ranks) / len(order)
+        assert abs(mean - 0.5) < 8 / np.sqrt(12 * len(kept))
     assert [path.name for path in (tmp_path / "batches" / "b").iterdir()] == ["permuted"]
 
 

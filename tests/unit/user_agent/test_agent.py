@@ -1,10 +1,13 @@
 import asyncio
 import dataclasses
+import logging
 import sqlite3
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import grpc
 import numpy as np
@@ -24,10 +27,9 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent
-from user_agent.budget import SubmissionState
+from user_agent.agent import Agent, DeviceClient
+from user_agent.budget import Budget, SubmissionState
 from user_agent.credentials import TokenFile
-from user_agent.shuffler_client import DeviceClient
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -301,3 +303,177 @@ async def test_a_submission_carries_no_headers() -> None:
     assert "/shuffledp.v1.Shuffler/Submit" == path
     assert expected.SerializeToString() == sent
     assert {"timeout"} == set(beside)
+
+
+_PERSONS = ("a", "b", "c")
+
+
+async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
+    """Return an agent of three persons with unsent answers."""
+    agent = agent_of(path, _CASE, shuffler, several_persons=True)
+    shuffler.reachable = False
+    for person in _PERSONS:
+        with pytest.raises(PeerError):
+            await agent.contribute(_DIGEST, 3, person)
+    shuffler.reachable = True
+    return agent, agent.budget
+
+
+async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) -> None:
+    """Another person's answer arrives during a resend, which does not send it again."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking = shuffler.submit
+
+    async def meanwhile(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
+        shuffler.submit = taking  # type: ignore[method-assign]
+        receipt = await taking(_DIGEST, envelope)
+        await agent.contribute(_DIGEST, 3, "b")
+        shuffler.closed = True
+        return receipt
+
+    shuffler.submit = meanwhile  # type: ignore[method-assign]
+    await agent.resend_pending()
+
+    found = [await budget.find(person, _DIGEST) for person in _PERSONS]
+    assert [
+        SubmissionState.ARRIVED,
+        SubmissionState.ARRIVED,
+        SubmissionState.REFUSED,
+    ] == [saved.state for saved in found if saved]
+    assert {"a", "b"} == {kept.person for kept in await budget.unchecked()}
+    budget.close()
+
+
+@pytest.mark.parametrize(
+    "error", [WireError("a receipt has 65 bytes"), PeerRefusalError("INTERNAL", "none")]
+)
+async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
+    tmp_path: Path, error: Exception
+) -> None:
+    """For any error of this project."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking = shuffler.submit
+
+    async def first_fails(*_: object) -> bytes:
+        shuffler.submit = taking  # type: ignore[method-assign]
+        raise error
+
+    shuffler.submit = first_fails  # type: ignore[assignment]
+    await agent.resend_pending()
+
+    assert len(_PERSONS) - 1 == len(shuffler.received)
+    budget.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
+    """Three calls for one answer: never two copies at a time, and one that arrives."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking, under_way, most, tries = shuffler.submit, 0, 0, 0
+
+    async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
+        nonlocal under_way, most, tries
+        under_way, tries = under_way + 1, tries + 1
+        most, first = max(most, under_way), tries == 1
+        await asyncio.sleep(0.02)
+        under_way -= 1
+        if fails and first:
+            raise PeerError("away")
+        return await taking(_DIGEST, envelope)
+
+    shuffler.submit = slowly  # type: ignore[method-assign]
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(_outcome(agent.contribute(_DIGEST, 3, "a"))) for _ in range(3)]
+    await agent.resend_pending()
+
+    assert most == 1
+    assert sum(isinstance(call.result(), PeerError) for call in calls) == int(fails)
+    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
+    budget.close()
+
+
+async def _outcome(call: Awaitable[object]) -> object:
+    try:
+        return await call
+    except PeerError as error:
+        return error
+
+
+_PERSON: Final = "Zacharias Quandt"
+
+_written: list[str] | None = None
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Record files opened for writing. An audit hook cannot be removed, only disabled."""
+    if _written is not None and event == "open" and isinstance(arguments[0], str | bytes):
+        mode, flags = arguments[1] or "", arguments[2]
+        if set(mode) & set("wax+") or flags & 3:
+            _written.append(str(arguments[0]))
+
+
+sys.addaudithook(_hear)
+
+
+@contextmanager
+def _writes() -> Iterator[list[str]]:
+    """Yield the names of files that are opened for writing while a block runs."""
+    global _written  # noqa: PLW0603  # there is one hook a process
+    heard: list[str] = []
+    _written = heard
+    try:
+        yield heard
+    finally:
+        _written = None
+
+
+async def _answered(
+    path: Path, value: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[tuple[object, ...], list[str]]:
+    """Answer on a new device while offline, resend, and answer again."""
+    shuffler, pauses, pause = MemoryShuffler(_CASE.signed), list[float](), asyncio.sleep
+
+    async def noted(seconds: float, *more: Any) -> Any:
+        pauses.append(seconds)
+        return await pause(0, *more)
+
+    agent = agent_of(path, _CASE, shuffler, several_persons=True)
+    with monkeypatch.context() as patch, _writes() as writes:
+        patch.setattr(asyncio, "sleep", noted)
+        shuffler.reachable = False
+        with suppress(PeerError):
+            await agent.contribute(_DIGEST, value, _PERSON)
+        await agent.resend_pending()
+        shuffler.reachable = True
+        await agent.resend_pending()
+        await agent.contribute(_DIGEST, value, _PERSON)
+    agent.budget.close()
+    names = tuple(sorted(file.name for file in path.iterdir()))
+    return (shuffler.fetched, list(map(len, shuffler.received)), names, pauses), writes
+
+
+async def test_a_device_behaves_alike_whatever_its_value(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In its calls, pauses, logs and files; it writes only to its budget."""
+    caplog.set_level(logging.DEBUG)
+    seen, lines = list[object](), list[object]()
+    for value in (0, 1, 2, 50, 98, 99):
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        caplog.clear()
+        done, writes = await _answered(folder, value, monkeypatch)
+        seen.append(done)
+        lines.append([(record.msg, getattr(record, "fields", {})) for record in caplog.records])
+        assert [] == [name for name in writes if "budget.sqlite" not in name]
+        assert _PERSON not in caplog.text
+
+    assert [seen[0]] * len(seen) == seen
+    assert [lines[0]] * len(lines) == lines
+    assert ("", "") == capsys.readouterr()

@@ -1,5 +1,6 @@
-"""Every refinement; EM and Norm-Sub also in test_estimation.py."""
+"""Every refinement of shares, and the shrinking of means."""
 
+import math
 from random import Random
 from typing import get_args
 
@@ -8,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from scipy import optimize
 
 from analyzer.estimation.histogram import (
     REFINEMENTS,
     DebiasedShares,
+    Likelihood,
+    estimate,
     gather,
+    maximise_likelihood,
     refine,
     smooth,
     smoothed_likelihood,
@@ -22,18 +28,24 @@ from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
     norm_cut,
+    norm_sub,
+    shrink_to_common_mean,
+    shrink_to_zero,
 )
 from analyzer.finalize import mixture_of
 from common.errors import TaskError
-from common.mechanisms.base import Channel, Counts, Mixture, Vector
+from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.numeric.number import Moments
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS, Refinement, protocols_of
 from deploy.audit.harness.tasks import sample_task
+from deploy.datasets.choice import dataset
 from deploy.simulate.collection import count
 from tests.support.plain_refinements import is_right
+from tests.support.tasks import published
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 _WITHOUT_CELLS: tuple[Refinement, ...] = (
@@ -233,3 +245,137 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
     assert is_right(way, evidence, refined)
     assert not is_right(way, evidence, 0.97 * refined + 0.03 / 12)
     assert not is_right(way, evidence, np.full(12, 1 / 12))
+
+
+def _moments(means: object, variance: float = 1.0, *, unbiased: bool = True) -> Moments:
+    found = np.asarray(means, dtype=np.float64)
+    return Moments(means=found, variances=np.full(found.shape, variance), unbiased=unbiased)
+
+
+def test_means_shrink_to_zero_by_james_and_steins_factor() -> None:
+    """1 - (d-2)σ²/Σx² = 1 - 2·1/8 of four means."""
+    shrunk = shrink_to_zero(_moments([2, 0, 0, -2]))
+
+    np.testing.assert_allclose([1.5, 0, 0, -1.5], shrunk, rtol=1e-15)
+
+
+def test_means_shrink_to_their_common_mean() -> None:
+    """1 - (d-3)σ²/Σ(x-x̄)² = 1 - 1·1/8 of the distances from 5."""
+    shrunk = shrink_to_common_mean(_moments([7, 5, 5, 3]))
+
+    np.testing.assert_allclose([6.75, 5, 5, 3.25], shrunk, rtol=1e-15)
+
+
+def test_pure_noise_shrinks_to_a_point() -> None:
+    """The factor is at least 0."""
+    means = [0.1, -0.1, 0.1, -0.1, 0.1]
+
+    assert not shrink_to_zero(_moments(means)).any()
+    np.testing.assert_allclose(np.full(5, 0.02), shrink_to_common_mean(_moments(means)), rtol=1e-12)
+    assert not shrink_to_zero(_moments([0, 0, 0])).any()
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_few_means_are_unchanged(d: int) -> None:
+    """Fewer than three, or than four where they shrink to their mean."""
+    means = np.linspace(0.1, 0.3, d)
+
+    assert means.tolist() == shrink_to_zero(_moments(means)).tolist()
+    three = shrink_to_common_mean(_moments([0.1, 0.2, 0.6]))
+    np.testing.assert_allclose([0.1, 0.2, 0.6], three, rtol=1e-15)
+
+
+def _channel(mechanism: Mechanism, real_share: float) -> Channel:
+    channel = mechanism.channel(real_share)
+    assert channel is not None
+    return channel
+
+
+def _distance(x: NDArray[np.float64], at: NDArray[np.float64]) -> float:
+    return float(((x - at) ** 2).sum())
+
+
+def test_norm_sub_is_the_closest_distribution() -> None:
+    """As a general solver finds it."""
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        shares = rng.normal(0.1, 0.3, 6)
+        solved = optimize.minimize(
+            _distance,
+            np.full(6, 1 / 6),
+            (shares,),
+            bounds=[(0, None)] * 6,
+            constraints=optimize.LinearConstraint(np.ones((1, 6)), 1, 1),
+            tol=1e-12,
+        )
+        np.testing.assert_allclose(norm_sub(shares), solved.x, atol=1e-5)
+
+
+def test_shares_and_errors_are_published_unchanged() -> None:
+    """Neither rounded, scaled nor refined."""
+    mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
+    rng = np.random.default_rng(9)
+    reports = [mechanism.randomize(np.arange(400) % 7, rng), mechanism.dummies(400, rng)]
+    cells = mechanism.tally(np.concatenate(reports))
+    found = estimate(mechanism, cells, mixture, "norm-sub")
+    shares = mechanism.debias(cells, mixture)
+    variances = mechanism.variance(np.clip(shares, 0, 1), mixture)
+
+    assert shares.tolist() == found.frequencies.tolist()
+    np.testing.assert_allclose(found.standard_errors**2, variances, rtol=1e-9)
+    assert float(mechanism.variance(found.refined, mixture).mean()) == found.mse_theory
+
+
+def test_em_reaches_the_maximum_likelihood() -> None:
+    """With no gain left, the gradient's conditions hold [KKT]."""
+    mechanism = mechanism_of(published().task)
+    rng = np.random.default_rng(2)
+    values = rng.choice(100, 5000, p=np.arange(100, 0, -1) / 5050)
+    reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(5000, rng)])
+    cells, channel = mechanism.tally(reports), _channel(mechanism, 0.5)
+    shares = maximise_likelihood(cells, channel, 100, min_gain=1e-9)
+    gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
+
+    assert shares.sum() == pytest.approx(1)
+    assert (shares >= 0).all()
+    assert gradient.max() < 1 + 1e-3
+    np.testing.assert_allclose(gradient[shares > 1e-3], 1, atol=1e-3)
+
+
+def test_em_keeps_frequent_items() -> None:
+    """
+    Half of what is reported is dummies, and a leap overshoots: frequent items must not stay at 0.
+
+    Seed 1; where a share is 0 the likelihood must not rise with it [KKT].
+    """
+    counts = dataset("zipf:1000,1.1").counts
+    grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
+    cells = counts + np.random.default_rng(1).binomial(1700, 0.5, 1000)
+    channel = grr.channel(1_000_000 / int(cells.sum()))
+    shares = maximise_likelihood(cells, channel, 1000)
+    gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
+
+    assert gradient.max() < 1.01
+    np.testing.assert_allclose(shares[:10], counts[:10] / 1_000_000, rtol=0.05)
+
+
+def test_em_rejects_a_point_where_the_reports_are_impossible() -> None:
+    """A share of 0 for an item that was reported without noise."""
+    grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
+    landed = np.array([1.0, 0.0, 0.0, 0.0])
+    stayed, likelihood = Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
+
+    assert landed.tolist() == stayed.tolist()
+    assert -np.inf == likelihood
+
+
+def test_an_estimate_without_noise_and_dummies_is_exact() -> None:
+    """Its errors are 0."""
+    grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
+    histogram = estimate(
+        grr, np.array([5, 3, 2, 0]), mixture=Mixture(n_real=10), refinement="norm-sub"
+    )
+
+    assert [0.5, 0.3, 0.2, 0.0] == histogram.frequencies.tolist()
+    assert [0.0] * 4 == histogram.standard_errors.tolist()
+    assert 0.0 == histogram.mse_theory

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -8,7 +7,14 @@ import pytest
 
 from common.errors import DeadlineError, OverloadError, ShareError
 from common.runtime.access import CallKind
-from common.runtime.admission_interceptor import AdmissionInterceptor, ConcurrencyLimits, Queue
+from common.runtime.admission_interceptor import (
+    AdmissionInterceptor,
+    ConcurrencyLimits,
+    Deadline,
+    Hold,
+    Queue,
+    read_request,
+)
 
 _LONG: Final = 60.0
 """Seconds that no test waits."""
@@ -22,15 +28,15 @@ def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: 
     """Unix sockets share the total alone; all connections together are limited too."""
     limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
     message = "on this conn" if share < bulk.places else "128 calls of this kind are running"
-    with ExitStack() as held:
-        for _ in range(share):
-            held.enter_context(limits.taken(CallKind.BULK, peer))
-        with pytest.raises(OverloadError, match=message):
-            held.enter_context(limits.taken(CallKind.BULK, peer))
-        held.enter_context(limits.taken(CallKind.SHORT, peer))
+    for _ in range(share):
+        limits.take(CallKind.BULK, peer)
+    with pytest.raises(OverloadError, match=message):
+        limits.take(CallKind.BULK, peer)
+    limits.take(CallKind.SHORT, peer)
 
-    with pytest.raises(ZeroDivisionError), limits.taken(CallKind.BULK, peer):
-        raise ZeroDivisionError
+    limits.release(CallKind.SHORT, peer)
+    for _ in range(share):
+        limits.release(CallKind.BULK, peer)
     assert ({}, 0) == (limits._shares, limits._taken[CallKind.BULK])
 
 
@@ -38,11 +44,10 @@ def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: 
 def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind) -> None:
     """Eight callers that list the methods would otherwise keep the alert raised."""
     limits = ConcurrencyLimits()
-    with ExitStack() as held:
-        for number in range(kind.value.places):
-            held.enter_context(limits.taken(kind, f"caller {number}"))
-        with pytest.raises(OverloadError) as caught:
-            held.enter_context(limits.taken(kind, "one more"))
+    for number in range(kind.value.places):
+        limits.take(kind, f"caller {number}")
+    with pytest.raises(OverloadError) as caught:
+        limits.take(kind, "one more")
 
     assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
 
@@ -61,9 +66,10 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
     queue, order, release = Queue(3, share), list[str](), asyncio.Event()
 
     async def hold(peer: str) -> None:
-        async with queue.turn(peer, _LONG):
-            order.append(peer)
-            await release.wait()
+        await queue.enter(peer, _LONG)
+        order.append(peer)
+        await release.wait()
+        queue.leave(peer)
 
     holding = [asyncio.create_task(hold(peer)) for peer in peers]
     await asyncio.sleep(0.01)
@@ -78,30 +84,33 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
 async def test_a_call_that_waits_too_long_is_refused() -> None:
     """Only a lack of turns for everybody is an overload, not a lack of the connection's own."""
     queue = Queue(2, 1)
-    async with queue.turn("one", _LONG):
-        with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
-            await queue.turn("one", 0.01).__aenter__()
-        async with queue.turn("two", _LONG):
-            with pytest.raises(OverloadError) as caught:
-                await queue.turn("three", 0.01).__aenter__()
+    await queue.enter("one", _LONG)
+    with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
+        await queue.enter("one", 0.01)
+    await queue.enter("two", _LONG)
+    with pytest.raises(OverloadError) as caught:
+        await queue.enter("three", 0.01)
     assert OverloadError is type(caught.value)
 
+    queue.leave("one")
+    queue.leave("two")
     assert {} == queue._shares
-    async with queue.turn("one", 0.01), queue.turn("two", 0.01):
-        pass
+    await queue.enter("one", 0.01)
+    await queue.enter("two", 0.01)
 
 
 async def test_a_cancelled_call_returns_its_turn() -> None:
     """The next one is not held up."""
     queue = Queue(1, 1)
-    async with queue.turn("one", _LONG):
-        waiting = asyncio.create_task(queue.turn("one", _LONG).__aenter__())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(1), queue.turn("one", _LONG):
-        pass
+    await queue.enter("one", _LONG)
+    waiting = asyncio.create_task(queue.enter("one", _LONG))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    queue.leave("one")
+    await queue.enter("one", 1)
 
+    queue.leave("one")
     assert {} == queue._shares
 
 
@@ -119,8 +128,12 @@ async def _sent_after(seconds: float) -> AsyncIterator[bytes]:
 
 
 async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[bytes]) -> bytes:
-    async with AsyncExitStack() as turn:
-        return await gate._read(requests, CallKind.SHORT, peer, turn)
+    held = Hold(gate._limits, gate._queues[CallKind.SHORT], CallKind.SHORT, peer)
+    try:
+        async with Deadline(_LONG, "") as deadline:
+            return await read_request(requests, CallKind.SHORT, held, deadline)
+    finally:
+        held.close()
 
 
 async def test_the_time_to_send_begins_with_the_turn(gate: AdmissionInterceptor) -> None:
@@ -142,6 +155,6 @@ async def test_a_slow_request_is_refused_and_the_next_one_served(
 
     with pytest.raises(DeadlineError, match=r"did not arrive completely within 0\.4 seconds"):
         await first
-    async with gate._queues[CallKind.SHORT].turn("first", _SECONDS):
-        with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
-            await _read(gate, "second", _sent_after(0))
+    await gate._queues[CallKind.SHORT].enter("first", _SECONDS)
+    with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
+        await _read(gate, "second", _sent_after(0))
