@@ -11,6 +11,7 @@ from deploy.accountant import answers
 from deploy.accountant import query as questions
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
+from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import guarantee_as_json, print_json
 
@@ -41,7 +42,7 @@ def account(
         ),
     ] = None,
     local_epsilon: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             help="Local epsilon, or inf for no local noise.  [required, except for rappor]"
         ),
@@ -119,7 +120,7 @@ def account(
         "k": alphabet,
         "eps_l": local_epsilon,
         "coll": collision,
-        "rappor": None if rappor is None else questions.numbers_in(rappor),
+        "rappor": None if rappor is None else parse_numbers(rappor, "rappor must be F,P,Q,HASHES"),
         "M": dummies,
         "m": dummies_per_user,
         "M_shuffler": shuffler_dummies,

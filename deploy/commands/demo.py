@@ -6,13 +6,13 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
+from common.protocols import Kind
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import DEMO_KINDS
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
@@ -36,10 +36,7 @@ def demo(
             "states, 20,000 who are made up."
         ),
     ] = "20000",
-    task_kind: Annotated[
-        str,
-        typer.Option(help=f"Kind of value to collect: {_KINDS}."),
-    ] = "categorical",
+    task_kind: Annotated[Kind, typer.Option(help=f"Kind of value: {_KINDS}.")] = "categorical",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -67,7 +64,7 @@ def demo(
         check_folder(path)
     console = terminal(stderr=json)
     finished = demonstration.run(
-        parse_kind(task_kind),
+        task_kind,
         None if users == "all" else int(users),
         seed=seed,
         output=output,

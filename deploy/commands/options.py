@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +13,7 @@ import typer
 
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError, WireError
+from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
@@ -37,6 +39,7 @@ Certificate = Annotated[
 CertificateKey = Annotated[
     Path | None, typer.Option("--key", help="Its key. Without it: operator.key there.")
 ]
+TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -44,13 +47,16 @@ Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 
 
-def hexadecimal(name: str, text: str, length: int) -> bytes:
-    """
-    Read an option of `length` bytes in hexadecimal digits.
+def parse_cap(text: str) -> float:
+    """Parse a cap on the local ε: a number, or `none` for no cap; SettingsError otherwise."""
+    try:
+        return math.inf if text == "none" else float(text)
+    except ValueError as error:
+        raise SettingsError("the local cap must be a number, or none") from error
 
-    Raises:
-        WireError: It is not.
-    """
+
+def hexadecimal(name: str, text: str, length: int) -> bytes:
+    """Parse `length` bytes in hexadecimal digits, or raise WireError."""
     try:
         value = bytes.fromhex(text)
     except ValueError as error:
@@ -61,23 +67,12 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
 
 
 def task_digest(text: str) -> TaskDigest:
-    """
-    Parse a task's digest.
-
-    Raises:
-        WireError: It is not 64 hexadecimal digits, whichever party is asked.
-    """
+    """Parse a task's digest, or raise WireError."""
     return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
 
 
 def read_identity(file: Path) -> PublicIdentity:
-    """
-    Read a party's identity.pub.
-
-    Raises:
-        SettingsError: The file cannot be read.
-        WireError: It does not hold an identity.
-    """
+    """Read a party's identity.pub, or raise SettingsError or WireError."""
     return PublicIdentity.from_hex(_read_ascii(file), f"what {file} holds")
 
 
@@ -85,9 +80,7 @@ def read_shuffler_key(file: Path) -> bytes:
     """
     Read the shuffler's published key, never through a link: it could lead to an operator's secret.
 
-    Raises:
-        SettingsError: It cannot be read, or is a link.
-        WireError: It does not hold hexadecimal digits.
+    Raises SettingsError if it cannot be read or is a link, WireError if it holds no key.
     """
     try:
         return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))

@@ -48,16 +48,10 @@ Commands that take defaults, with their subcommands, by the operator whose token
 
 def read_profile(file: Path | None) -> dict[str, str]:
     """
-    Read a profile, and the environment that overrides it.
+    Read a profile and the environment, which overrides it; relative paths start at the profile.
 
-    Args:
-        file: A TOML file; without one `shuffledp.toml` in the working directory, if it exists.
-
-    Returns:
-        The values by name, paths made relative to the working directory.
-
-    Raises:
-        SettingsError: The file cannot be read, is not TOML, or has an unknown key.
+    Without a file, reads `shuffledp.toml` in the working directory, if it exists. Raises
+    SettingsError if the file cannot be read, is not TOML, or has an unknown key.
     """
     wanted = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
@@ -84,12 +78,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
 
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
-    """
-    Return the defaults of all commands' options, by command and option.
-
-    Raises:
-        SettingsError: As `read_profile` does.
-    """
+    """Return the defaults of all commands' options, by command and option, or SettingsError."""
     profile = read_profile(file)
     tokens = [profile.pop(f"{party}_token_file", None) for party in ("analyzer", "shuffler")]
     defaults: dict[str, Any] = {}

@@ -40,7 +40,7 @@ from deploy.load.plan import Crowd, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
-from deploy.tasks.demo_task import demo_draft
+from deploy.tasks.demo_task import HASHED, closing_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient
@@ -160,7 +160,8 @@ def load_draft(
         draft = drafts.read(file, key)
     else:
         size = dataset(crowd.dataset, stored).domain_size
-        draft = demo_draft(size, stored, now=time.time(), shuffler_key=key)
+        fields = {"domain_size": size, **HASHED}
+        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=key)
     return replace(
         draft,
         n_min=1 if ends_early else min(draft.n_min, stored),

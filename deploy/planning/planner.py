@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from common.accounting.epsilon_search import MOST_EPSILON, gaussian_mu
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
@@ -26,15 +26,14 @@ _ILLUSTRATION: Final = "for illustration, not promised: if half of all users col
 _RELAXED: Final = 1.1
 _MATTERS: Final = 0.998
 """A constraint binds if a tenth more of it would take the error below this share."""
-_TRIES: Final = 6
-_HALVINGS: Final = 40
+_CLOSE_USERS: Final = 1.01
+"""Relative width of the bracket at which the search for enough users ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The best design and the best of every other protocol, with the guarantees of the best."""
 
-    wanted: Requirements
     best: Design | ValueDesign
     runners_up: tuple[Design | ValueDesign, ...]
     promise: Guarantee
@@ -46,26 +45,28 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why there is no design of a protocol, by its name; for other kinds than items."""
 
+    @property
+    def wanted(self) -> Requirements:
+        """The requirements."""
+        return self.best.wanted
+
     def ratio_to_central_gaussian(self, design: Design | ValueDesign) -> float:
         """
         Return a design's error over that of Gaussian noise on the true counts.
 
-        Under the same guarantee, in one of the equal rounds: σ²/n² with σ² = 2/μ²; counts have
-        sensitivity √2, and T rounds have μ√T.
+        Of one round: σ²/n² with σ² = 2/μ²; counts have sensitivity √2, and T rounds have μ√T.
         """
-        wanted = self.wanted
+        wanted = design.wanted
         mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
-        return design.mse(wanted) / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
+        return design.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
 
 
 def plan(wanted: Requirements) -> Plan:
     """
     Find the design with the least mean squared error that keeps every requirement.
 
-    Raises:
-        PlanError: The wanted error cannot be reached, or no protocol of the kind keeps the
-            guarantee.
-        TaskError: The requirements break a rule of tasks of the kind.
+    Raises PlanError if there is none, TaskError if the requirements break a rule of tasks of the
+    kind.
 
     Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds. For
     other kinds than items some ten tasks a protocol, tenths of a second each.
@@ -75,12 +76,12 @@ def plan(wanted: Requirements) -> Plan:
     if wanted.kind == "categorical":
         search = ProtocolSearch.of(wanted)
         binding = _binding(search)
-        if search.found[0].mse(wanted) > wanted.max_mse:
+        if search.found[0].mse > wanted.max_mse:
             raise _infeasible(search, binding)
         found = list(search.found)
     else:
         found, left_out = _value_designs(wanted)
-    terms = found[0].terms(wanted)
+    terms = found[0].terms
     promise = claimed_guarantee(terms, wanted.n_min)
     first, *others = guarantees_under(terms, wanted.n_min)
     if first == promise and wanted.n_min > 1:
@@ -88,7 +89,6 @@ def plan(wanted: Requirements) -> Plan:
         row = claimed_guarantee(half, wanted.n_min)
         others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
-        wanted=wanted,
         best=found[0],
         runners_up=tuple(found[1:]),
         promise=promise,
@@ -108,7 +108,7 @@ def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, s
             errors[name] = error
     if not found:
         raise next(iter(errors.values()))
-    found.sort(key=lambda design: (design.biased, design.mse(wanted)))
+    found.sort(key=lambda design: (design.biased, design.mse))
     return found, {name: str(error) for name, error in errors.items()}
 
 
@@ -135,39 +135,26 @@ def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
     """Return the error that names the best error, what limits it, and how many users would do."""
     wanted, best = search.frontier.wanted, search.found[0]
     users = _enough_users(search)
-    remedy = "more users alone would not do" if users is None else f"{users:,} users would do"
+    remedy = "more users alone would not do" if users is None else f"about {users:,} users would do"
     return PlanError(
         f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
-        f"{best.mse(wanted):.3g}, by {best.protocol}; what holds it back: "
+        f"{best.mse:.3g}, by {best.protocol}; what holds it back: "
         f"{', '.join(binding) or 'the number of users'}; {remedy}"
     )
 
 
 def _enough_users(search: ProtocolSearch) -> int | None:
-    """Return the fewest users, rounded up, that the exact accountant confirms to be enough."""
+    """Approximate the fewest users that reach the wanted error."""
     wanted = search.frontier.wanted
-    low, high = float(wanted.n_users), float(MAX_USERS)
+    low, high = wanted.n_users, MAX_USERS
 
-    def changes(users: float) -> dict[str, Any]:
-        whole = math.ceil(users)
-        return {"n_users": whole, "n_min": min(whole, wanted.n_min * whole // wanted.n_users)}
-
-    def enough(users: float) -> bool:
-        return search.approximate_mse(**changes(users)) <= wanted.max_mse
+    def enough(users: int) -> bool:
+        n_min = wanted.n_min * users // wanted.n_users
+        return search.approximate_mse(n_users=users, n_min=n_min) <= wanted.max_mse
 
     if not enough(high):
         return None
-    for _ in range(_HALVINGS):
-        middle = math.sqrt(low * high)
+    while high > _CLOSE_USERS * low:
+        middle = math.ceil(math.sqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)
-    for _ in range(_TRIES):
-        users = min(_two_digits_up(high), MAX_USERS)
-        if search.mse_if(**changes(users)) <= wanted.max_mse:
-            return users
-        high = users * 1.005
-    return None
-
-
-def _two_digits_up(value: float) -> int:
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return int(float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}"))
+    return high

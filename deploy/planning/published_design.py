@@ -26,9 +26,9 @@ from deploy.planning.design import (
     USUAL_MESSAGES,
     Design,
     blanket_probability,
+    check_bit,
     each_item_dummies,
     local_design,
-    make_design,
     share_errors,
     within_caps,
 )
@@ -46,28 +46,19 @@ _Options = Sequence[tuple[Vector, bool]]
 
 
 def published_design(protocol: str, wanted: Requirements) -> Design:
-    """
-    Return the design that a protocol's own bound asks for, at n_min honest users.
-
-    Raises:
-        PlanError: The protocol has no bound, or its bound asks for more than a task can have.
-    """
+    """Return the design that a protocol's own bound asks for with n_min users, or PlanError."""
     if protocol in NOT_AMPLIFIED:
         return local_design(protocol, wanted)
     if protocol not in _PUBLISHED:
         raise PlanError(f"no paper states a bound for {protocol}")
-    return within_caps(_PUBLISHED[protocol](wanted), wanted)
+    return within_caps(_PUBLISHED[protocol](wanted))
 
 
 # --- one report a user ----------------------------------------------------------------------------
 
 
 def _one_report(protocol: str, wanted: Requirements) -> Design:
-    """
-    Return SH [BBGN19] or SOLH [WDX+20], whichever has the least error: e^ε0 = b - l + 1.
-
-    SH takes plain items, HP-SDP hashes where there are enough items, MURS may do either.
-    """
+    """Return SH [BBGN19] or SOLH [WDX+20] with the least error: e^ε0 = b - l + 1."""
     # B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
     options = [_plain(wanted)] if protocol != "hp-sdp" else []
@@ -90,8 +81,7 @@ def _one_report(protocol: str, wanted: Requirements) -> Design:
 
 def _ddps(wanted: Requirements) -> Design:
     """e^ε0 = (2n-λ)/λ for λ coins that are random [CSUZZ19]."""
-    if wanted.domain_size != 2:  # noqa: PLR2004  # a bit
-        raise PlanError(f"ddps collects a bit; the domain size is {wanted.domain_size}")
+    check_bit(wanted)
     n, epsilon, log = wanted.honest, wanted.central_epsilon, math.log(4 / wanted.delta)
     if epsilon >= math.sqrt(192 * log / n):
         coins = 64 * log / epsilon**2
@@ -109,7 +99,9 @@ def _noisy(protocol: str, odds: float, buckets: int, wanted: Requirements) -> De
         epsilon, note = min(wanted.central_epsilon, wanted.noise_cap), _OUT_OF_REACH
         hashes = protocol in _HASHING and len(fields(wanted.domain_size)) > 0
         buckets = optimal_buckets(epsilon, wanted.domain_size) if hashes else 0
-    return make_design(protocol, wanted, buckets=buckets, local_epsilon=epsilon, note=note)
+    return Design(
+        protocol=protocol, wanted=wanted, buckets=buckets, local_epsilon=epsilon, note=note
+    )
 
 
 # --- dummies of the users -------------------------------------------------------------------------
@@ -124,13 +116,14 @@ def _aue(wanted: Requirements) -> Design:
             f"aue's bound asks for a chance of {chance:.3g} at {n} users; it must be below 1"
         )
     dummies = each_item_dummies(math.ceil(chance * EXTRA_WEIGHT_SUM), wanted)
-    return make_design("aue", wanted, dummies=dummies)
+    return Design(protocol="aue", wanted=wanted, dummies=dummies)
 
 
 def _pure_dump(wanted: Requirements) -> Design:
     """As few dummies as the bound takes; a fraction is a flexible dummy [LLF+20]."""
     needed, flexible = (_needed(wanted.domain_size, share, wanted) for share in (2, 4))
-    return make_design("puredump", wanted, dummies=_at_least(_fewest(needed, flexible, wanted)))
+    dummies = _at_least(_fewest(needed, flexible, wanted))
+    return Design(protocol="puredump", wanted=wanted, dummies=dummies)
 
 
 def _fe1(wanted: Requirements) -> Design:
@@ -138,7 +131,7 @@ def _fe1(wanted: Requirements) -> Design:
     density = 32 * math.log(2 / wanted.delta) / wanted.central_epsilon**2 / wanted.honest
     most = USUAL_MESSAGES if math.isinf(wanted.messages_cap) else wanted.messages_cap
     if density * wanted.domain_size <= most - 1:
-        buckets, answers = 0, wanted.domain_size
+        buckets = 0
     else:
         primes = fields(wanted.domain_size, wanted.most_seeds)
         primes = primes[primes * density <= most - 1]
@@ -147,8 +140,9 @@ def _fe1(wanted: Requirements) -> Design:
                 f"fe1 needs {2 * density:.3g} dummies a user even for two buckets; "
                 f"the messages cap leaves {most - 1:g}"
             )
-        buckets = answers = int(primes.max())
-    return make_design("fe1", wanted, buckets=buckets, dummies=_at_least(density * answers))
+        buckets = int(primes.max())
+    dummies = _at_least(density * (buckets or wanted.domain_size))
+    return Design(protocol="fe1", wanted=wanted, buckets=buckets, dummies=dummies)
 
 
 def _among_dummies(protocol: str, wanted: Requirements) -> Design:
@@ -177,9 +171,9 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
             best_error = float(errors[row, column])
             gamma, l_best = float(blanket[row, column]), float(numbers[row])
             epsilon = math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf
-            best = make_design(
-                protocol,
-                wanted,
+            best = Design(
+                protocol=protocol,
+                wanted=wanted,
                 buckets=int(l_best) if hashed else 0,
                 local_epsilon=epsilon,
                 dummies=_at_least(float(dummies[column])),
@@ -220,11 +214,7 @@ def _at_least(dummies_per_user: float) -> DummySpec:
 
 
 def _enough(short: Vector, least: Vector, log: Vector) -> Vector:
-    """
-    Return the least x of at least `least` for which x - √(x·log) is no less than `short`.
-
-    A few reports of a blanket count for less than none: between two roots there are too few.
-    """
+    """Return the least x of at least `least` for which x - √(x·log) is no less than `short`."""
     apart = np.sqrt(np.maximum(log + 4 * short, 0))
     low, high = ((np.sqrt(log) - apart) / 2) ** 2, ((np.sqrt(log) + apart) / 2) ** 2
     free = (log + 4 * short < 0) | ((short <= 0) & (least <= low))
@@ -265,13 +255,13 @@ def _sbin(wanted: Requirements) -> Design:
     """Fair coins for each item, every report kept [MSE25]."""
     trials = sbin_trials(wanted.central_epsilon, wanted.delta, 1.0)
     spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-    return make_design("sbin", wanted, shuffler=spec)
+    return Design(protocol="sbin", wanted=wanted, shuffler=spec)
 
 
 def _sageo(wanted: Requirements) -> Design:
     """Geometric dummies for each item, every report kept [MSE25]."""
     spec = published_sageo_spec(wanted.central_epsilon, wanted.delta)
-    return make_design("sageo", wanted, shuffler=spec)
+    return Design(protocol="sageo", wanted=wanted, shuffler=spec)
 
 
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {

@@ -60,12 +60,7 @@ class Requirements:
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        """
-        Check every field.
-
-        Raises:
-            PlanError: A number breaks a rule, or belongs to items and the kind is another.
-        """
+        """Check every field; raise PlanError if one breaks a rule."""
         items = self.kind == "categorical"
         for each in dataclasses.fields(self):
             given = each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default

@@ -39,6 +39,7 @@ _OWNERS: Final = 0.5
 class ValueDesign:
     """A protocol with its parameters, for values that are no items: a draft and its task."""
 
+    wanted: Requirements
     base: TaskDraft
     """Its key and deadline are unused ones."""
     task: Task
@@ -64,28 +65,32 @@ class ValueDesign:
         """Whether the error exceeds the prediction."""
         return self.protocol in BIASED
 
-    def terms(self, wanted: Requirements) -> PrivacyParameters:  # noqa: ARG002  # as for items
-        """Return the parameters that the guarantees of the task follow from."""
+    @property
+    def floor(self) -> bool:
+        """Whether decoding adds to the error: with labels each has a bit of its own."""
+        return self.task.kind == "string" and not self.task.labels
+
+    @property
+    def terms(self) -> PrivacyParameters:
+        """The parameters that the guarantees of the task follow from."""
         return PrivacyParameters.of(self.task)
 
-    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:  # noqa: ARG002
+    def draft(self, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
         """Return the draft of the task."""
         return dataclasses.replace(self.base, shuffler_key=shuffler_key, deadline=deadline)
 
-    def mse(self, wanted: Requirements) -> float:
-        """Predict the mean squared error; see `predicted_mse`."""
-        return predicted_mse(self.task, wanted.n_users)
+    @property
+    def mse(self) -> float:
+        """The predicted mean squared error; see `predicted_mse`."""
+        return predicted_mse(self.task, self.wanted.n_users)
 
 
 def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
     """
-    Return a protocol with the largest local ε that keeps the guarantee.
+    Return a protocol with the largest local ε that keeps the guarantee, or PlanError.
 
-    Raises:
-        PlanError: None does.
-        TaskError: The requirements break a rule of the protocol's tasks.
-
-    Cost: some ten tasks, tenths of a second each.
+    Raises TaskError if the requirements break a rule of its tasks. Cost: some ten tasks, tenths of
+    a second each.
     """
     most = min(wanted.local_cap, MAX_LOCAL_EPSILON)
     found = _kept(protocol, most, wanted)
@@ -112,42 +117,35 @@ def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDes
         protocol, local_epsilon=local_epsilon, deadline=UNUSED_DEADLINE, shuffler_key=UNUSED_KEY
     )
     if wanted.kind == "string":
-        usual = _default_texts(0 if draft.labels else 32, local_epsilon)
-        texts = _with_instant_noise(draft.texts or usual, local_epsilon)
+        texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
         if texts is None:
             return None
         draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
     task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     if task.central_epsilon > wanted.central_epsilon or task.local_epsilon > wanted.local_cap:
         return None
-    return ValueDesign(base=draft, task=task)
+    return ValueDesign(wanted=wanted, base=draft, task=task)
 
 
-def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
-    """Return the usual filter; f stays a half while the instantaneous noise can make up for it."""
-    usual = TextDraft(bits=bits)
-    most = math.floor((1 - _signal(usual, local_epsilon)) * PERMANENT_SUM) / PERMANENT_SUM
-    return dataclasses.replace(usual, permanent=min(usual.permanent, most))
-
-
-def _signal(texts: TextDraft, local_epsilon: float) -> float:
-    """Return s = q* - p* of a bit whose odds of being shown truly are e^(ε/2h): (1+s)/(1-s)."""
-    return math.tanh(local_epsilon / (4 * texts.hashes))
-
-
-def _with_instant_noise(texts: TextDraft, local_epsilon: float) -> TextDraft | None:
+def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:
     """
-    Choose p = 1 - q for a local ε, and leave the permanent noise as it is: s = (1-f)(q-p).
+    Choose p = 1 - q for a local ε: s = q* - p* = (1-f)(q-p), with odds of a bit e^(ε/2h).
 
-    Where even p = 0 gives away less, p is 0; None where p would be a half.
+    A stated permanent noise f stays; the usual one falls below a half where the instantaneous noise
+    cannot make up for it. Where even p = 0 gives away less, p is 0; None where p would be a half.
     """
-    if not 0 <= texts.permanent < 1:
-        raise PlanError(f"permanent is {texts.permanent}; it must be at least 0 and below 1")
-    spread = min(1.0, _signal(texts, local_epsilon) / (1 - texts.permanent))
+    found = texts or TextDraft(bits=bits)
+    signal = math.tanh(local_epsilon / (4 * found.hashes))
+    if texts is None:
+        most = math.floor((1 - signal) * PERMANENT_SUM) / PERMANENT_SUM
+        found = dataclasses.replace(found, permanent=min(found.permanent, most))
+    if not 0 <= found.permanent < 1:
+        raise PlanError(f"permanent is {found.permanent}; it must be at least 0 and below 1")
+    spread = min(1.0, signal / (1 - found.permanent))
     unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
     if unset >= 1 / 2:
         return None
-    return dataclasses.replace(texts, unset=unset, set=1 - unset)
+    return dataclasses.replace(found, unset=unset, set=1 - unset)
 
 
 def predicted_mse(task: Task, n_users: int) -> float:

@@ -172,7 +172,7 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
             design = published_design(protocol, wanted)
         else:
             design = tight_design(protocol, wanted)
-        task = task_of(design, wanted)
+        task = task_of(design)
     except ShuffleDpError as error:
         return dataclasses.replace(asked, refusal=str(error))
     published = ""
@@ -183,9 +183,9 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
     )
 
 
-def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
+def task_of(design: Design | ValueDesign) -> Task:
     """Make a task that differs from a published one only in its keys."""
-    draft = design.draft(wanted, shuffler_key=UNUSED_KEY, deadline=UNUSED_DEADLINE)
+    draft = design.draft(shuffler_key=UNUSED_KEY, deadline=UNUSED_DEADLINE)
     return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 

@@ -38,9 +38,7 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
     """
     Return the task that a draft would become at `now`, but for the analyzer's key and the nonce.
 
-    Raises:
-        TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
-            can be claimed for n_min users.
+    Raises TaskError if the draft breaks a rule or nothing finite can be claimed for n_min users.
     """
     # Imported here: all other commands about tasks need nothing of the service.
     from analyzer.registry import check_deadline  # noqa: PLC0415

@@ -41,7 +41,7 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
     wanted = _wanted(protocol)
     size = wanted.domain_size
     draft = tight_design(protocol, wanted).draft(
-        wanted, shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
+        shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
     )
     draft = dataclasses.replace(draft, labels=tuple(f"item {item}" for item in range(size)))
     shares = np.arange(size, 0, -1) / (size * (size + 1) / 2)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
-from common.errors import PlanError, SettingsError
+from common.errors import PlanError, SettingsError, ValueRangeError
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, PairDraft
 from deploy.cli import app
@@ -151,12 +151,13 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
     """In comments with the prediction."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.wanted, draft_fields={"population": "staff"})
-    first, second, *others = draft(dataclasses.replace(found, wanted=named), _NOW).splitlines()
+    best = dataclasses.replace(item_design(found.best), wanted=named)
+    first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
 
     with pytest.raises(PlanError, match="2 rounds are about the same users"):
         draft(found, _NOW)
     assert 'population = "staff"' in others
-    assert f"{found.best.mse(named):.4g}" in first
+    assert f"{found.best.mse:.4g}" in first
     assert "40000 users or more, 36000 of them honest, over 2 tasks" in second
 
 
@@ -269,9 +270,8 @@ def test_a_plan_is_printed_with_every_protocol(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("asked", "arguments", "error", "message"),
     [
-        (_ITEMS, ("--trust", "everybody"), PlanError, "trust must be one of"),
-        (_ITEMS, ("--local-cap", "much"), PlanError, "local cap must be a number, or none"),
-        (_ITEMS, ("--head", "0.1;0.2"), PlanError, "head must be shares such as"),
+        (_ITEMS, ("--local-cap", "much"), SettingsError, "local cap must be a number, or none"),
+        (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder is not there"),
         (_ITEMS, ("--low", "0"), PlanError, "--low is for numbers and pairs"),
         (_ITEMS[:2] + _ITEMS[4:], (), PlanError, "--domain-size is missing: how many values"),

@@ -48,7 +48,7 @@ def _claim_of(design: Design, wanted: Requirements) -> float:
     assert bound is not None
     setting = BoundSetting(
         reduction=design.reduction,
-        crowd=design.terms(wanted).crowd(wanted.n_min),
+        crowd=design.terms.crowd(wanted.n_min),
         delta=wanted.delta,
         dummies=design.dummy_spec,
         shuffler=design.shuffler,

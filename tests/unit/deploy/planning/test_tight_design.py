@@ -48,7 +48,7 @@ def _wanted(**changes: Any) -> Requirements:
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
     """95 to 100 % of it, by the very claim that its task is published with."""
     wanted = _wanted(**changes)
-    claimed = task_of(tight_design(protocol, wanted), wanted).central_epsilon
+    claimed = task_of(tight_design(protocol, wanted)).central_epsilon
 
     assert 0.95 * wanted.central_epsilon < claimed <= wanted.central_epsilon
 
@@ -59,7 +59,7 @@ def test_sageo_has_the_error_of_the_central_laplace_mechanism(epsilon: float) ->
     wanted = _wanted(central_epsilon=epsilon, **_CITIES)
     laplace = 8 / (epsilon * 602_325) ** 2
 
-    assert laplace == pytest.approx(tight_design("sageo", wanted).mse(wanted), rel=0.03)
+    assert laplace == pytest.approx(tight_design("sageo", wanted).mse, rel=0.03)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
@@ -68,16 +68,14 @@ def test_puredump_has_the_error_of_the_central_gaussian_mechanism(epsilon: float
     wanted = _wanted(central_epsilon=epsilon, **_CITIES)
     found = tight_design("puredump", wanted)
 
-    assert 2 / (gaussian_mu(epsilon, 1e-6) * 602_325) ** 2 == pytest.approx(
-        found.mse(wanted), rel=0.05
-    )
+    assert 2 / (gaussian_mu(epsilon, 1e-6) * 602_325) ** 2 == pytest.approx(found.mse, rel=0.05)
 
 
 def test_over_rounds_the_promise_is_that_of_all_together() -> None:
     """Of every design that is found, composed, and not far below it."""
     wanted = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
     for design in (shuffler_design("sageo", wanted), shuffler_design("sbin", wanted)):
-        terms = design.terms(wanted)
+        terms = design.terms
         together = central_epsilon(terms, terms.crowd(wanted.n_min))
         assert 0.95 < together <= 1
 
@@ -119,7 +117,7 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
     """
     wanted = _wanted(**changes)
     found = tight_design(protocol, wanted)
-    claimed = task_of(found, wanted).central_epsilon
+    claimed = task_of(found).central_epsilon
 
     assert found.local_epsilon <= wanted.local_cap
     assert 1 + found.dummy_spec.maximum <= wanted.messages_cap
