@@ -40,20 +40,19 @@ _COUNTED: Final[Mapping[Kind, str]] = {
     ),
 )
 def plan(
-    users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],
+    users: Annotated[int, typer.Option(help="Expected users; the error is for these.")],
     central_epsilon: Annotated[
         float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
     ],
     domain_size: Annotated[
-        int | None,
-        typer.Option(help="Values that a user may hold; numbers of a vector, or keys."),
+        int | None, typer.Option(help="Values a user may hold; numbers of a vector, or keys.")
     ] = None,
     task_kind: TaskKind = "categorical",
     low: Annotated[
-        float | None, typer.Option(help="Least number of a range; of numbers and pairs.  [-1]")
+        float | None, typer.Option(help="Least number of a range, for numbers and pairs.  [-1]")
     ] = None,
     high: Annotated[
-        float | None, typer.Option(help="Largest number of a range; of numbers and pairs.  [1]")
+        float | None, typer.Option(help="Largest number of a range, for numbers and pairs.  [1]")
     ] = None,
     n_min: Annotated[
         int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
@@ -67,12 +66,9 @@ def plan(
         ),
     ] = None,
     messages_cap: Annotated[
-        float,
-        typer.Option(help="Most messages expected of a user, the own one included; of items only."),
+        float, typer.Option(help="Most messages expected of a user, for items only.")
     ] = math.inf,
-    rounds: Annotated[
-        int, typer.Option(help="Tasks that the same users answer; of items only.")
-    ] = 1,
+    rounds: Annotated[int, typer.Option(help="Tasks for the same users; of items only.")] = 1,
     honest_fraction: Annotated[
         float, typer.Option(help="Share of the users that the promise relies on.")
     ] = 1.0,
@@ -87,14 +83,10 @@ def plan(
         ),
     ] = "anonymity",
     head: Annotated[
-        str,
-        typer.Option(
-            help="Shares that the most frequent values may have, such as 0.2,0.05; of items only."
-        ),
+        str, typer.Option(help="Largest expected shares, such as 0.2,0.05; of items only.")
     ] = "0.05",
     max_mse: Annotated[
-        float,
-        typer.Option(help="Largest mean squared error of a share that is of use; of items only."),
+        float, typer.Option(help="Largest useful mean squared error of a share; of items only.")
     ] = math.inf,
     output: Annotated[
         Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")

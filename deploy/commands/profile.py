@@ -21,17 +21,20 @@ ENVIRONMENT_PREFIX: Final = "SHUFFLEDP_PROFILE_"
 _MAX_BYTES: Final = 16 * 1024
 
 ADDRESSES: Final = ("analyzer", "shuffler", "agent")
-FILES: Final = (
-    "analyzer_token_file",
-    "shuffler_token_file",
-    "authority",
-    "certificate",
-    "key",
-    "shuffler_key",
-    "analyzer_identity",
-    "shuffler_identity",
-)
+_LAYOUTS: Final = {
+    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
+    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
+    "authority": ("tls/authority.pem", "authority.pem"),
+    "certificate": ("tls/operator.pem", "operator.pem"),
+    "key": ("tls/operator.key", "operator.key"),
+    "shuffler_key": ("shuffler/envelope.pub",),
+    "analyzer_identity": ("analyzer/identity.pub",),
+    "shuffler_identity": ("shuffler/identity.pub",),
+}
+"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
+FILES: Final = tuple(_LAYOUTS)
 """Paths; relative ones start at the profile's folder, and in the environment here."""
+_NAMES: Final = (*ADDRESSES, *FILES)
 
 _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
@@ -60,7 +63,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
         fields = read_toml(wanted, SettingsError, most_bytes=_MAX_BYTES)
-    unknown = sorted(set(fields) - {*ADDRESSES, *FILES})
+    unknown = sorted(set(fields).difference(_NAMES))
     if unknown:
         raise SettingsError(f"{wanted} has an unknown key: {unknown[0][:64]}")
     wrong = [name for name, value in fields.items() if not isinstance(value, str)]
@@ -70,11 +73,8 @@ def read_profile(file: Path | None) -> dict[str, str]:
         name: str(wanted.parent / value) if name in FILES else value
         for name, value in fields.items()
     }
-    for name in (*ADDRESSES, *FILES):
-        value = os.environ.get(ENVIRONMENT_PREFIX + name.upper())
-        if value:
-            found[name] = value
-    return found
+    given = {name: os.environ.get(ENVIRONMENT_PREFIX + name.upper()) for name in _NAMES}
+    return found | {name: value for name, value in given.items() if value}
 
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
@@ -88,19 +88,6 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
             given = dict.fromkeys(subcommands, values) if subcommands else values
             defaults.setdefault(command, {}).update(given)
     return defaults
-
-
-_LAYOUTS: Final = {
-    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
-    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
-    "authority": ("tls/authority.pem", "authority.pem"),
-    "certificate": ("tls/operator.pem", "operator.pem"),
-    "key": ("tls/operator.key", "operator.key"),
-    "shuffler_key": ("shuffler/envelope.pub",),
-    "analyzer_identity": ("analyzer/identity.pub",),
-    "shuffler_identity": ("shuffler/identity.pub",),
-}
-"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
 
 
 @app.command(
@@ -134,9 +121,7 @@ def init(
         raise SettingsError(f"{directory} holds no state directory and no secrets of a service")
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
-    text = "".join(
-        f"{name} = {json.dumps(found[name])}\n" for name in (*ADDRESSES, *FILES) if name in found
-    )
+    text = "".join(f"{name} = {json.dumps(found[name])}\n" for name in _NAMES if name in found)
     write(output, text)
     sys.stdout.write(f"{output}:\n{text}")
 

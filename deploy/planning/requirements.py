@@ -97,21 +97,16 @@ class Requirements:
             f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
             f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do",
         )
-        _require(self.max_mse > 0, f"the largest error is {self.max_mse:g}; it must be above 0")
         _require(
             self.honest >= 1,
             f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} leave "
             f"no honest user to hide; an n_min of {math.ceil(1 / self.honest_fraction)} would do",
         )
+        shares, total = len(self.head), math.fsum(self.head)
         _require(
-            not items or len(self.head) <= self.domain_size,
-            f"the head has {len(self.head)} shares; the domain has {self.domain_size} values",
-        )
-        above = all(0 < share <= 1 for share in self.head)
-        _require(above, "a share of the head must be above 0 and at most 1")
-        total = math.fsum(self.head)
-        _require(
-            total <= 1 + _ROUNDING, f"the shares of the head add to {total:g}; they may add to 1"
+            shares <= self.domain_size and min(self.head, default=1) > 0 and total <= 1 + _ROUNDING,
+            f"the head has {shares} shares that add to {total:g}; each must be above 0, there may "
+            f"be {self.domain_size}, and they may add to 1",
         )
 
     def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # a draft's
