@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
@@ -47,6 +48,10 @@ class Design:
     shuffler: ShufflerSpec = PERMUTES
     note: str = ""
     """How the parameters were found, where a reader must know."""
+    biased: bool = False
+    """Whether a projection adds an error that is not predicted."""
+    floor: bool = False
+    """Whether decoding adds to the predicted error."""
 
     @property
     def answers(self) -> int:
@@ -118,6 +123,17 @@ class Design:
     def mse(self) -> float:
         """The predicted mean squared error of a share, averaged over the values."""
         return expected_mse(self.wanted.domain_size, self._mixture, self.support)
+
+    @property
+    def ratio_to_central_gaussian(self) -> float:
+        """
+        The error over that of Gaussian noise on the true counts, in one round.
+
+        That is σ²/n² with σ² = 2/μ²: counts have sensitivity √2, and T rounds have μ√T.
+        """
+        wanted = self.wanted
+        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
+        return self.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
 
     def head_errors(self) -> list[float]:
         """Predict the squared error of each share of the head."""

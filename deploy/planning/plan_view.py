@@ -67,7 +67,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     return {
         **found,
         "predicted_mse_top": best.head_errors(),
-        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian(best),
+        "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
         "binding": list(plan.binding),
         "honest_users": wanted.honest,
         "central_epsilon": plan.promise.epsilon,
@@ -76,7 +76,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _design_as_json(design: Design | ValueDesign) -> dict[str, Any]:
+def _design_as_json(design: Design) -> dict[str, Any]:
     common = {"protocol": design.protocol, "predicted_mse": design.mse}
     if isinstance(design, ValueDesign):
         return common | {
@@ -122,17 +122,13 @@ def draft(plan: Plan, now: float) -> str:
     together = f", over {wanted.rounds} tasks" * (wanted.rounds > 1)
     comments = f"""\
 # Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} \
-{best.mse:.4g}{" or more" * _is_floor(best)}.
+{best.mse:.4g}{" or more" * best.floor}.
 # Promised to each of {wanted.n_min} users or more, {wanted.honest} of them honest{together}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against shuffler and analyzer together.
 # The budget is the most that all releases to these users may cost.
 """
     return comments + as_toml(budgeted)
-
-
-def _is_floor(design: Design | ValueDesign) -> bool:
-    return isinstance(design, ValueDesign) and design.floor
 
 
 # --- for people -----------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ def show(plan: Plan, console: Console) -> None:
         f"Predicted for {wanted.n_users:,} users: mean squared error of {_ERROR_OF[wanted.kind]} "
         f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g})."
     )
-    if isinstance(best, Design):
+    if not isinstance(best, ValueDesign):
         errors = zip(wanted.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
         binding = ", ".join(plan.binding) or "nothing"
@@ -159,11 +155,11 @@ def show(plan: Plan, console: Console) -> None:
     title = f"What each of {wanted.n_min:,} users or more is promised"
     print_guarantees(plan.guarantees, title, console)
     table = Table(title="The best of each protocol under these requirements")
-    if isinstance(best, Design):
+    if not isinstance(best, ValueDesign):
         table.caption = (
             "error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
         )
-    rows = [_cells(plan, design) for design in (best, *plan.runners_up)]
+    rows = [_cells(design) for design in (best, *plan.runners_up)]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
     for cells in rows:
         table.add_row(*cells.values())
@@ -187,13 +183,13 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {wanted.n_min:,} users nothing is released; plan for fewer with "
             "--n-min."
         )
-    if _is_floor(design):
+    if design.floor:
         yield "it is a floor of the decoding error: more candidates add to it."
-    if any(isinstance(each, ValueDesign) and each.biased for each in (design, *plan.runners_up)):
+    if any(each.biased for each in (design, *plan.runners_up)):
         yield "* the loss by its projection is added, and not predicted."
 
 
-def _cells(plan: Plan, design: Design | ValueDesign) -> dict[str, str]:
+def _cells(design: Design) -> dict[str, str]:
     local = {"local epsilon": rounded_up(design.local_epsilon)}
     last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
     if isinstance(design, ValueDesign):
@@ -206,11 +202,11 @@ def _cells(plan: Plan, design: Design | ValueDesign) -> dict[str, str]:
         **local,
         "messages": f"{design.messages_per_user:.4g}",
         **last,
-        "ratio": f"{plan.ratio_to_central_gaussian(design):.3g}",
+        "ratio": f"{design.ratio_to_central_gaussian:.3g}",
     }
 
 
-def _described(design: Design | ValueDesign) -> str:
+def _described(design: Design) -> str:
     """Describe a mechanism, its dummies and its messages."""
     if isinstance(design, ValueDesign):
         return f"local epsilon {rounded_up(design.local_epsilon)}; one report"

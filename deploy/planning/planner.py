@@ -7,11 +7,11 @@ the search.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from common.accounting.epsilon_search import MOST_EPSILON, gaussian_mu
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee
@@ -34,8 +34,8 @@ _CLOSE_USERS: Final = 1.01
 class Plan:
     """The best design and the best of every other protocol, with the guarantees of the best."""
 
-    best: Design | ValueDesign
-    runners_up: tuple[Design | ValueDesign, ...]
+    best: Design
+    runners_up: tuple[Design, ...]
     promise: Guarantee
     """The guarantee that was asked for: that of the users assumed honest."""
     guarantees: tuple[Guarantee, ...]
@@ -50,16 +50,6 @@ class Plan:
         """The requirements."""
         return self.best.wanted
 
-    def ratio_to_central_gaussian(self, design: Design | ValueDesign) -> float:
-        """
-        Return a design's error over that of Gaussian noise on the true counts.
-
-        Of one round: σ²/n² with σ² = 2/μ²; counts have sensitivity √2, and T rounds have μ√T.
-        """
-        wanted = design.wanted
-        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
-        return design.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
-
 
 def plan(wanted: Requirements) -> Plan:
     """
@@ -71,14 +61,14 @@ def plan(wanted: Requirements) -> Plan:
     Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds. For
     other kinds than items some ten tasks a protocol, tenths of a second each.
     """
+    found: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
-    found: list[Design] | list[ValueDesign]
     if wanted.kind == "categorical":
         search = ProtocolSearch.of(wanted)
         binding = _binding(search)
         if search.found[0].mse > wanted.max_mse:
             raise _infeasible(search, binding)
-        found = list(search.found)
+        found = search.found
     else:
         found, left_out = _value_designs(wanted)
     terms = found[0].terms

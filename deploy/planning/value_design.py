@@ -20,6 +20,7 @@ from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_o
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
+from deploy.planning.design import Design
 from deploy.planning.requirements import MIN_VALUE_EPSILON, Requirements
 
 UNUSED_KEY: Final = bytes(31) + b"\x09"
@@ -36,39 +37,17 @@ _OWNERS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueDesign:
+class ValueDesign(Design):
     """A protocol with its parameters, for values that are no items: a draft and its task."""
 
-    wanted: Requirements
     base: TaskDraft
     """Its key and deadline are unused ones."""
     task: Task
-    note: str = ""
-
-    @property
-    def protocol(self) -> str:
-        """The protocol's name."""
-        return self.task.protocol
-
-    @property
-    def local_epsilon(self) -> float:
-        """The task's claim."""
-        return self.task.local_epsilon
 
     @property
     def bytes_per_user(self) -> int:
         """Length of a submission's envelope."""
         return self.task.envelope_bytes
-
-    @property
-    def biased(self) -> bool:
-        """Whether the error exceeds the prediction."""
-        return self.protocol in BIASED
-
-    @property
-    def floor(self) -> bool:
-        """Whether decoding adds to the error: with labels each has a bit of its own."""
-        return self.task.kind == "string" and not self.task.labels
 
     @property
     def terms(self) -> PrivacyParameters:
@@ -124,7 +103,15 @@ def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDes
     task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     if task.central_epsilon > wanted.central_epsilon or task.local_epsilon > wanted.local_cap:
         return None
-    return ValueDesign(wanted=wanted, base=draft, task=task)
+    return ValueDesign(
+        protocol=protocol,
+        wanted=wanted,
+        local_epsilon=task.local_epsilon,
+        biased=protocol in BIASED,
+        floor=wanted.kind == "string" and not draft.labels,
+        base=draft,
+        task=task,
+    )
 
 
 def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:

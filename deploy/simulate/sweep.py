@@ -24,7 +24,7 @@ from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.published_design import published_design
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
-from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
+from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, value_design
 from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting, SweepRow, SweepSetting
@@ -164,10 +164,9 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
     asked = SweepSetting(
         protocol=protocol, target_epsilon=wanted.central_epsilon, accounting=accounting
     )
-    design: Design | ValueDesign
     try:
         if wanted.kind != "categorical":
-            design = value_design(protocol, wanted)
+            design: Design = value_design(protocol, wanted)
         elif accounting == "published":
             design = published_design(protocol, wanted)
         else:
@@ -183,7 +182,7 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
     )
 
 
-def task_of(design: Design | ValueDesign) -> Task:
+def task_of(design: Design) -> Task:
     """Make a task that differs from a published one only in its keys."""
     draft = design.draft(shuffler_key=UNUSED_KEY, deadline=UNUSED_DEADLINE)
     return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))

@@ -1,6 +1,6 @@
 import dataclasses
 import math
-from functools import cache
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -14,23 +14,16 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import sum_upper
 from deploy.planning.design import Design
-from deploy.planning.frontier import HASHED, Frontier, fields
+from deploy.planning.frontier import Frontier, fields
 from deploy.planning.planner import Plan, plan
 from deploy.planning.requirements import Requirements
-from deploy.planning.value_design import ValueDesign
-from tests.support.requirements import item_design, small_requirements
+from tests.support.requirements import small_requirements
 
 _BEYOND_THE_REFERENCE: Final = 1.03
 _BEYOND_THE_GRID: Final = 0.99
 
 
-@cache
-def _capped() -> Plan:
-    """Return a plan that a local cap binds, over hashed reports."""
-    return plan(small_requirements(local_cap=5.0, domain_size=400))
-
-
-def _all(found: Plan) -> dict[str, Design | ValueDesign]:
+def _all(found: Plan) -> dict[str, Design]:
     return {each.protocol: each for each in (found.best, *found.runners_up)}
 
 
@@ -103,9 +96,9 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
     )
     found = plan(wanted)
-    design = item_design(_all(found)[protocol] if protocol else found.best)
+    design = _all(found)[protocol] if protocol else found.best
 
-    assert found.ratio_to_central_gaussian(design) <= _BEYOND_THE_REFERENCE * ratio
+    assert design.ratio_to_central_gaussian <= _BEYOND_THE_REFERENCE * ratio
     assert _exact_epsilon(design, wanted) <= epsilon
     assert design.local_epsilon <= cap
     assert design.messages_per_user <= messages + 1e-6
@@ -114,49 +107,34 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
 # --- against a search over everything -------------------------------------------------------------
 
 
-def _needed_epsilon(place: Design, mse: float) -> float:
-    """Return the smallest local ε at which a place has at most this error; infinite if none has."""
-    sharp = dataclasses.replace(place, local_epsilon=20.0)
-    if sharp.mse > mse:
-        return math.inf
+def _sharp_enough(place: Design, mse: float) -> Design | None:
+    """Return the bluntest design at a place with at most this error; None if there is none."""
 
     def excess(epsilon: float) -> float:
-        design = dataclasses.replace(place, local_epsilon=epsilon)
-        return math.log(design.mse / mse)
+        return math.log(dataclasses.replace(place, local_epsilon=epsilon).mse / mse)
 
-    return float(optimize.brentq(excess, 1e-4, 20.0, xtol=1e-6))
+    if excess(20.0) > 0:
+        return None
+    epsilon = float(optimize.brentq(excess, 1e-4, 20.0, xtol=1e-6))
+    found = dataclasses.replace(place, local_epsilon=epsilon)
+    return found if found.mse <= mse * (1 + 1e-6) else None
 
 
-def _beaten_by(
-    wanted: Requirements, mse: float, *, n_primes: int = 12, n_dummies: int = 15
-) -> Design | None:
+def _beaten_by(wanted: Requirements, mse: float) -> Design | None:
     """
     Look for a design with at most this error that keeps the promise, over primes and dummies.
 
     At each place the bluntest design with that error is the most private: it is asked about.
     """
-    kinds: list[tuple[str, int]] = [("mixdump", wanted.domain_size)]
-    primes = fields(wanted.domain_size)
-    kinds += [("od-hp", int(g)) for g in primes[:: max(1, len(primes) // n_primes)]]
+    primes = fields(wanted.domain_size).astype(int).tolist()
+    buckets = [0, *primes[:: max(1, len(primes) // 12)]]
     most = wanted.messages_cap - 1
-    dummies = [0.0, *np.geomspace(0.01, most, n_dummies)] if most > 0 else [0.0]
-    for protocol, answers in kinds:
-        for each in dummies:
-            place = Design(
-                protocol=protocol,
-                wanted=wanted,
-                buckets=answers if protocol in HASHED else 0,
-                local_epsilon=1.0,
-                dummies_per_user=float(each),
-            )
-            epsilon = _needed_epsilon(place, mse)
-            if epsilon > wanted.local_cap:
-                continue
-            design = dataclasses.replace(place, local_epsilon=epsilon)
-            if design.mse > mse * (1 + 1e-6):
-                continue
-            if _kept(design, wanted):
-                return design
+    dummies = [0.0, *np.geomspace(0.01, most, 15).tolist()] if most > 0 else [0.0]
+    for number, each in product(buckets, dummies):
+        place = Design(protocol="od-hp", wanted=wanted, buckets=number, dummies_per_user=each)
+        design = _sharp_enough(place, mse)
+        if design and design.local_epsilon <= wanted.local_cap and _kept(design, wanted):
+            return design
     return None
 
 
@@ -167,34 +145,19 @@ def _kept(design: Design, wanted: Requirements) -> bool:
     return delta_upper(design.reduction, crowd, wanted.central_epsilon) <= wanted.delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param(
-            {"n_users": 1000, "domain_size": 5, "central_epsilon": 1.0}, marks=pytest.mark.slow
-        ),
-        pytest.param({"honest_fraction": 0.5, "central_epsilon": 2.0}, marks=pytest.mark.slow),
-        pytest.param(
-            {"domain_size": 2, "central_epsilon": 0.1, "delta": 1e-9}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            {"n_users": 1000, "central_epsilon": 0.1, "local_cap": 2.0, "messages_cap": 3.0},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"domain_size": 101, "central_epsilon": 0.3, "local_cap": 6.0, "messages_cap": 1.5},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param({"n_users": 5000, "delta": 1e-9, "messages_cap": 1.0}, marks=pytest.mark.slow),
-        pytest.param(
-            {"domain_size": 400, "central_epsilon": 0.2, "local_cap": 4.0}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            {"domain_size": 2000, "messages_cap": 1.2, "local_cap": 7.0}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            {"domain_size": 5, "central_epsilon": 1.0, "rounds": 10}, marks=pytest.mark.slow
-        ),
+        {"n_users": 1000, "domain_size": 5, "central_epsilon": 1.0},
+        {"honest_fraction": 0.5, "central_epsilon": 2.0},
+        {"domain_size": 2, "central_epsilon": 0.1, "delta": 1e-9},
+        {"n_users": 1000, "central_epsilon": 0.1, "local_cap": 2.0, "messages_cap": 3.0},
+        {"domain_size": 101, "central_epsilon": 0.3, "local_cap": 6.0, "messages_cap": 1.5},
+        {"n_users": 5000, "delta": 1e-9, "messages_cap": 1.0},
+        {"domain_size": 400, "central_epsilon": 0.2, "local_cap": 4.0},
+        {"domain_size": 2000, "messages_cap": 1.2, "local_cap": 7.0},
+        {"domain_size": 5, "central_epsilon": 1.0, "rounds": 10},
     ],
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
@@ -202,7 +165,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     wanted = small_requirements(**changes)
     found = plan(wanted)
 
-    assert _exact_epsilon(item_design(found.best), wanted) <= wanted.central_epsilon
+    assert _exact_epsilon(found.best, wanted) <= wanted.central_epsilon
     assert _beaten_by(wanted, _BEYOND_THE_GRID * found.best.mse) is None
 
 
@@ -211,7 +174,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
 
 def test_the_guarantees_are_one_a_coalition() -> None:
     """More adversaries, a larger ε; all together, the local one."""
-    found = _capped()
+    found = plan(small_requirements(local_cap=5.0, domain_size=400))
     analyzer, with_users, everybody, *outsiders = found.guarantees
 
     assert ["analyzer", "analyzer+users", "shuffler+analyzer", "shuffler", "network"] == [
@@ -219,7 +182,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
     ]
     assert all(row.theorem.startswith("computational") for row in outsiders)
     assert analyzer.epsilon < with_users.epsilon < everybody.epsilon
-    assert everybody.epsilon == pytest.approx(item_design(found.best).local_epsilon)
+    assert everybody.epsilon == pytest.approx(found.best.local_epsilon)
     assert "for illustration" in with_users.assumptions[0]
     assert "the other 10000 may" in " ".join(with_users.assumptions)
 
@@ -233,15 +196,10 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
     assert found.promise == rows["analyzer+users"]
     assert "10 such tasks" in " ".join(found.promise.assumptions)
-    assert rows["shuffler+analyzer"].epsilon == sum_upper(
-        [item_design(found.best).local_epsilon] * 10
-    )
-    if item_design(found.best).dummies_per_user:
-        assert (
-            rows["analyzer"].epsilon
-            < rows["analyzer+skippers"].epsilon
-            < rows["analyzer+users"].epsilon
-        )
+    assert rows["shuffler+analyzer"].epsilon == sum_upper([found.best.local_epsilon] * 10)
+    if found.best.dummies_per_user:
+        skipped = rows["analyzer+skippers"].epsilon
+        assert rows["analyzer"].epsilon < skipped < rows["analyzer+users"].epsilon
 
 
 @pytest.mark.slow
@@ -249,7 +207,7 @@ def test_without_a_cap_on_messages_dummies_make_central_accuracy() -> None:
     """Nothing is wished, nothing binds but the promise."""
     found = plan(small_requirements(messages_cap=math.inf, n_users=100_000, domain_size=50))
 
-    assert found.ratio_to_central_gaussian(found.best) < 1.03
+    assert found.best.ratio_to_central_gaussian < 1.03
     assert ("central epsilon",) == found.binding
 
 
@@ -263,7 +221,7 @@ def test_without_a_cap_the_promise_and_the_messages_bind() -> None:
 def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
     """Split over the rounds, no dummies; what shuffling adds is reported, not relied on."""
     found = plan(small_requirements(trust="none", rounds=2, central_epsilon=1.0, domain_size=400))
-    design = item_design(found.best)
+    design = found.best
 
     assert design.local_epsilon == pytest.approx(0.5, rel=1e-4)
     assert design.local_epsilon <= 0.5
@@ -275,7 +233,7 @@ def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
     """Each with its own exact variance; their mean over all values is the predicted error."""
     wanted = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
-    best = item_design(plan(wanted).best)
+    best = plan(wanted).best
     errors = best.head_errors()
 
     assert errors[0] > errors[2]

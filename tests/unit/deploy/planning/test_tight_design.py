@@ -53,22 +53,14 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * wanted.central_epsilon < claimed <= wanted.central_epsilon
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
-def test_sageo_has_the_error_of_the_central_laplace_mechanism(epsilon: float) -> None:
-    """8/(εn)², within 3 %: two geometric flanks of ratio e^-ε/2."""
-    wanted = _wanted(central_epsilon=epsilon, **_CITIES)
-    laplace = 8 / (epsilon * 602_325) ** 2
-
-    assert laplace == pytest.approx(tight_design("sageo", wanted).mse, rel=0.03)
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
-def test_puredump_has_the_error_of_the_central_gaussian_mechanism(epsilon: float) -> None:
-    """Within 5 % where dummies are many; its multinomial noise is as good as Gaussian."""
-    wanted = _wanted(central_epsilon=epsilon, **_CITIES)
-    found = tight_design("puredump", wanted)
+def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
+    """SAGeo's flanks that of Laplace, 8/(εn)²; PureDUMP's multinomial noise that of Gauss."""
+    wanted, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
+    gaussian = 2 / (gaussian_mu(epsilon, 1e-6) * n) ** 2
 
-    assert 2 / (gaussian_mu(epsilon, 1e-6) * 602_325) ** 2 == pytest.approx(found.mse, rel=0.05)
+    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", wanted).mse, rel=0.03)
+    assert gaussian == pytest.approx(tight_design("puredump", wanted).mse, rel=0.05)
 
 
 def test_over_rounds_the_promise_is_that_of_all_together() -> None:

@@ -12,11 +12,7 @@ from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, TextDraft
 from common.task.specs import RapporSpec, spec_as
 from deploy.planning.planner import Plan, plan
-from deploy.planning.value_design import (
-    ValueDesign,
-    predicted_mse,
-    value_design,
-)
+from deploy.planning.value_design import ValueDesign, predicted_mse, value_design
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.requirements import planned_value_design, value_requirements
 
