@@ -55,20 +55,16 @@ def parse_cap(text: str) -> float:
         raise SettingsError("the local cap must be a number, or none") from error
 
 
-def hexadecimal(name: str, text: str, length: int) -> bytes:
-    """Parse `length` bytes in hexadecimal digits, or raise WireError."""
-    try:
-        value = bytes.fromhex(text)
-    except ValueError as error:
-        raise WireError(f"{name} must be {2 * length} hexadecimal digits") from error
-    if len(value) != length:
-        raise WireError(f"{name} has {len(text)} digits; it must have {2 * length}")
-    return value
-
-
 def task_digest(text: str) -> TaskDigest:
     """Parse a task's digest, or raise WireError."""
-    return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
+    digits = 2 * DIGEST_BYTES
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError as error:
+        raise WireError(f"the task's digest must be {digits} hexadecimal digits") from error
+    if len(digest) != DIGEST_BYTES:
+        raise WireError(f"the task's digest has {len(text)} digits; it must have {digits}")
+    return TaskDigest(digest)
 
 
 def read_identity(file: Path) -> PublicIdentity:

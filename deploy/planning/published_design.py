@@ -9,7 +9,7 @@ these designs into them. Pure.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -41,8 +41,6 @@ _PARTS: Final = np.arange(1, 20) / 20
 _MAX_PARTED: Final = 20
 _HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
 _OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
-_Options = Sequence[tuple[Vector, bool]]
-"""Numbers of answers, and whether they are hashed."""
 
 
 def published_design(protocol: str, wanted: Requirements) -> Design:
@@ -61,11 +59,8 @@ def _one_report(protocol: str, wanted: Requirements) -> Design:
     """Return SH [BBGN19] or SOLH [WDX+20] with the least error: e^ε0 = b - l + 1."""
     # B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
-    options = [_plain(wanted)] if protocol != "hp-sdp" else []
-    if protocol != "sh":
-        options = [*_hashed(wanted), *options] or [_plain(wanted)]
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
-    for numbers, hashed in options:
+    for numbers, hashed in _options(wanted, plain=protocol != "hp-sdp", hashed=protocol != "sh"):
         answers = numbers[numbers < blanket]
         # A report's blanket probability is γ = l/b.
         errors = share_errors(wanted, answers, answers / blanket, np.zeros(1), hashed=hashed)
@@ -154,17 +149,20 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
     to which half of δ goes. Without a cap there are USUAL_MESSAGES, or as many as it takes.
     """
-    options = [_plain(wanted), *(_hashed(wanted) if protocol == "od-hp" else [])]
-    dummies = _numbers_of_dummies(options, wanted)
+    options = _options(wanted, plain=True, hashed=protocol == "od-hp")
+    dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), wanted)
     delta = np.where(dummies % 1 > 0, wanted.delta / 2, wanted.delta)
-    others = max(wanted.honest - 1, 1)
+    n, others, part = wanted.honest, max(wanted.honest - 1, 1), dummies % 1
+    # |S| that the bound counts on: all certain dummies, and the lower tail of the others.
+    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wanted.delta))
+    counted = n * np.floor(dummies) + np.maximum(tail, 0)
+    plain = protocol == "od-hp" and wanted.may_be_plain
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
     for numbers, hashed in options:
         answers = numbers[:, None]
         needed = 14 * answers * np.log(4 / delta) / wanted.central_epsilon**2 + 1
-        short = needed - _counted(dummies, wanted)
-        least = others * _sharpest(answers, protocol, wanted)
-        blanket = _enough(short, least, 2 * np.log(2 / delta)) / others
+        sharpest = blanket_probability(answers, wanted.noise_cap) * (not plain)
+        blanket = _enough(needed - counted, others * sharpest, 2 * np.log(2 / delta)) / others
         errors = share_errors(wanted, answers, blanket, dummies, hashed=hashed)
         row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
         if errors[row, column] < best_error:
@@ -181,13 +179,13 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     return best
 
 
-def _plain(wanted: Requirements) -> tuple[Vector, bool]:
-    return np.array([float(wanted.domain_size)]), False
-
-
-def _hashed(wanted: Requirements) -> _Options:
+def _options(wanted: Requirements, *, plain: bool, hashed: bool) -> list[tuple[Vector, bool]]:
+    """Return numbers of answers, and whether they are hashed; plain ones if there are no others."""
     primes = fields(wanted.domain_size, wanted.most_seeds)
-    return [(primes, True)] if len(primes) else []
+    found = [(primes, True)] if hashed and len(primes) else []
+    if plain or not found:
+        found.append((np.array([float(wanted.domain_size)]), False))
+    return found
 
 
 def _needed(answers: float, share: float, wanted: Requirements) -> float:
@@ -221,10 +219,10 @@ def _enough(short: Vector, least: Vector, log: Vector) -> Vector:
     return np.where(free, least, np.maximum(high, least))
 
 
-def _numbers_of_dummies(options: _Options, wanted: Requirements) -> Vector:
+def _numbers_of_dummies(least_answers: float, wanted: Requirements) -> Vector:
     most = wanted.messages_cap - 1
     if math.isinf(most):
-        needed = _needed(min(float(numbers.min()) for numbers, _ in options), 4, wanted)
+        needed = _needed(least_answers, 4, wanted)
         most = max(USUAL_MESSAGES - 1, math.ceil(needed / wanted.honest))
     whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
     parts = (whole[:_MAX_PARTED, None] + _PARTS).ravel()
@@ -232,20 +230,6 @@ def _numbers_of_dummies(options: _Options, wanted: Requirements) -> Vector:
     needed, flexible = (_needed(wanted.domain_size, share, wanted) for share in (4, 8))
     found = np.concatenate([whole, parts, [_fewest(needed, flexible, wanted)]])
     return np.unique(found[found <= most])
-
-
-def _sharpest(answers: Vector, protocol: str, wanted: Requirements) -> Vector:
-    """Return the least γ that the cap on the local ε leaves; 0 where reports may be plain."""
-    if protocol == "od-hp" and wanted.may_be_plain:
-        return np.zeros_like(answers)
-    return blanket_probability(answers, wanted.noise_cap)
-
-
-def _counted(dummies: Vector, wanted: Requirements) -> Vector:
-    """|S| that a bound may count on: all certain dummies, and the lower tail of the others."""
-    n, part = wanted.honest, dummies % 1
-    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wanted.delta))
-    return np.asarray(n * np.floor(dummies) + np.maximum(tail, 0))
 
 
 # --- dummies of the shuffler ----------------------------------------------------------------------

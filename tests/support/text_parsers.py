@@ -9,7 +9,7 @@ from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
 from deploy.accountant.query import parse_law
-from deploy.commands.options import hexadecimal, parse_cap
+from deploy.commands.options import parse_cap, task_digest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
@@ -59,7 +59,7 @@ PARSERS: Final = (
         partial(PublicIdentity.from_hex, whose="the identity"),
         *("00" * 32, "ab" * 32),
     ),
-    typed("hexadecimal argument", lambda text: hexadecimal("the digest", text, 32), "00" * 32),
+    typed("task's digest", task_digest, "00" * 32),
     *(
         typed(f"{kind} value", partial(parse_value, kind=kind), *seeds)
         for kind, seeds in _VALUES.items()
