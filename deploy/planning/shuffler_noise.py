@@ -159,8 +159,6 @@ def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     _check(epsilon, delta)
     left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
     peak = sageo_peak(epsilon, delta, 1.0, left, right)
-    if peak > MAX_PER_ITEM:
-        raise _too_many()
     return _two_sided(epsilon, delta, max(0, peak))
 
 
