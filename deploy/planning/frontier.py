@@ -11,8 +11,8 @@ be smaller) than the approximation has it.
 
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,9 +65,11 @@ class SearchPoint:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The approximation for one set of requirements."""
+    """The approximation for one set of requirements, corrected by what the accountant found."""
 
     wanted: Requirements
+    known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
+    """By whether reports are hashed."""
 
     @property
     def mu(self) -> float:
@@ -96,7 +98,7 @@ class Frontier:
             and (wanted.may_be_plain or name not in NOISELESS)
         )
 
-    def points(self, protocol: str, known: Sequence[Tightness] = ()) -> list[SearchPoint]:
+    def points(self, protocol: str) -> list[SearchPoint]:
         """
         Return the designs of a protocol within CLOSE_ENOUGH of the least approximate error.
 
@@ -109,7 +111,8 @@ class Frontier:
         if not len(answers):
             return []  # too few items to hash
         most = self._numbers_of_dummies(protocol)
-        blanket, dummies = self.solve(protocol, answers, most, _interpolated(answers, known))
+        tightness = _interpolated(answers, self.known[protocol in HASHED])
+        blanket, dummies = self.solve(protocol, answers, most, tightness)
         errors = share_errors(wanted, answers, blanket, dummies, hashed=protocol in HASHED)
         if protocol in {"mixdump", "od-hp"}:
             errors[dummies < _MIN_DUMMIES] = math.inf  # this is the protocol without dummies

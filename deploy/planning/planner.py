@@ -18,16 +18,15 @@ from common.messages.guarantee import Guarantee
 from common.protocols import protocols_of
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
 from deploy.planning.design import Design
+from deploy.planning.frontier import Frontier
 from deploy.planning.requirements import Requirements
-from deploy.planning.search import ProtocolSearch
+from deploy.planning.search import approximate_mse, search_protocols
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
 _RELAXED: Final = 1.1
 _MATTERS: Final = 0.998
 """A constraint binds if a tenth more of it would take the error below this share."""
-_CLOSE_USERS: Final = 1.01
-"""Relative width of the bracket at which the search for enough users ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +63,10 @@ def plan(wanted: Requirements) -> Plan:
     found: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
     if wanted.kind == "categorical":
-        search = ProtocolSearch.of(wanted)
-        binding = _binding(search)
-        if search.found[0].mse > wanted.max_mse:
-            raise _infeasible(search, binding)
-        found = search.found
+        frontier, found = search_protocols(wanted)
+        binding = _binding(frontier)
+        if found[0].mse > wanted.max_mse:
+            raise _infeasible(frontier, found[0], binding)
     else:
         found, left_out = _value_designs(wanted)
     terms = found[0].terms
@@ -105,9 +103,9 @@ def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, s
 # --- what limits the error ------------------------------------------------------------------------
 
 
-def _binding(search: ProtocolSearch) -> tuple[str, ...]:
+def _binding(frontier: Frontier) -> tuple[str, ...]:
     """Name the constraints of which a tenth more would lower the approximate error."""
-    wanted, now = search.frontier.wanted, search.approximate_mse()
+    wanted, now = frontier.wanted, approximate_mse(frontier)
     most = {"central_epsilon": MOST_EPSILON}
     if wanted.trust != "none" and math.isfinite(wanted.messages_cap):
         most["messages_cap"] = math.inf
@@ -117,34 +115,33 @@ def _binding(search: ProtocolSearch) -> tuple[str, ...]:
     return tuple(
         name.replace("_", " ")
         for name, value in relaxed.items()
-        if search.approximate_mse(**{name: value}) < _MATTERS * now
+        if approximate_mse(frontier, **{name: value}) < _MATTERS * now
     )
 
 
-def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
+def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
     """Return the error that names the best error, what limits it, and how many users would do."""
-    wanted, best = search.frontier.wanted, search.found[0]
-    users = _enough_users(search)
-    remedy = "more users alone would not do" if users is None else f"about {users:,} users would do"
+    users = _enough_users(frontier)
+    remedy = f"about {users:,} users would do" if users else "more users alone would not do"
     return PlanError(
-        f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
+        f"a mean squared error of {best.wanted.max_mse:g} cannot be reached: the best is "
         f"{best.mse:.3g}, by {best.protocol}; what holds it back: "
         f"{', '.join(binding) or 'the number of users'}; {remedy}"
     )
 
 
-def _enough_users(search: ProtocolSearch) -> int | None:
-    """Approximate the fewest users that reach the wanted error."""
-    wanted = search.frontier.wanted
+def _enough_users(frontier: Frontier) -> int:
+    """Approximate the fewest users that reach the wanted error; 0 if no number does."""
+    wanted = frontier.wanted
     low, high = wanted.n_users, MAX_USERS
 
     def enough(users: int) -> bool:
         n_min = wanted.n_min * users // wanted.n_users
-        return search.approximate_mse(n_users=users, n_min=n_min) <= wanted.max_mse
+        return approximate_mse(frontier, n_users=users, n_min=n_min) <= wanted.max_mse
 
     if not enough(high):
-        return None
-    while high > _CLOSE_USERS * low:
+        return 0
+    while high - low > max(1, low // 100):
         middle = math.ceil(math.sqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -7,8 +7,7 @@ Pure.
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from common.accounting.amplification import DeltaCurve
 from common.accounting.epsilon_search import gaussian_mu
@@ -76,9 +75,6 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 """The planner's protocols that each is searched as: plain items where hashing gains nothing; after
 that, those for where no dummies are allowed, or hardly any are needed."""
 
-_Known = Mapping[bool, tuple[Tightness, ...]]
-"""By whether reports are hashed."""
-
 
 # --- one protocol ---------------------------------------------------------------------------------
 
@@ -101,13 +97,12 @@ def tight_design(protocol: str, wanted: Requirements) -> Design:
         check_bit(wanted)
     if math.isinf(wanted.messages_cap) and protocol != "puredump":
         wanted = dataclasses.replace(wanted, messages_cap=USUAL_MESSAGES)
-    frontier = Frontier(wanted)
     for names in _SEARCHED_AS[protocol]:
         found = [
             design
             for name in names
             if wanted.may_be_plain or name not in NOISELESS
-            for design in _search_protocol(frontier, name, {}, _MAX_FAR_POINTS)
+            for design in _search_protocol(Frontier(wanted), name, _MAX_FAR_POINTS)
         ]
         if found:
             best = min(found, key=lambda each: each.mse)
@@ -147,67 +142,56 @@ def _aue(wanted: Requirements) -> Design:
 # --- every protocol -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolSearch:
-    """Designs that the exact accountant confirmed, and how tight the approximation was."""
+def search_protocols(wanted: Requirements) -> tuple[Frontier, list[Design]]:
+    """
+    Search every protocol that the requirements allow: some twenty evaluations of δ.
 
-    frontier: Frontier
-    found: list[Design]
-    """The best of each protocol; first the best of all, the others by error."""
-    known: _Known
-
-    @classmethod
-    def of(cls, wanted: Requirements) -> Self:
-        """Search every protocol that the requirements allow: some twenty evaluations of δ."""
-        frontier = Frontier(wanted)
-        first = _first_points(frontier, {})
-        known: dict[bool, tuple[Tightness, ...]] = {}
-        found: list[Design] = []
-        for point in first:
-            most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
-            if wanted.rounds > 1:
-                most = math.ceil(most / 2)  # a composition takes ten times as long
-            found += _search_protocol(frontier, point.protocol, known, most)
-        if wanted.trust == "shuffler-dummies":
-            found += shuffler_designs(wanted)
-        return cls(frontier=frontier, found=_ranked(found), known=known)
-
-    def approximate_mse(self, **changes: Any) -> float:  # noqa: ANN401  # fields of Requirements
-        """Approximate the least error under changed requirements; milliseconds, never stated."""
-        frontier = Frontier(dataclasses.replace(self.frontier.wanted, **changes))
-        of_users = min(point.mse for point in _first_points(frontier, self.known))
-        return min(of_users, approximate_shuffler_mse(frontier.wanted))
+    Returns the calibrated frontier, and the best design of each protocol: first the best of all,
+    the others by error.
+    """
+    frontier = Frontier(wanted)
+    first = _first_points(frontier)
+    found: list[Design] = []
+    for point in first:
+        most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
+        if wanted.rounds > 1:
+            most = math.ceil(most / 2)  # a composition takes ten times as long
+        found += _search_protocol(frontier, point.protocol, most)
+    if wanted.trust == "shuffler-dummies":
+        found += shuffler_designs(wanted)
+    return frontier, _ranked(found)
 
 
-def _first_points(frontier: Frontier, known: _Known) -> list[SearchPoint]:
+def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
+    """Approximate the least error under changed requirements; milliseconds, never stated."""
+    wanted = dataclasses.replace(frontier.wanted, **changes)
+    of_users = min(point.mse for point in _first_points(Frontier(wanted, frontier.known)))
+    return min(of_users, approximate_shuffler_mse(wanted))
+
+
+def _first_points(frontier: Frontier) -> list[SearchPoint]:
     """Return the most promising point of every protocol, by approximate error."""
-    points = [frontier.points(name, known.get(name in HASHED, ())) for name in frontier.protocols()]
+    points = [frontier.points(name) for name in frontier.protocols()]
     best = [min(each, key=lambda point: point.mse) for each in points if each]
     return sorted(best, key=lambda point: point.mse)
 
 
-def _search_protocol(
-    frontier: Frontier,
-    protocol: str,
-    known: dict[bool, tuple[Tightness, ...]],
-    most: int,
-) -> list[Design]:
-    """Calibrate points of one protocol until the best stands; add to `known`; return the best."""
-    hashed = protocol in HASHED
+def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
+    """Calibrate points of one protocol, and the frontier, until the best stands; return it."""
     seen: list[SearchPoint] = []
     found: list[Design] = []
     for _ in range(most):
-        points = frontier.points(protocol, known.get(hashed, ()))
+        points = frontier.points(protocol)
         if not points or any(_same(points[0], point) for point in seen):
             break
         seen.append(points[0])
-        calibrated = _calibrate(frontier, points[0], known.get(hashed, ()))
+        calibrated = _calibrate(frontier, points[0])
         if calibrated is None:
             break
         design, at = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
             break  # without its dummies it is another protocol
-        known[hashed] = (*known.get(hashed, ()), Tightness(design.answers, at))
+        frontier.known[protocol in HASHED].append(Tightness(design.answers, at))
         found.append(design)
     return sorted(found, key=lambda each: each.mse)[:1]
 
@@ -236,14 +220,13 @@ def _same(one: SearchPoint, other: SearchPoint) -> bool:
 # --- one point ------------------------------------------------------------------------------------
 
 
-def _calibrate(
-    frontier: Frontier, point: SearchPoint, known: tuple[Tightness, ...]
-) -> tuple[Design, float] | None:
+def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
     """Find the sharpest design at a point that keeps the guarantee, and its tightness, if any."""
     kept: tuple[float, float] | None = None
     broken: tuple[float, float] | None = None
     best: tuple[Design, float] | None = None
     slack = _SLACK if frontier.wanted.rounds == 1 else _SLACK_OF_ROUNDS
+    known = frontier.known[point.protocol in HASHED]
     near = min(known, key=lambda each: abs(math.log(each.answers / point.answers)), default=None)
     at = 0.0 if near is None else near.log_factor
     for _ in range(_MAX_EVALUATIONS):

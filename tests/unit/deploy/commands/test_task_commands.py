@@ -87,10 +87,8 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
     assert isinstance(outcome.exception, SettingsError)
-    assert str(outcome.exception) == (
-        "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
-        "--dry-run"
-    )
+    assert "--token-file and --shuffler-key are needed to publish" in str(outcome.exception)
+    assert "--dry-run" in str(outcome.exception)
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:

@@ -30,19 +30,13 @@ def _wanted(**changes: Any) -> Requirements:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("protocol", "changes"),
     [
-        {},
-        pytest.param({"central_epsilon": 1.5, "delta": 1e-9}, marks=pytest.mark.slow),
-    ],
-    ids=["at .5", "at 1.5"],
-)
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in _LIKE_ANOTHER else ())
+        pytest.param(name, changes, marks=pytest.mark.slow if changes or slow else ())
         for name in _AMPLIFIED
         if name != "ddps"
+        for changes in ({}, {"central_epsilon": 1.5, "delta": 1e-9})
+        for slow in [name in _LIKE_ANOTHER]
     ],
 )
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
@@ -85,21 +79,17 @@ def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
 _BIT: Final = {"domain_size": 2}
 _ALONE: Final = {"messages_cap": 1.0}
 _CAPPED: Final = {"local_cap": 2.0}
+_SLOW: Final = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("protocol", "changes"),
     [
-        ("ddps", _BIT),
-        ("murs", _BIT),
-        pytest.param("od-hp", _BIT, marks=pytest.mark.slow),
-        pytest.param("mixdump", _ALONE, marks=pytest.mark.slow),
-        ("od-hp", _ALONE),
-        ("sh", _CAPPED),
-        pytest.param("murs", _CAPPED, marks=pytest.mark.slow),
-        pytest.param("mixdump", _CAPPED, marks=pytest.mark.slow),
-        ("od-hp", _CAPPED),
-        ("hybrid", _CAPPED),
+        *(("ddps", _BIT), ("murs", _BIT), ("od-hp", _ALONE)),
+        *((name, _CAPPED) for name in ("sh", "od-hp", "hybrid")),
+        *(pytest.param(name, _CAPPED, marks=_SLOW) for name in ("murs", "mixdump")),
+        pytest.param("od-hp", _BIT, marks=_SLOW),
+        pytest.param("mixdump", _ALONE, marks=_SLOW),
     ],
 )
 def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:

@@ -79,13 +79,12 @@ def test_a_protocol_without_such_a_task_is_left_out() -> None:
 
 def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> None:
     """A range twelve times as wide has 144 times the squared error."""
-    wide = {"numbers": NumberDraft(low=0.0, high=24.0)}
-    narrow, twelvefold = (
+    narrow, wide = (
         value_design("duchi", value_requirements(local_cap=1.0, draft_fields=fields)).task
-        for fields in ({}, wide)
+        for fields in ({}, {"numbers": NumberDraft(low=0.0, high=24.0)})
     )
 
-    assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(twelvefold, 5000))
+    assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(wide, 5000))
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
 
 
