@@ -21,8 +21,8 @@ app = typer.Typer()
 @app.command(
     epilog=example(
         "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
-    ),
+        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare"
+    )
 )
 def account(
     context: typer.Context,

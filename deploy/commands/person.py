@@ -92,14 +92,9 @@ _MEANING = {
 }
 
 
-@app.command(
-    epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"),
-)
+@app.command(epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"))
 def receipt(
-    task: TaskArgument,
-    agent: AgentAddress,
-    person: Person = "",
-    json: AsJson = False,
+    task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
 ) -> None:
     """Show whether your answer arrived and was counted, and print the shuffler's receipt."""
     digest = task_digest(task)
