@@ -246,8 +246,6 @@ def test_a_plan_warns_of_a_batch_that_one_absent_user_would_undo() -> None:
         (_ITEMS[:2] + _ITEMS[4:], (), PlanError, "--domain-size is missing: how many values"),
         (_MEAN, ("--rounds", "2"), PlanError, "rounds is for categorical data"),
         (_MEAN, ("--messages-cap", "3"), PlanError, "messages-cap is for categorical data"),
-        (_MEAN, ("--max-mse", "0.1"), PlanError, "max-mse is for categorical data"),
-        (_MEAN, ("--trust", "none"), PlanError, "trust is for categorical data"),
         (_MEAN, ("--head", "0.2"), PlanError, "head is for categorical data"),
         (_MEAN, ("--task-kind", "vector"), PlanError, "how many numbers a vector has"),
         (_MEAN, ("--task-kind", "key-value"), PlanError, "how many keys there are"),
