@@ -41,10 +41,7 @@ def make(
         typer.Option(help=f"For whom, may be repeated: {', '.join(PARTIES)}. Without it: all."),
     ] = None,
     host: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A host's name or address to put into the certificates, may be repeated."
-        ),
+        list[str] | None, typer.Option(help="A host's name or address; may be repeated.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -79,11 +76,7 @@ def renew(
 def show(
     directory: Directory,
     identity: Annotated[
-        Path | None,
-        typer.Option(
-            help="The analyzer's signing identity, to show too: identity.pub in its state "
-            "directory."
-        ),
+        Path | None, typer.Option(help="The analyzer's identity.pub: show its fingerprint too.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -99,10 +92,7 @@ def show(
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
     state_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="As in its settings. Without it: the folder's name with .key, beside it."
-        ),
+        Path | None, typer.Option(help="As in its settings. Without it: the folder's, with .key.")
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Destroy the existing one, and make another.")

@@ -27,10 +27,7 @@ TokenFile = Annotated[
 ]
 Authority = Annotated[
     Path | None,
-    typer.Option(
-        help="The certificate of the authority to trust, a .pem file. Without it: no encryption, "
-        "and only services on this machine."
-    ),
+    typer.Option(help="The authority to trust, a .pem file. Without it: only this machine, plain."),
 ]
 Certificate = Annotated[
     Path | None,

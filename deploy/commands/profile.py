@@ -97,17 +97,10 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
 def init(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="The folder that holds the services' state directories, or the secrets of a "
-            "compose project."
-        ),
+        typer.Argument(help="Folder of services' state directories, or of compose's secrets."),
     ],
-    analyzer: Annotated[
-        str, typer.Option(help="Address of the analyzer, if its state does not tell it.")
-    ] = "",
-    shuffler: Annotated[
-        str, typer.Option(help="Address of the shuffler, if its state does not tell it.")
-    ] = "",
+    analyzer: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
+    shuffler: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
     agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
     output: Annotated[Path, typer.Option(help="The file to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,

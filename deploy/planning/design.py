@@ -106,8 +106,9 @@ class Design:
             rounds=self.wanted.rounds,
         )
 
-    def draft(self, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
-        """Return the draft of a task with these parameters."""
+    @property
+    def draft(self) -> TaskDraft:
+        """The draft of a task with these parameters; its key and deadline are unused ones."""
         return self.wanted.draft(
             self.protocol,
             local_epsilon=self.local_epsilon,
@@ -115,8 +116,6 @@ class Design:
             dummies_per_user=self.dummies_per_user,
             dummies=self.dummies,
             shuffler=self.shuffler,
-            deadline=deadline,
-            shuffler_key=shuffler_key,
         )
 
     @property

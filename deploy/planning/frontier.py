@@ -3,10 +3,9 @@ Approximate the best error of each kind of design by Gaussian privacy. Pure.
 
 With n_h honest users, D dummies of theirs and l answers of blanket probability γ, a release is
 about as private as Gaussian privacy with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), c = 1/l for hashing and
-0 for GRR. Solved for γ it gives, for every l and number of dummies at once, the least noise that
-keeps a guarantee. The approximation is searched, never stated: the exact accountant decides, and
-its answer comes back as a tightness, the logarithm of the factor by which μ may be larger (or must
-be smaller) than the approximation has it.
+0 for GRR. Solved for γ it gives the least noise that keeps a guarantee. The approximation is
+searched, never stated: the exact accountant's answer comes back as a tightness, the logarithm of
+the factor by which μ may be larger (or must be smaller) than approximated.
 """
 
 import functools
@@ -31,7 +30,7 @@ HASHED: Final = frozenset({"murs", "od-hp", "fe1"})
 WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
 NOISELESS: Final = frozenset({"puredump", "fe1"})
 """Dummies alone hide the values."""
-_SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
+SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
 """Protocols whose blanket is uniform reports."""
 
 CLOSE_ENOUGH: Final = 1.003
@@ -80,23 +79,12 @@ class Frontier:
     @property
     def most_dummies(self) -> float:
         """The most dummies per user that caps, envelopes and the accountant take."""
+        if self.wanted.trust == "none":
+            return 0.0
         per_report = envelope_bytes(_LARGEST_REPORT, 1) - envelope_bytes(_LARGEST_REPORT, 0)
         carried = (MAX_ENVELOPE_BYTES - envelope_bytes(_LARGEST_REPORT, 0)) // per_report - 1
         counted = MAX_COUNT / self.wanted.n_min
         return max(0.0, min(self.wanted.messages_cap - 1, carried, counted))
-
-    def protocols(self) -> tuple[str, ...]:
-        """Return the protocols that the requirements leave room for."""
-        wanted = self.wanted
-        dummies = wanted.trust != "none" and self.most_dummies >= _MIN_DUMMIES
-        hashing = len(fields(wanted.domain_size, wanted.most_seeds)) > 0
-        return tuple(
-            name
-            for name in _SEARCHED
-            if (hashing or name not in HASHED)
-            and (dummies or name in WITHOUT_DUMMIES)
-            and (wanted.may_be_plain or name not in NOISELESS)
-        )
 
     def points(self, protocol: str) -> list[SearchPoint]:
         """
@@ -108,8 +96,8 @@ class Frontier:
         answers = np.array([[float(wanted.domain_size)]])
         if protocol in HASHED:
             answers = fields(wanted.domain_size, wanted.most_seeds)[:, None]
-        if not len(answers):
-            return []  # too few items to hash
+        if not len(answers) or (protocol in NOISELESS and not wanted.may_be_plain):
+            return []  # too few items to hash, or a cap on the local ε
         most = self._numbers_of_dummies(protocol)
         tightness = _interpolated(answers, self.known[protocol in HASHED])
         blanket, dummies = self.solve(protocol, answers, most, tightness)

@@ -112,10 +112,10 @@ def draft(plan: Plan, now: float) -> str:
             f"{wanted.rounds} rounds are about the same users: name them with --population, so "
             "that their releases add up"
         )
-    deadline = int(now) + DAYS_TO_DEADLINE * 24 * 3600
     local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
     budgeted = replace(
-        best.draft(shuffler_key=b"", deadline=deadline),
+        best.draft,
+        deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
         budget_epsilon=wanted.central_epsilon,
         budget_delta=wanted.delta,
     )

@@ -55,10 +55,8 @@ def plan(wanted: Requirements) -> Plan:
     Find the design with the least mean squared error that keeps every requirement.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks of the
-    kind.
-
-    Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds. For
-    other kinds than items some ten tasks a protocol, tenths of a second each.
+    kind. Cost: some thirty evaluations of δ, seconds at a million users; for other kinds than items
+    some ten tasks a protocol, tenths of a second each.
     """
     found: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()

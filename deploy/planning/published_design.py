@@ -1,10 +1,9 @@
 """
 Designs by the papers' own bounds: each theorem solved for its parameters, with its least error.
 
-Parameters that a paper leaves open (numbers of dummies and buckets) are chosen for the least error
-that its bound allows. Where a bound cannot reach the target with any noise, the local ε is the
-target itself, and the note says so. `common.accounting.published` holds the bounds; the tests put
-these designs into them. Pure.
+Numbers of dummies and buckets that a paper leaves open are chosen for the least error. Where a
+bound cannot reach the target with any noise, the local ε is the target itself, and the note says
+so. `common.accounting.published` holds the bounds; the tests put these designs into them. Pure.
 """
 
 import dataclasses
@@ -144,10 +143,8 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     """
     Trade noise, dummies and, for OD-HP, buckets for the least error [LLF+20], [CC24, Theorem 1].
 
-    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x.
-
-    Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
-    to which half of δ goes. Without a cap there are USUAL_MESSAGES, or as many as it takes.
+    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x, for every l and
+    number of dummies at once; a part of a dummy counts for its lower tail, to which half of δ goes.
     """
     options = _options(wanted, plain=True, hashed=protocol == "od-hp")
     dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), wanted)

@@ -22,6 +22,9 @@ MIN_EPSILON: Final = 1e-6
 MIN_VALUE_EPSILON: Final = 0.01
 """The smallest local ε that a search tries for other kinds than items."""
 MAX_ROUNDS: Final = 10_000
+UNUSED_KEY: Final = bytes(31) + b"\x09"
+"""Stands for a task's public keys where nothing is sealed."""
+_UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Decimal shares may add to this much more than 1."""
 _OF_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
@@ -118,6 +121,8 @@ class Requirements:
             n_min=self.n_min,
             target_size=self.n_users,
             assumed_honest_fraction=self.honest_fraction,
+            shuffler_key=UNUSED_KEY,
+            deadline=_UNUSED_DEADLINE,
             **fields,
             **self.draft_fields,
         )

@@ -1,8 +1,4 @@
-"""
-Find the best design of every protocol: approximate, calibrate with the exact accountant, repeat.
-
-Pure.
-"""
+"""Find the best design of every protocol: approximate, ask the exact accountant, repeat. Pure."""
 
 import dataclasses
 import math
@@ -27,7 +23,7 @@ from deploy.planning.design import (
 from deploy.planning.frontier import (
     CLOSE_ENOUGH,
     HASHED,
-    NOISELESS,
+    SEARCHED,
     Frontier,
     SearchPoint,
     Tightness,
@@ -101,7 +97,6 @@ def tight_design(protocol: str, wanted: Requirements) -> Design:
         found = [
             design
             for name in names
-            if wanted.may_be_plain or name not in NOISELESS
             for design in _search_protocol(Frontier(wanted), name, _MAX_FAR_POINTS)
         ]
         if found:
@@ -171,7 +166,7 @@ def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN40
 
 def _first_points(frontier: Frontier) -> list[SearchPoint]:
     """Return the most promising point of every protocol, by approximate error."""
-    points = [frontier.points(name) for name in frontier.protocols()]
+    points = [frontier.points(name) for name in SEARCHED]
     best = [min(each, key=lambda point: point.mse) for each in points if each]
     return sorted(best, key=lambda point: point.mse)
 

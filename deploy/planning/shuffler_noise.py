@@ -1,9 +1,4 @@
-"""
-Designs whose dummies the shuffler makes, with the least noise on each item that is enough. Pure.
-
-Noise is calibrated by the exact accountant, whose answer is the last word: what is returned keeps
-the guarantee, with the room that its task claims on top.
-"""
+"""Designs whose dummies the shuffler makes: the least noise that the exact accountant accepts."""
 
 import contextlib
 import math

@@ -1,9 +1,4 @@
-"""
-Designs for texts, numbers and pairs: the largest local ε that keeps a guarantee. Pure.
-
-Each protocol of the kind gets as much local ε as the guarantee allows, checked on the very task
-that would be published.
-"""
+"""Designs for texts, numbers and pairs: the largest local ε that keeps a guarantee. Pure."""
 
 import dataclasses
 import math
@@ -21,11 +16,8 @@ from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from deploy.planning.design import Design
-from deploy.planning.requirements import MIN_VALUE_EPSILON, Requirements
+from deploy.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
 
-UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""Stands for a task's public keys where nothing is sealed."""
-UNUSED_DEADLINE: Final = 4_000_000_000
 BIASED: Final = frozenset({"multi-rphm"})
 """Protocols whose error exceeds the prediction: a projection leaves something out."""
 _REL_TOL: Final = 1e-2
@@ -41,7 +33,6 @@ class ValueDesign(Design):
     """A protocol with its parameters, for values that are no items: a draft and its task."""
 
     base: TaskDraft
-    """Its key and deadline are unused ones."""
     task: Task
 
     @property
@@ -54,9 +45,10 @@ class ValueDesign(Design):
         """The parameters that the guarantees of the task follow from."""
         return PrivacyParameters.of(self.task)
 
-    def draft(self, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
-        """Return the draft of the task."""
-        return dataclasses.replace(self.base, shuffler_key=shuffler_key, deadline=deadline)
+    @property
+    def draft(self) -> TaskDraft:
+        """The draft of the task."""
+        return self.base
 
     @property
     def mse(self) -> float:
@@ -92,9 +84,7 @@ def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
 
 def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDesign | None:
     """Return the design with a local ε, if its task's claim keeps the guarantee."""
-    draft = wanted.draft(
-        protocol, local_epsilon=local_epsilon, deadline=UNUSED_DEADLINE, shuffler_key=UNUSED_KEY
-    )
+    draft = wanted.draft(protocol, local_epsilon=local_epsilon)
     if wanted.kind == "string":
         texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
         if texts is None:
@@ -140,9 +130,8 @@ def predicted_mse(task: Task, n_users: int) -> float:
     Predict the mean squared error of what a task would release.
 
     For numbers that of a mean, of people spread evenly over the range; for keys that of the share
-    of a key that half of all own; for texts that of a rare text's share. The last is a floor: a
-    decoder that looks for as many candidates as an eighth of all cohorts' bits adds a seventh, more
-    candidates add a multiple, and so do frequent texts that are no candidates.
+    of a key that half of all own; for texts that of a rare text's share, a floor: decoding more
+    candidates and frequent other texts add to it.
     """
     if task.kind == "string":
         return _text_mse(task, n_users)
@@ -162,8 +151,8 @@ def _text_mse(task: Task, n_users: int) -> float:
     Return the variance of the decoder's estimate of a rare text that is alone.
 
     A label's own bit has that of its noise, p*(1-p*) / (n·(q*-p*)²) [EPK14]. A bit i of a filter is
-    also set by a share b_i of the people, by other texts: that is noise, and which texts meet in a
-    cohort where their hashes collide is a lottery, of variance b_i(1-b_i)(1-1/m) each.
+    also set by a share b_i of the people, by other texts: that is noise, and cohorts in which
+    hashes collide add a variance b_i(1-b_i)(1-1/m) each.
     """
     spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
     signal = rappor.set_chance - rappor.unset_chance

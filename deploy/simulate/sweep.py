@@ -22,9 +22,9 @@ from common.errors import ShuffleDpError
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.published_design import published_design
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import UNUSED_KEY, Requirements
 from deploy.planning.search import tight_design
-from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, value_design
+from deploy.planning.value_design import value_design
 from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting, SweepRow, SweepSetting
@@ -184,8 +184,7 @@ def _find(protocol: str, wanted: Requirements, accounting: Accounting) -> SweepS
 
 def task_of(design: Design) -> Task:
     """Make a task that differs from a published one only in its keys."""
-    draft = design.draft(shuffler_key=UNUSED_KEY, deadline=UNUSED_DEADLINE)
-    return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+    return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
 def _repeats(

@@ -1,14 +1,16 @@
 """Tasks of the demo, of load runs and of audits."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from common.task.draft import TaskDraft
 
-HASHED: Final[Mapping[str, Any]] = MappingProxyType(
-    {"protocol": "od-hp", "buckets": 53, "dummies_per_user": 1, "local_epsilon": 4.0}
-)
+HASHED: Final[Mapping[str, Any]] = {
+    "protocol": "od-hp",
+    "buckets": 53,
+    "dummies_per_user": 1,
+    "local_epsilon": 4.0,
+}
 """The protocol of the demo's draft for items."""
 _DAY: Final = 24 * 3600
 

@@ -1,7 +1,6 @@
 """Values as a person types them or a file holds them, unrepeated in messages; and random ones."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -61,15 +60,13 @@ def _float(text: str, rule: str) -> float:
     raise ValueRangeError(rule)
 
 
-_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = MappingProxyType(
-    {
-        "categorical": _item,
-        "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
-        "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
-        "vector": parse_numbers,
-        "key-value": _pairs,
-    }
-)
+_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
+    "categorical": _item,
+    "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
+    "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
+    "vector": parse_numbers,
+    "key-value": _pairs,
+}
 
 
 def sample_value(task: Task, rng: np.random.Generator) -> Value:

@@ -40,10 +40,12 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
     """Let 5,000 users with a skewed histogram answer a task of the protocol."""
     wanted = _wanted(protocol)
     size = wanted.domain_size
-    draft = tight_design(protocol, wanted).draft(
-        shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
+    draft = dataclasses.replace(
+        tight_design(protocol, wanted).draft,
+        shuffler_key=cluster.shuffler_key,
+        deadline=int(time.time()) + 3600,
+        labels=tuple(f"item {item}" for item in range(size)),
     )
-    draft = dataclasses.replace(draft, labels=tuple(f"item {item}" for item in range(size)))
     shares = np.arange(size, 0, -1) / (size * (size + 1) / 2)
     values = np.repeat(np.arange(size), np.random.default_rng(8).multinomial(_USERS, shares))
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
