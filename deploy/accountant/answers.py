@@ -17,12 +17,7 @@ from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
-    """
-    Answer a JSON list of questions, in order; a question without an answer has an error instead.
-
-    Raises:
-        AccountingError: The file cannot be read, or holds no list.
-    """
+    """Answer a JSON list of questions, in order; raise AccountingError if the file holds none."""
     try:
         questions = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -45,28 +40,16 @@ def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
 
 
 def answer_fields(question: Question, guarantee: Guarantee, *, comparing: bool) -> dict[str, Any]:
-    """
-    Return {"epsilon_upper": …} or {"delta_upper": …}, and the bounds to compare it with.
-
-    Where nothing can be compared, `compare` is the sentence that says why.
-    """
+    """Return {"epsilon_upper": …} or {"delta_upper": …}, and the bounds to compare it with."""
     fields: dict[str, Any] = (
         {"delta_upper": guarantee.delta}
         if question.delta is None
         else {"epsilon_upper": number_or_text(guarantee.epsilon)}
     )
-    if not comparing:
-        return fields
     try:
-        lower, others = question.comparison()
+        return fields | (question.comparison() if comparing else {})
     except AccountingError as error:
         return fields | {"compare": str(error)}
-    fields["epsilon_lower"] = lower
-    fields["compare"] = [
-        {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
-        for name, said in others
-    ]
-    return fields
 
 
 def show(

@@ -1,7 +1,7 @@
 """A query to the accountant: a mechanism, a population, and the wanted figure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
@@ -38,14 +38,14 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
+from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | BlanketPair
 """A randomizer as accounting models it."""
 
-BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
-
-WITH_ALPHABET: Final = {"grr": False, "local-hashing": True}
-"""Whether the answer is to a hashed value."""
+_BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
+_HASHED: Final = {"grr": False, "local-hashing": True}
+"""Whether answers are to a hashed value, by mechanisms with an alphabet."""
 _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "symmetric-unary": symmetric_unary,
     "optimized-unary": optimized_unary,
@@ -58,85 +58,40 @@ _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]]
     BlanketPair: (blanket_epsilon, blanket_delta),
 }
 """The search for an ε at a δ, and the δ at an ε."""
-_RAPPOR: Final = "rappor"
-MECHANISMS: Final = (*WITH_ALPHABET, *_OF_EPSILON, _RAPPOR)
+MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
 _LAWS_IN_WORDS: Final = (
     "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
     "or groups:SIZE,TRIALS,CHANCE"
 )
-
-
-def numbers_in(text: str) -> tuple[float, ...]:
-    """
-    Parse numbers that commas separate.
-
-    Raises:
-        AccountingError: One is no number.
-    """
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError as error:
-        raise AccountingError(f"{text!r} must be numbers with commas between them") from error
-
-
-def _binomial(trials: float, chance: float) -> Binomial:
-    if not trials.is_integer():
-        raise AccountingError(_LAWS_IN_WORDS)
-    return Binomial(int(trials), chance)
-
-
-def _groups(size: float, trials: float, chance: float) -> Groups:
-    if not size.is_integer():
-        raise AccountingError(_LAWS_IN_WORDS)
-    return Groups(_binomial(trials, chance), int(size))
-
-
-_LAWS: Final[Mapping[str, tuple[str, int, Callable[..., CountDistribution]]]] = {
-    "M_binom": ("binomial", 2, _binomial),
-    "M_negbin": ("negative-binomial", 2, NegativeBinomial),
-    "M_poisson": ("poisson", 1, Poisson),
-    "M_groups": ("groups", 3, _groups),
+_KEYS: Final = {
+    "binomial": "M_binom",
+    "negative-binomial": "M_negbin",
+    "poisson": "M_poisson",
+    "groups": "M_groups",
 }
-"""Random numbers of dummies by key: the name on the command line, how many numbers, the law."""
+"""Keys of random numbers of dummies in a file, by their names on the command line."""
 
 
 def parse_law(text: str) -> dict[str, Any]:
-    """
-    Parse a distribution of a random number of dummies; return its key in a file, and its numbers.
-
-    Raises:
-        AccountingError: It is not one of the known distributions, such as `poisson:MEAN`.
-    """
+    """Parse a distribution such as `poisson:3`; return its key in a file, and its numbers."""
     name, _, rest = text.partition(":")
-    for key, (known, *_) in _LAWS.items():
-        if name == known and rest:
-            numbers = numbers_in(rest)
-            _law(key, numbers)
-            return {key: numbers[0] if key == "M_poisson" else numbers}
-    raise AccountingError(_LAWS_IN_WORDS)
-
-
-def _law(key: str, numbers: Sequence[float]) -> CountDistribution:
-    _, how_many, make = _LAWS[key]
-    if len(numbers) != how_many:
+    if name not in _KEYS or not rest:
         raise AccountingError(_LAWS_IN_WORDS)
-    return make(*numbers)
+    numbers = parse_numbers(rest, _LAWS_IN_WORDS)
+    return {_KEYS[name]: numbers[0] if (name, len(numbers)) == ("poisson", 1) else numbers}
 
 
-def parse_epsilon(value: object) -> float:
-    """
-    Read a local ε: a number above 0, or "inf".
-
-    Raises:
-        AccountingError: It is neither.
-    """
-    try:
-        epsilon = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # from JSON or a command line
-    except (TypeError, ValueError, OverflowError):
-        epsilon = math.nan
-    if not epsilon > 0:
-        raise AccountingError("the local epsilon must be a number above 0, or inf")
-    return epsilon
+def _law(key: str, numbers: tuple[float, ...]) -> CountDistribution:
+    match key, numbers:
+        case "M_poisson", (mean,):
+            return Poisson(mean)
+        case "M_negbin", (r, mean):
+            return NegativeBinomial(r, mean)
+        case "M_binom", (trials, chance) if trials.is_integer():
+            return Binomial(int(trials), chance)
+        case "M_groups", (size, *law) if size.is_integer():
+            return Groups(_law("M_binom", tuple(law)), int(size))
+    raise AccountingError(_LAWS_IN_WORDS)
 
 
 def _integral(number: object) -> object:
@@ -144,23 +99,24 @@ def _integral(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
+def _infinite(number: object) -> object:
+    return math.inf if number == "inf" else number
+
+
 _Whole = Annotated[int, BeforeValidator(_integral)]
+_LocalEpsilon = Annotated[float, BeforeValidator(_infinite), Field(gt=0)]
 _Count = Annotated[_Whole, Field(ge=0)]
 _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Question:
-    """
-    One query, for ε at a δ or δ at an ε.
-
-    Its fields are the keys in a file: docs/theory/accounting.md, Questions in a file.
-    """
+    """One query, for ε at a δ or δ at an ε; its keys in a file: docs/theory/accounting.md."""
 
     kind: str
     n: _Whole
     k: _Whole | None = None
-    eps_l: object = None
+    eps_l: _LocalEpsilon | None = None
     coll: _Real | None = None
     rappor: tuple[_Real, ...] | None = None
     """RAPPOR's F, P, Q and HASHES for one report [EPK14]."""
@@ -179,12 +135,7 @@ class Question:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """
-        Check a query's keys.
-
-        Raises:
-            AccountingError: A key is unknown, missing, of the wrong type, or breaks a rule.
-        """
+        """Check a query's keys; raise AccountingError if one breaks a rule."""
         return validated(cls, fields, AccountingError, "key")
 
     @cached_property
@@ -193,11 +144,11 @@ class Question:
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
             raise AccountingError(f"the mechanism must be one of olh, {', '.join(MECHANISMS)}")
-        if mechanism not in WITH_ALPHABET and (self.k is not None or self.coll is not None):
+        if mechanism not in _HASHED and (self.k is not None or self.coll is not None):
             raise AccountingError(
                 f"{mechanism} has neither an alphabet nor a collision probability"
             )
-        if mechanism == _RAPPOR:
+        if mechanism == "rappor":
             if self.eps_l is not None:
                 raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
             match self.rappor or ():
@@ -210,17 +161,16 @@ class Question:
             raise AccountingError(
                 f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
             )
-        local_epsilon = parse_epsilon(self.eps_l)
         if mechanism in _OF_EPSILON:
-            return _OF_EPSILON[mechanism](local_epsilon)
+            return _OF_EPSILON[mechanism](self.eps_l)
         if self.k is None:
             raise AccountingError(
                 f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
             )
         return MatchCountReduction.for_epsilon(
             answers=self.k,
-            local_epsilon=local_epsilon,
-            hashed=WITH_ALPHABET[mechanism],
+            local_epsilon=self.eps_l,
+            hashed=_HASHED[mechanism],
             collision=self.coll,
         )
 
@@ -254,23 +204,19 @@ class Question:
         )
 
     def _random_dummies(self) -> CountDistribution | None:
-        given = {key: numbers for key in _LAWS if (numbers := getattr(self, key)) is not None}
+        keys = _KEYS.values()
+        given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
             raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
         for key, numbers in given.items():
             try:
-                return _law(key, numbers if isinstance(numbers, tuple) else [numbers])
+                return _law(key, numbers if isinstance(numbers, tuple) else (numbers,))
             except AccountingError as error:
                 raise AccountingError(f"{key}: {error}") from error
         return None
 
     def answer(self) -> Guarantee:
-        """
-        Return the bound with its assumptions.
-
-        Raises:
-            AccountingError: A number breaks a rule, or the numbers do not fit together.
-        """
+        """Return the bound with its assumptions, or raise AccountingError."""
         subject, crowd = self.subject, self.crowd
         general = isinstance(subject, BlanketPair)
         if (self.delta is None) == (self.eps is None):
@@ -295,22 +241,20 @@ class Question:
             epsilon=epsilon,
             delta=delta,
             neighbouring=REPLACE_ONE,
-            theorem=BLANKET if general else FORMULA_1,
+            theorem=_BLANKET if general else FORMULA_1,
             assumptions=tuple(assumptions),
         )
 
-    def comparison(self) -> tuple[float, list[tuple[str, float | str]]]:
-        """
-        Return the ε that an attack proves, and the ε of every other bound, or why it has none.
-
-        Raises:
-            AccountingError: δ is asked for, or the mechanism is not match-count.
-        """
+    def comparison(self) -> dict[str, Any]:
+        """Return the ε that an attack proves and every other bound's, or why there is none."""
         if self.delta is None:
-            raise AccountingError("bounds are compared at a delta; here epsilon is given")
+            return {"compare": "bounds are compared at a delta; here epsilon is given"}
         if isinstance(self.subject, BlanketPair):
-            raise AccountingError("bounds are compared for mechanisms that count matches")
-        return (
-            epsilon_lower(self.subject, self.crowd, self.delta),
-            compare(self.subject, self.crowd, self.delta),
-        )
+            return {"compare": "bounds are compared for mechanisms that count matches"}
+        return {
+            "epsilon_lower": epsilon_lower(self.subject, self.crowd, self.delta),
+            "compare": [
+                {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
+                for name, said in compare(self.subject, self.crowd, self.delta)
+            ],
+        }

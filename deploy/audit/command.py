@@ -22,7 +22,7 @@ from deploy.audit.scenario import SMALL, AuditSubject, SampleSizes, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
-from deploy.tasks.demo_task import demo_draft
+from deploy.tasks.demo_task import HASHED, closing_draft
 from deploy.terminal.console import show_in_browser
 from deploy.terminal.json_output import dumps, print_json
 from deploy.terminal.output_file import write
@@ -154,7 +154,6 @@ def _drafted(path: Path | None) -> Task:
         wanted = draft_file.read(path, shuffler)
     else:
         labels = load(IPUMS_1940_CITY).labels
-        wanted = demo_draft(
-            len(labels), _DEMO_USERS, now=time.time(), shuffler_key=shuffler, labels=labels
-        )
+        fields = {"domain_size": len(labels), "labels": labels, **HASHED}
+        wanted = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
     return complete(wanted, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))

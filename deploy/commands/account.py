@@ -11,6 +11,7 @@ from deploy.accountant import answers
 from deploy.accountant import query as questions
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
+from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import guarantee_as_json, print_json
 
@@ -20,8 +21,8 @@ app = typer.Typer()
 @app.command(
     epilog=example(
         "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
-    ),
+        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare"
+    )
 )
 def account(
     context: typer.Context,
@@ -30,32 +31,20 @@ def account(
         str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
     ] = "local-hashing",
     users: Annotated[
-        int | None,
-        typer.Option(help="Users in the batch, also the one it is about.  [required, or --batch]"),
+        int | None, typer.Option(help="Users in the batch, the victim too.  [this, or --batch]")
     ] = None,
     alphabet: Annotated[
-        int | None,
-        typer.Option(
-            help="How many answers there are: items for grr, buckets for local-hashing.  "
-            "[required for these two]"
-        ),
+        int | None, typer.Option(help="Items for grr, buckets for local-hashing; required there.")
     ] = None,
     local_epsilon: Annotated[
-        str | None,
-        typer.Option(
-            help="Local epsilon, or inf for no local noise.  [required, except for rappor]"
-        ),
+        float | None, typer.Option(help="inf for no local noise.  [required, except for rappor]")
     ] = None,
     collision: Annotated[
         float | None,
-        typer.Option(
-            help="For local-hashing: the chance that two values get the same bucket, where it is "
-            "not one in --alphabet."
-        ),
+        typer.Option(help="Chance that two values share a bucket, if not one in --alphabet."),
     ] = None,
     rappor: Annotated[
-        str | None,
-        typer.Option(help="F,P,Q,HASHES of one report, as its paper calls them, for rappor."),
+        str | None, typer.Option(help="F,P,Q,HASHES of one report, as its paper calls them.")
     ] = None,
     dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
     random_dummies: Annotated[
@@ -69,27 +58,17 @@ def account(
         float, typer.Option(help="More, by each user but --colluders and --skippers; may be 1.3.")
     ] = 0.0,
     shuffler_dummies: Annotated[int, typer.Option(help="More uniform ones, by the shuffler.")] = 0,
-    known_dummies: Annotated[
-        int, typer.Option(help="Dummies that the analyzer can tell from reports.")
-    ] = 0,
+    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer can tell.")] = 0,
     colluders: Annotated[int, typer.Option(help="Users who tell the analyzer what they sent.")] = 0,
-    skippers: Annotated[
-        int, typer.Option(help="Users who leave out the dummies that they should add.")
-    ] = 0,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Give this to get epsilon.  [required, or --central-epsilon]"),
-    ] = None,
+    skippers: Annotated[int, typer.Option(help="Users who leave out their dummies.")] = 0,
+    delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
     central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
     ] = False,
     batch: Annotated[
         Path | None,
-        typer.Option(
-            help="Answer a JSON list of questions instead: docs/theory/accounting.md, Questions "
-            "in a file."
-        ),
+        typer.Option(help="A JSON list of questions to answer instead: docs/theory/accounting.md."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -119,7 +98,7 @@ def account(
         "k": alphabet,
         "eps_l": local_epsilon,
         "coll": collision,
-        "rappor": None if rappor is None else questions.numbers_in(rappor),
+        "rappor": None if rappor is None else parse_numbers(rappor, "rappor must be F,P,Q,HASHES"),
         "M": dummies,
         "m": dummies_per_user,
         "M_shuffler": shuffler_dummies,

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
+from common.protocols import Kind
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
@@ -35,7 +35,7 @@ def demo(
         ),
     ] = "20000",
     task_kind: Annotated[
-        str,
+        Kind,
         typer.Option(
             help="Kind of value to collect: categorical (US states), string (US states as texts), "
             "mean (hours of sleep), vector (marks on eight questions), key-value (films seen and "
@@ -69,7 +69,7 @@ def demo(
         check_folder(path)
     console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
-    people = sample_people(parse_kind(task_kind), n_users, seed)
+    people = sample_people(task_kind, n_users, seed)
     finished = demonstration.run(people, output=output, html=html, console=console)
     opened = open_it and show_in_browser(html.resolve().as_uri())
     if json:

@@ -17,6 +17,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import print_json
+from deploy.terminal.tables import add_columns
 
 app = typer.Typer()
 keys_app = typer.Typer(
@@ -30,9 +31,7 @@ Directory = Annotated[Path, typer.Argument(help="The folder of the authority.")]
 
 
 @keys_app.command(
-    "make",
-    short_help="Make an authority and certificates.",
-    epilog=example("shuffledp keys make keys --party analyzer --host analyzer.example.org"),
+    "make", epilog=example("shuffledp keys make keys --party analyzer --host analyzer.example.org")
 )
 def make(
     directory: Directory,
@@ -41,39 +40,32 @@ def make(
         typer.Option(help=f"For whom, may be repeated: {', '.join(PARTIES)}. Without it: all."),
     ] = None,
     host: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A host's name or address to put into the certificates, may be repeated."
-        ),
+        list[str] | None, typer.Option(help="A host's name or address; may be repeated.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """
-    Make an authority, and for each party a folder to copy to its machine.
+    Make an authority and certificates.
 
-    A folder holds PARTY.pem, PARTY.key and authority.pem, for the settings tls_certificate, tls_key
-    and tls_authority. Keep authority.key where no service runs.
+    Each party has a folder to copy to its machine: PARTY.pem, PARTY.key and authority.pem, for the
+    settings tls_certificate, tls_key and tls_authority. Keep authority.key where no service runs.
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now())
     _print(folder, json=json)
 
 
-@keys_app.command(
-    "renew",
-    short_help="Make new certificates under the same authority.",
-    epilog=example("shuffledp keys renew keys shuffler"),
-)
+@keys_app.command("renew", epilog=example("shuffledp keys renew keys shuffler"))
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument(help="Whose. Without it: all.")] = None,
     json: AsJson = False,
 ) -> None:
     """
-    Make new certificates and keys under the same authority.
+    Make new certificates under the same authority.
 
-    Old ones stay valid until they end. A service shows a new one that is copied over the old files
-    at the next connection, without a restart.
+    They have new keys; old ones stay valid until they end. A service shows a new one that is copied
+    over the old files at the next connection, without a restart.
     """
     folder = KeyFolder(directory)
     folder.renew(party, SystemClock().now())
@@ -81,22 +73,16 @@ def renew(
 
 
 @keys_app.command(
-    "show",
-    short_help="List certificates and when they end.",
-    epilog=example("shuffledp keys show keys --identity state/analyzer/identity.pub"),
+    "show", epilog=example("shuffledp keys show keys --identity state/analyzer/identity.pub")
 )
 def show(
     directory: Directory,
     identity: Annotated[
-        Path | None,
-        typer.Option(
-            help="The analyzer's signing identity, to show too: identity.pub in its state "
-            "directory."
-        ),
+        Path | None, typer.Option(help="The analyzer's identity.pub: show its fingerprint too.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """List certificates, their fingerprints and the days until they end."""
+    """List certificates and when they end."""
     _print(
         KeyFolder(directory),
         identity=None if identity is None else fingerprint(read_identity(identity).raw),
@@ -104,18 +90,11 @@ def show(
     )
 
 
-@keys_app.command(
-    "identity",
-    short_help="Make or renew a signing identity.",
-    epilog=example("shuffledp keys identity state/analyzer"),
-)
+@keys_app.command("identity", epilog=example("shuffledp keys identity state/analyzer"))
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
     state_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="As in its settings. Without it: the folder's name with .key, beside it."
-        ),
+        Path | None, typer.Option(help="As in its settings. Without it: the folder's, with .key.")
     ] = None,
     renew: Annotated[
         bool, typer.Option("--renew", help="Destroy the existing one, and make another.")
@@ -123,11 +102,12 @@ def identity(
     json: AsJson = False,
 ) -> None:
     """
-    Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
+    Make or renew a signing identity.
 
-    Others pin the printed identity, which is also in identity.pub in that folder. A pin of the old
-    one refuses signatures of a renewed one, and the other way round: renew between two collections,
-    and inform everyone. Stop the service while its identity is renewed.
+    An analyzer or a shuffler has it before its first start. Others pin the printed identity, which
+    is also in identity.pub in that folder; a pin of the old one refuses signatures of a renewed
+    one, and the other way round. Renew it between two collections while the service is stopped, and
+    inform everyone.
     """
     state = StateDirectory.open(state_directory, state_key)
     with state.held() if renew else nullcontext():
@@ -155,10 +135,8 @@ def _print(folder: KeyFolder, *, json: bool, identity: str | None = None) -> Non
     if json:
         print_json({"certificates": listed, "signing_identity": identity})
         return
-    console = terminal()
-    table = Table(title="Certificates")
-    for heading in ("of", "days left", "names", "SHA-256"):
-        table.add_column(heading, overflow="fold")
+    console, table = terminal(), Table(title="Certificates")
+    add_columns(table, dict.fromkeys(("of", "days left", "names", "SHA-256"), "left"))
     for one in listed:
         days = "ended" if one["days_left"] < 0 else str(one["days_left"])
         table.add_row(one["party"], days, ", ".join(one["names"]), one["sha256"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +13,7 @@ import typer
 
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError, WireError
+from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
@@ -25,10 +27,7 @@ TokenFile = Annotated[
 ]
 Authority = Annotated[
     Path | None,
-    typer.Option(
-        help="The certificate of the authority to trust, a .pem file. Without it: no encryption, "
-        "and only services on this machine."
-    ),
+    typer.Option(help="The authority to trust, a .pem file. Without it: only this machine, plain."),
 ]
 Certificate = Annotated[
     Path | None,
@@ -37,6 +36,7 @@ Certificate = Annotated[
 CertificateKey = Annotated[
     Path | None, typer.Option("--key", help="Its key. Without it: operator.key there.")
 ]
+TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -44,40 +44,28 @@ Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 
 
-def hexadecimal(name: str, text: str, length: int) -> bytes:
-    """
-    Read an option of `length` bytes in hexadecimal digits.
-
-    Raises:
-        WireError: It is not.
-    """
+def parse_cap(text: str) -> float:
+    """Parse a cap on the local ε: a number, or `none` for no cap; SettingsError otherwise."""
     try:
-        value = bytes.fromhex(text)
+        return math.inf if text == "none" else float(text)
     except ValueError as error:
-        raise WireError(f"{name} must be {2 * length} hexadecimal digits") from error
-    if len(value) != length:
-        raise WireError(f"{name} has {len(text)} digits; it must have {2 * length}")
-    return value
+        raise SettingsError("the local cap must be a number, or none") from error
 
 
 def task_digest(text: str) -> TaskDigest:
-    """
-    Parse a task's digest.
-
-    Raises:
-        WireError: It is not 64 hexadecimal digits, whichever party is asked.
-    """
-    return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
+    """Parse a task's digest, or raise WireError."""
+    digits = 2 * DIGEST_BYTES
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError as error:
+        raise WireError(f"the task's digest must be {digits} hexadecimal digits") from error
+    if len(digest) != DIGEST_BYTES:
+        raise WireError(f"the task's digest has {len(text)} digits; it must have {digits}")
+    return TaskDigest(digest)
 
 
 def read_identity(file: Path) -> PublicIdentity:
-    """
-    Read a party's identity.pub.
-
-    Raises:
-        SettingsError: The file cannot be read.
-        WireError: It does not hold an identity.
-    """
+    """Read a party's identity.pub, or raise SettingsError or WireError."""
     return PublicIdentity.from_hex(_read_ascii(file), f"what {file} holds")
 
 
@@ -85,9 +73,7 @@ def read_shuffler_key(file: Path) -> bytes:
     """
     Read the shuffler's published key, never through a link: it could lead to an operator's secret.
 
-    Raises:
-        SettingsError: It cannot be read, or is a link.
-        WireError: It does not hold hexadecimal digits.
+    Raises SettingsError if it cannot be read or is a link, WireError if it holds no key.
     """
     try:
         return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))

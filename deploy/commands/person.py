@@ -13,7 +13,7 @@ from common.protocols import Kind
 from deploy.clients.user_agent import ask_for_receipt, send
 from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
-from deploy.tasks.value_parser import parse_kind, parse_value
+from deploy.tasks.value_parser import parse_value
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -36,7 +36,7 @@ def contribute(
     agent: AgentAddress,
     person: Person = "",
     kind: Annotated[
-        str,
+        Kind,
         typer.Option(
             help="What the value is: categorical (an item's label or number), string (a text), "
             "mean (a number), vector (numbers, with commas between), or key-value (such as "
@@ -46,11 +46,11 @@ def contribute(
     ] = "categorical",
 ) -> None:
     """Contribute one value through your own user agent; standard input, or a prompt, takes it."""
-    digest, of_kind = task_digest(task), parse_kind(kind)
+    digest = task_digest(task)
     # Asked for, or read from standard input: an argument would stay in the shell's history.
-    value = asked_for(of_kind) if sys.stdin.isatty() else piped()
+    value = asked_for(kind) if sys.stdin.isatty() else piped()
     # Only the agent knows the labels of the task's items.
-    parsed = value.strip() if of_kind == "categorical" else parse_value(value, of_kind)
+    parsed = value.strip() if kind == "categorical" else parse_value(value, kind)
     receipt = asyncio.run(send(agent, digest, parsed, person))
     terminal().print(contributed_in_words(receipt))
 
@@ -92,14 +92,9 @@ _MEANING = {
 }
 
 
-@app.command(
-    epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"),
-)
+@app.command(epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"))
 def receipt(
-    task: TaskArgument,
-    agent: AgentAddress,
-    person: Person = "",
-    json: AsJson = False,
+    task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
 ) -> None:
     """Show whether your answer arrived and was counted, and print the shuffler's receipt."""
     digest = task_digest(task)

@@ -1,24 +1,34 @@
 """`shuffledp plan`."""
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
+from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.example import example
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, TaskKind, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
-from deploy.planning.requirements import Requirements
-from deploy.tasks.value_parser import parse_kind
+from deploy.planning.requirements import Requirements, Trust
+from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
+
+_COUNTED: Final[Mapping[Kind, str]] = {
+    "categorical": "values a user may hold",
+    "vector": "numbers a vector has",
+    "key-value": "keys there are",
+}
+"""Meaning of the domain size, for kinds that need it."""
 
 
 @app.command(
@@ -30,23 +40,19 @@ app = typer.Typer()
     ),
 )
 def plan(
-    users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],
+    users: Annotated[int, typer.Option(help="Expected users; the error is for these.")],
     central_epsilon: Annotated[
         float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
     ],
     domain_size: Annotated[
-        int | None,
-        typer.Option(help="Values that a user may hold; numbers of a vector, or keys."),
+        int | None, typer.Option(help="Values a user may hold; numbers of a vector, or keys.")
     ] = None,
-    task_kind: Annotated[
-        str,
-        typer.Option(help="Kind of value: categorical, string, mean, vector or key-value."),
-    ] = "categorical",
+    task_kind: TaskKind = "categorical",
     low: Annotated[
-        float | None, typer.Option(help="Least number of a range; of numbers and pairs.  [-1]")
+        float | None, typer.Option(help="Least number of a range, for numbers and pairs.  [-1]")
     ] = None,
     high: Annotated[
-        float | None, typer.Option(help="Largest number of a range; of numbers and pairs.  [1]")
+        float | None, typer.Option(help="Largest number of a range, for numbers and pairs.  [1]")
     ] = None,
     n_min: Annotated[
         int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
@@ -60,14 +66,9 @@ def plan(
         ),
     ] = None,
     messages_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="Most messages expected of a user, the own one included; of items only.  [none]"
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="Tasks that the same users answer; of items only.  [1]")
-    ] = None,
+        float, typer.Option(help="Most messages expected of a user, for items only.")
+    ] = math.inf,
+    rounds: Annotated[int, typer.Option(help="Tasks for the same users; of items only.")] = 1,
     honest_fraction: Annotated[
         float, typer.Option(help="Share of the users that the promise relies on.")
     ] = 1.0,
@@ -75,23 +76,18 @@ def plan(
         str, typer.Option(help="Name of the users, for the draft; needed for several rounds.")
     ] = "",
     trust: Annotated[
-        str | None,
+        Trust,
         typer.Option(
             help="Trust in the shuffler: anonymity (it permutes, and forgets who), "
-            "shuffler-dummies (it also adds dummies), or none. Of items only.  [anonymity]"
+            "shuffler-dummies (it also adds dummies), or none. Of items only."
         ),
-    ] = None,
+    ] = "anonymity",
     head: Annotated[
-        str | None,
-        typer.Option(
-            help="Shares that the most frequent values may have, such as 0.2,0.05; of items only."
-            "  [0.05]"
-        ),
-    ] = None,
+        str, typer.Option(help="Largest expected shares, such as 0.2,0.05; of items only.")
+    ] = "0.05",
     max_mse: Annotated[
-        float | None,
-        typer.Option(help="Largest mean squared error of a share that is of use; of items only."),
-    ] = None,
+        float, typer.Option(help="Largest useful mean squared error of a share; of items only.")
+    ] = math.inf,
     output: Annotated[
         Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
     ] = None,
@@ -99,26 +95,24 @@ def plan(
 ) -> None:
     """Find the protocol and parameters with the least error that keep a promise."""
     check_folder(output)
-    kind, console = parse_kind(task_kind), terminal(stderr=json)
-    of_items: dict[str, Any] = {
-        "messages_cap": messages_cap,
-        "rounds": rounds,
-        "trust": None if trust is None else plan_view.parse_trust(trust),
-        "head": None if head is None else plan_view.parse_head(head),
-        "max_mse": max_mse,
-    }
-    cap = plan_view.default_local_cap(rounds or 1)
+    console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
+    if domain_size is None and task_kind in _COUNTED:
+        raise PlanError(f"--domain-size is missing: how many {_COUNTED[task_kind]}")
     wanted = Requirements(
-        kind=kind,
+        kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
-        domain_size=_domain_size(kind, domain_size),
+        domain_size=1 if domain_size is None else domain_size,
         central_epsilon=central_epsilon,
         delta=delta,
-        local_cap=cap if local_cap is None else plan_view.parse_cap(local_cap),
+        local_cap=cap if local_cap is None else parse_cap(local_cap),
+        messages_cap=messages_cap,
+        rounds=rounds,
         honest_fraction=honest_fraction,
-        draft_fields=plan_view.range_fields(kind, low, high) | {"population": population},
-        **{name: value for name, value in of_items.items() if value is not None},
+        trust=trust,
+        head=parse_numbers(head, "head must be shares such as 0.05,0.03"),
+        max_mse=max_mse,
+        draft_fields={"population": population, **_range(task_kind, low, high)},
     )
     with console.status("Checking designs with the exact accountant"):
         found = find_plan(wanted)
@@ -139,12 +133,13 @@ def plan(
         console.print(f"Written to {output}.")
 
 
-def _domain_size(kind: Kind, domain_size: int | None) -> int:
-    counted = {
-        "categorical": "values a user may hold",
-        "vector": "numbers a vector has",
-        "key-value": "keys there are",
+def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
+    """Return the table of a draft that states the range of numbers."""
+    ends: dict[str, Any] = {
+        name: end for name, end in (("low", low), ("high", high)) if end is not None
     }
-    if domain_size is None and kind in counted:
-        raise PlanError(f"--domain-size is missing: how many {counted[kind]}")
-    return 1 if domain_size is None else domain_size
+    if kind in {"categorical", "string"}:
+        for name in ends:
+            raise PlanError(f"--{name} is for numbers and pairs; --task-kind is {kind}")
+        return {}
+    return {"pairs": PairDraft(**ends)} if kind == "key-value" else {"numbers": NumberDraft(**ends)}

@@ -21,17 +21,20 @@ ENVIRONMENT_PREFIX: Final = "SHUFFLEDP_PROFILE_"
 _MAX_BYTES: Final = 16 * 1024
 
 ADDRESSES: Final = ("analyzer", "shuffler", "agent")
-FILES: Final = (
-    "analyzer_token_file",
-    "shuffler_token_file",
-    "authority",
-    "certificate",
-    "key",
-    "shuffler_key",
-    "analyzer_identity",
-    "shuffler_identity",
-)
+_LAYOUTS: Final = {
+    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
+    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
+    "authority": ("tls/authority.pem", "authority.pem"),
+    "certificate": ("tls/operator.pem", "operator.pem"),
+    "key": ("tls/operator.key", "operator.key"),
+    "shuffler_key": ("shuffler/envelope.pub",),
+    "analyzer_identity": ("analyzer/identity.pub",),
+    "shuffler_identity": ("shuffler/identity.pub",),
+}
+"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
+FILES: Final = tuple(_LAYOUTS)
 """Paths; relative ones start at the profile's folder, and in the environment here."""
+_NAMES: Final = (*ADDRESSES, *FILES)
 
 _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
@@ -48,16 +51,10 @@ Commands that take defaults, with their subcommands, by the operator whose token
 
 def read_profile(file: Path | None) -> dict[str, str]:
     """
-    Read a profile, and the environment that overrides it.
+    Read a profile and the environment, which overrides it; relative paths start at the profile.
 
-    Args:
-        file: A TOML file; without one `shuffledp.toml` in the working directory, if it exists.
-
-    Returns:
-        The values by name, paths made relative to the working directory.
-
-    Raises:
-        SettingsError: The file cannot be read, is not TOML, or has an unknown key.
+    Without a file, reads `shuffledp.toml` in the working directory, if it exists. Raises
+    SettingsError if the file cannot be read, is not TOML, or has an unknown key.
     """
     wanted = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
@@ -66,7 +63,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
         fields = read_toml(wanted, SettingsError, most_bytes=_MAX_BYTES)
-    unknown = sorted(set(fields) - {*ADDRESSES, *FILES})
+    unknown = sorted(set(fields).difference(_NAMES))
     if unknown:
         raise SettingsError(f"{wanted} has an unknown key: {unknown[0][:64]}")
     wrong = [name for name, value in fields.items() if not isinstance(value, str)]
@@ -76,20 +73,12 @@ def read_profile(file: Path | None) -> dict[str, str]:
         name: str(wanted.parent / value) if name in FILES else value
         for name, value in fields.items()
     }
-    for name in (*ADDRESSES, *FILES):
-        value = os.environ.get(ENVIRONMENT_PREFIX + name.upper())
-        if value:
-            found[name] = value
-    return found
+    given = {name: os.environ.get(ENVIRONMENT_PREFIX + name.upper()) for name in _NAMES}
+    return found | {name: value for name, value in given.items() if value}
 
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
-    """
-    Return the defaults of all commands' options, by command and option.
-
-    Raises:
-        SettingsError: As `read_profile` does.
-    """
+    """Return the defaults of all commands' options, by command and option, or SettingsError."""
     profile = read_profile(file)
     tokens = [profile.pop(f"{party}_token_file", None) for party in ("analyzer", "shuffler")]
     defaults: dict[str, Any] = {}
@@ -101,19 +90,6 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
     return defaults
 
 
-_LAYOUTS: Final = {
-    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
-    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
-    "authority": ("tls/authority.pem", "authority.pem"),
-    "certificate": ("tls/operator.pem", "operator.pem"),
-    "key": ("tls/operator.key", "operator.key"),
-    "shuffler_key": ("shuffler/envelope.pub",),
-    "analyzer_identity": ("analyzer/identity.pub",),
-    "shuffler_identity": ("shuffler/identity.pub",),
-}
-"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
-
-
 @app.command(
     "init",
     epilog=example("shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001"),
@@ -121,17 +97,10 @@ _LAYOUTS: Final = {
 def init(
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="The folder that holds the services' state directories, or the secrets of a "
-            "compose project."
-        ),
+        typer.Argument(help="Folder of services' state directories, or of compose's secrets."),
     ],
-    analyzer: Annotated[
-        str, typer.Option(help="Address of the analyzer, if its state does not tell it.")
-    ] = "",
-    shuffler: Annotated[
-        str, typer.Option(help="Address of the shuffler, if its state does not tell it.")
-    ] = "",
+    analyzer: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
+    shuffler: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
     agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
     output: Annotated[Path, typer.Option(help="The file to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
@@ -145,9 +114,7 @@ def init(
         raise SettingsError(f"{directory} holds no state directory and no secrets of a service")
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
-    text = "".join(
-        f"{name} = {json.dumps(found[name])}\n" for name in (*ADDRESSES, *FILES) if name in found
-    )
+    text = "".join(f"{name} = {json.dumps(found[name])}\n" for name in _NAMES if name in found)
     write(output, text)
     sys.stdout.write(f"{output}:\n{text}")
 

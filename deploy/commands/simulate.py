@@ -10,17 +10,15 @@ import typer
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
 from deploy.commands.example import example
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, TaskKind, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.datasets.sample_people import people_of, sample_people
-from deploy.planning.plan_view import parse_cap
 from deploy.simulate import table
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, run
-from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder, write
@@ -64,10 +62,7 @@ def simulate(
         list[float] | None, typer.Option(help="Target; may be repeated.  [0.2]")
     ] = None,
     delta: Annotated[float, typer.Option(help="Of every target.")] = 1e-6,
-    task_kind: Annotated[
-        str,
-        typer.Option(help="Kind of value: categorical, string, mean, vector or key-value."),
-    ] = "categorical",
+    task_kind: TaskKind = "categorical",
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -99,8 +94,8 @@ def simulate(
         ),
     ] = None,
     local_cap: Annotated[
-        str | None, typer.Option(help="Most local epsilon of a report.  [none]")
-    ] = None,
+        str, typer.Option(help="Most local epsilon of a report, or none.")
+    ] = "none",
     seed: Annotated[
         int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
     ] = 1,
@@ -129,7 +124,7 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Run protocols on a data set, unsealed, and compare their errors with theory."""
-    kind, targets, names, source = parse_kind(task_kind), central_epsilon, protocol, dataset
+    kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
     _check_options(kind, of_items)
     if figure_number is not None:

@@ -59,16 +59,11 @@ def create(
         Path, typer.Argument(help="A TOML file: your own, or what shuffledp plan wrote.")
     ],
     analyzer: AnalyzerAddress = "",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The operator's token: operator.token in the analyzer's state directory."
-        ),
-    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File of the operator's token.")] = None,
     shuffler_key: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler's public key: envelope.pub in its state directory, or "
+            help="The shuffler's public key in its state directory: envelope.pub, or "
             "envelope-SUITE.pub if the draft names a suite."
         ),
     ] = None,
@@ -76,8 +71,7 @@ def create(
     certificate: Certificate = None,
     key: CertificateKey = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print what users will be promised, and publish nothing."),
+        bool, typer.Option("--dry-run", help="Print what users will be promised; publish nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -103,11 +97,7 @@ def create(
     terminal().print(f"Task {digest}\n{task_view.describe_claim(task)}", soft_wrap=True)
 
 
-@task_app.command(
-    "list",
-    short_help="List every task and what became of it.",
-    epilog=example(f"shuffledp task list {AT_ANALYZER}"),
-)
+@task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))
 def list_tasks(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
@@ -116,7 +106,7 @@ def list_tasks(
     key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
-    """List every task and what became of it, the earliest deadline first."""
+    """List every task and what became of it. The earliest deadline comes first."""
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     summaries = ask(connect, OperatorClient.tasks)
     if json:
@@ -127,7 +117,6 @@ def list_tasks(
 
 @task_app.command(
     "show",
-    short_help="Print one task, its promise and its state.",
     epilog=example(
         f"shuffledp task show DIGEST {AT_ANALYZER}",
         f"shuffledp task show DIGEST {AT_ANALYZER} --analyzer-identity identity.pub --save agreed",
@@ -141,21 +130,17 @@ def show(
         str, typer.Option(help="Address of the shuffler: also show how far the batch is there.")
     ] = "",
     analyzer_identity: Annotated[
-        Path | None,
-        typer.Option(help="Check that the task is signed by this: the analyzer's identity.pub."),
+        Path | None, typer.Option(help="The analyzer's identity.pub, to check the signature by.")
     ] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to write the task's exact bytes and signature to: task.json, task.sig."
-        ),
+        Path | None, typer.Option(help="Folder for the exact bytes and the signature of the task.")
     ] = None,
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
-    """Print a task's parameters, what its users are promised, and what became of it.
+    """Print one task, its promise and its state.
 
     And what its population has spent of its budget in all releases, and has left.
     """
@@ -207,10 +192,7 @@ def show(
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
 
 
-@task_app.command(
-    "close",
-    epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"),
-)
+@task_app.command("close", epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"))
 def close(
     task: TaskArgument,
     shuffler: ShufflerAddress,

@@ -15,21 +15,18 @@ from deploy.terminal.json_output import print_json
 from deploy.terminal.output_file import check_folder
 
 MAX_TOKENS: Final = 1_000_000
+_EXAMPLE: Final = example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer")
 
 app = typer.Typer()
 tokens_app = typer.Typer(
     help="Tokens: each lets one person submit once to each task.",
     no_args_is_help=True,
-    epilog=example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer"),
+    epilog=_EXAMPLE,
 )
 app.add_typer(tokens_app, name="tokens")
 
 
-@tokens_app.command(
-    "make",
-    short_help="Make tokens to hand out, one a person.",
-    epilog=example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer"),
-)
+@tokens_app.command("make", epilog=_EXAMPLE)
 def make(
     count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="How many.")],
     out: Annotated[Path, typer.Option(help="A new file for them, a token a line.")],
@@ -39,10 +36,10 @@ def make(
     json: AsJson = False,
 ) -> None:
     """
-    Make tokens to hand out, one a person, and print the token_identity for the shuffler.
+    Make tokens to hand out, one a person.
 
-    A person puts theirs into the file that their agent's token_file names. Tokens of one key
-    stay valid for all tasks of shufflers with its token_identity.
+    A person puts theirs into the file that their agent's token_file names. Tokens of one key stay
+    valid for all tasks of shufflers with its token_identity, which is printed.
     """
     check_folder(out)
     if out.exists():

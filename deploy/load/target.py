@@ -41,7 +41,7 @@ from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
-from deploy.tasks.demo_task import demo_draft
+from deploy.tasks.demo_task import HASHED, closing_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.agent import DeviceClient
 from user_agent.policy import authentic
@@ -134,7 +134,8 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
-        draft = demo_draft(size, stored, now=now, shuffler_key=key)
+        fields = {"domain_size": size, **HASHED}
+        draft = closing_draft(fields, stored, now=now, shuffler_key=key)
     else:
         draft = drafts.read(file, key)
     n_min = min(draft.n_min, stored) if plan.ramp is None else 1

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
@@ -35,11 +36,10 @@ class Design:
     """A protocol with its parameters, for reports that are items or hashes of items."""
 
     protocol: str
-    answers: int
-    """l: buckets of local hashing, the domain size for plain items."""
-    hashed: bool
-    """Whether reports answer for a hashed value."""
-    local_epsilon: float
+    wanted: Requirements
+    buckets: int = 0
+    """Buckets of local hashing; 0 for plain items."""
+    local_epsilon: float = math.inf
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
     """Expected, by the distribution with the least spread."""
@@ -48,11 +48,15 @@ class Design:
     shuffler: ShufflerSpec = PERMUTES
     note: str = ""
     """How the parameters were found, where a reader must know."""
+    biased: bool = False
+    """Whether a projection adds an error that is not predicted."""
+    floor: bool = False
+    """Whether decoding adds to the predicted error."""
 
     @property
-    def buckets(self) -> int:
-        """Buckets that values are hashed into; 0 for plain items, as in a draft."""
-        return self.answers if self.hashed else 0
+    def answers(self) -> int:
+        """l: buckets of local hashing, the domain size for plain items."""
+        return self.buckets or self.wanted.domain_size
 
     @property
     def dummy_spec(self) -> DummySpec:
@@ -65,101 +69,92 @@ class Design:
         return MatchCountReduction.for_weights(
             answers=self.answers,
             weights=ResponseWeights.for_epsilon(self.local_epsilon),
-            hashed=self.hashed,
+            hashed=self.buckets > 0,
         )
 
     @property
     def support(self) -> Support:
         """p, q and q_dummy of a report."""
-        reduction = self.reduction
-        uniform = 1 / self.answers
+        reduction, uniform = self.reduction, 1 / self.answers
         # γ/l + signal, each in the form that keeps its digits.
         other = reduction.blanket / self.answers
         return Support(
-            p=reduction.signal + other, q=uniform if self.hashed else other, q_dummy=uniform
+            p=reduction.signal + other, q=uniform if self.buckets else other, q_dummy=uniform
         )
-
-    @property
-    def expected_dummies(self) -> float:
-        """Dummies that a user adds on average."""
-        return self.dummies.expected_per_user if self.dummies else self.dummies_per_user
 
     @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, the own one included."""
-        return 1 + self.expected_dummies
+        return 1 + self._expected_dummies
 
     @property
     def bytes_per_user(self) -> int:
         """Length of a submission's envelope, padding included."""
-        dtype = HASHED_REPORT if self.hashed else PLAIN_REPORT
+        dtype = HASHED_REPORT if self.buckets else PLAIN_REPORT
         return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
-    def terms(self, wanted: Requirements) -> PrivacyParameters:
-        """Return the parameters that the guarantees of a task of this design follow from."""
+    @property
+    def terms(self) -> PrivacyParameters:
+        """The parameters that the guarantees of a task of this design follow from."""
         return PrivacyParameters(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
             dummies=self.dummy_spec,
             shuffler=self.shuffler,
-            delta=wanted.delta,
-            assumed_honest_fraction=wanted.honest_fraction,
-            rounds=wanted.rounds,
+            delta=self.wanted.delta,
+            assumed_honest_fraction=self.wanted.honest_fraction,
+            rounds=self.wanted.rounds,
         )
 
-    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
-        """Return the draft of a task with these parameters."""
-        return wanted.draft(
+    @property
+    def draft(self) -> TaskDraft:
+        """The draft of a task with these parameters; its key and deadline are unused ones."""
+        return self.wanted.draft(
             self.protocol,
             local_epsilon=self.local_epsilon,
             buckets=self.buckets,
             dummies_per_user=self.dummies_per_user,
             dummies=self.dummies,
             shuffler=self.shuffler,
-            deadline=deadline,
-            shuffler_key=shuffler_key,
         )
 
-    def mse(self, wanted: Requirements) -> float:
-        """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(wanted.domain_size, self._mixture(wanted), self.support)
+    @property
+    def mse(self) -> float:
+        """The predicted mean squared error of a share, averaged over the values."""
+        return expected_mse(self.wanted.domain_size, self._mixture, self.support)
 
-    def head_errors(self, wanted: Requirements) -> list[float]:
+    @property
+    def ratio_to_central_gaussian(self) -> float:
+        """
+        The error over that of Gaussian noise on the true counts, in one round.
+
+        That is σ²/n² with σ² = 2/μ²: counts have sensitivity √2, and T rounds have μ√T.
+        """
+        wanted = self.wanted
+        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
+        return self.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
+
+    def head_errors(self) -> list[float]:
         """Predict the squared error of each share of the head."""
-        errors = variance(np.array(wanted.head), self._mixture(wanted), self.support)
-        return [float(error) for error in errors]
+        errors: list[float] = variance(
+            np.array(self.wanted.head), self._mixture, self.support
+        ).tolist()
+        return errors
 
-    def _mixture(self, wanted: Requirements) -> Mixture:
+    @property
+    def _expected_dummies(self) -> float:
+        return self.dummies.expected_per_user if self.dummies else self.dummies_per_user
+
+    @property
+    def _mixture(self) -> Mixture:
         mean, spread = self.shuffler.moments()
         return Mixture(
-            n_real=wanted.n_users,
-            n_dummies=wanted.n_users * self.expected_dummies,
+            n_real=self.wanted.n_users,
+            n_dummies=self.wanted.n_users * self._expected_dummies,
             kept=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )
-
-
-def make_design(
-    protocol: str,
-    wanted: Requirements,
-    *,
-    buckets: int = 0,
-    local_epsilon: float = math.inf,
-    dummies: DummySpec | None = None,
-    shuffler: ShufflerSpec = PERMUTES,
-    note: str = "",
-) -> Design:
-    """Return a design that hashes into buckets, or whose reports are plain items if there are 0."""
-    return Design(
-        protocol=protocol,
-        answers=buckets or wanted.domain_size,
-        hashed=buckets > 0,
-        local_epsilon=local_epsilon,
-        dummies=dummies,
-        shuffler=shuffler,
-        note=note,
-    )
 
 
 def local_design(protocol: str, wanted: Requirements) -> Design:
@@ -167,35 +162,32 @@ def local_design(protocol: str, wanted: Requirements) -> Design:
     target = min(wanted.central_epsilon, wanted.local_cap)
     epsilon = min(target, MAX_LOCAL_EPSILON)
     note = "more than this local epsilon is not offered" if epsilon < target else ""
-    return make_design(protocol, wanted, local_epsilon=epsilon, note=note)
+    return Design(protocol=protocol, wanted=wanted, local_epsilon=epsilon, note=note)
 
 
-def within_caps(design: Design, wanted: Requirements) -> Design:
-    """
-    Return the design if it keeps the caps.
-
-    Raises:
-        PlanError: It breaks the cap on the local ε or on messages.
-    """
+def within_caps(design: Design) -> Design:
+    """Return the design, or raise PlanError if it breaks the cap on the local ε or on messages."""
+    protocol, messages, wanted = design.protocol, design.messages_per_user, design.wanted
     if math.isinf(design.local_epsilon) and not wanted.may_be_plain:
         raise PlanError(
-            f"{design.protocol} reports without local noise; the local cap is {wanted.noise_cap:g}"
+            f"{protocol} reports without local noise; the local cap is {wanted.noise_cap:g}"
         )
-    if design.messages_per_user > wanted.messages_cap + _ROUNDING:
+    if messages > wanted.messages_cap + _ROUNDING:
         raise PlanError(
-            f"{design.protocol} would take {design.messages_per_user:.4g} messages a user; the "
-            f"messages cap is {wanted.messages_cap:g}"
+            f"{protocol} would take {messages:.4g} messages a user; the messages cap is "
+            f"{wanted.messages_cap:g}"
         )
     return design
 
 
-def each_item_dummies(extra_weight: int, wanted: Requirements) -> DummySpec:
-    """
-    Return a dummy for each item with this chance, cut where no batch ever comes.
+def check_bit(wanted: Requirements) -> None:
+    """Raise PlanError if there are more than the two values that ddps collects."""
+    if wanted.domain_size != 2:  # noqa: PLR2004  # a bit
+        raise PlanError(f"ddps collects a bit; the domain size is {wanted.domain_size}")
 
-    Raises:
-        PlanError: No envelope holds so many.
-    """
+
+def each_item_dummies(extra_weight: int, wanted: Requirements) -> DummySpec:
+    """Return a dummy for each item with this chance, cut where no batch ever comes."""
     chance = extra_weight / EXTRA_WEIGHT_SUM
     mean = wanted.domain_size * chance
     log = math.log(wanted.n_users / _CUT_PROBABILITY)
@@ -216,11 +208,7 @@ def each_item_dummies(extra_weight: int, wanted: Requirements) -> DummySpec:
 def share_errors(
     wanted: Requirements, answers: Vector, blanket: Vector, dummies: Vector, *, hashed: bool
 ) -> Vector:
-    """
-    Predict the mean squared error of a share for arrays of designs that fit each other.
-
-    The variance is linear in the shares, which add to 1. Infinite where reports carry no signal.
-    """
+    """Predict the squared error of a share for arrays of designs; infinite without a signal."""
     uniform, other = 1 / answers, blanket / answers
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = bernoulli_variance(

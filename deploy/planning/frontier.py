@@ -1,19 +1,18 @@
 """
-The best error that each kind of design could have, in the Gaussian approximation. Pure.
+Approximate the best error of each kind of design by Gaussian privacy. Pure.
 
 With n_h honest users, D dummies of theirs and l answers of blanket probability γ, a release is
 about as private as Gaussian privacy with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), c = 1/l for hashing and
-0 for GRR. Solved for γ it gives, for every l and number of dummies at once, the least noise that
-keeps a guarantee. The approximation is searched, never stated: the exact accountant decides, and
-its answer comes back as a tightness, the logarithm of the factor by which μ may be larger (or must
-be smaller) than the approximation has it.
+0 for GRR. Solved for γ it gives the least noise that keeps a guarantee. The approximation is
+searched, never stated: the exact accountant's answer comes back as a tightness, the logarithm of
+the factor by which μ may be larger (or must be smaller) than approximated.
 """
 
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,13 +26,12 @@ from common.task.task import MAX_ENVELOPE_BYTES, envelope_bytes
 from deploy.planning.design import Design, blanket_probability, share_errors
 from deploy.planning.requirements import Requirements
 
-ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp", "fe1"]
-"""Protocols whose blanket is uniform reports: those that are searched here."""
-
 HASHED: Final = frozenset({"murs", "od-hp", "fe1"})
 WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
 NOISELESS: Final = frozenset({"puredump", "fe1"})
 """Dummies alone hide the values."""
+SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
+"""Protocols whose blanket is uniform reports."""
 
 CLOSE_ENOUGH: Final = 1.003
 """Errors within this factor of the least count as equal; the cheapest design is taken."""
@@ -57,7 +55,7 @@ class Tightness(NamedTuple):
 class SearchPoint:
     """A protocol with l answers and at most so many dummies: all but the noise is fixed."""
 
-    protocol: ProtocolName
+    protocol: str
     answers: int
     dummies_per_user: float
     mse: float
@@ -66,9 +64,11 @@ class SearchPoint:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The approximation for one set of requirements."""
+    """The approximation for one set of requirements, corrected by what the accountant found."""
 
     wanted: Requirements
+    known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
+    """By whether reports are hashed."""
 
     @property
     def mu(self) -> float:
@@ -79,75 +79,55 @@ class Frontier:
     @property
     def most_dummies(self) -> float:
         """The most dummies per user that caps, envelopes and the accountant take."""
+        if self.wanted.trust == "none":
+            return 0.0
         per_report = envelope_bytes(_LARGEST_REPORT, 1) - envelope_bytes(_LARGEST_REPORT, 0)
         carried = (MAX_ENVELOPE_BYTES - envelope_bytes(_LARGEST_REPORT, 0)) // per_report - 1
         counted = MAX_COUNT / self.wanted.n_min
         return max(0.0, min(self.wanted.messages_cap - 1, carried, counted))
 
-    def protocols(self) -> tuple[ProtocolName, ...]:
-        """Return the protocols that the requirements leave room for."""
-        wanted = self.wanted
-        dummies = wanted.trust != "none" and self.most_dummies >= _MIN_DUMMIES
-        hashing = len(fields(wanted.domain_size, wanted.most_seeds)) > 0
-        order: tuple[ProtocolName, ...] = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
-        return tuple(
-            name
-            for name in order
-            if (hashing or name not in HASHED)
-            and (dummies or name in WITHOUT_DUMMIES)
-            and (wanted.may_be_plain or name not in NOISELESS)
-        )
-
-    def points(self, protocol: ProtocolName, known: Sequence[Tightness] = ()) -> list[SearchPoint]:
+    def points(self, protocol: str) -> list[SearchPoint]:
         """
-        Return the designs of a protocol with the least approximate error, the cheapest first.
+        Return the designs of a protocol within CLOSE_ENOUGH of the least approximate error.
 
-        Returns:
-            Those within CLOSE_ENOUGH of the least, ordered by bytes per user, then by seeds to be
-            decoded, then by error; nothing if no design keeps the guarantee.
+        The cheapest first: by bytes per user, then by seeds to decode, then by error.
         """
         wanted = self.wanted
         answers = np.array([[float(wanted.domain_size)]])
         if protocol in HASHED:
             answers = fields(wanted.domain_size, wanted.most_seeds)[:, None]
-        if not len(answers):
-            return []  # too few items to hash
+        if not len(answers) or (protocol in NOISELESS and not wanted.may_be_plain):
+            return []  # too few items to hash, or a cap on the local ε
         most = self._numbers_of_dummies(protocol)
-        blanket, dummies = self.solve(protocol, answers, most, _interpolated(answers, known))
+        tightness = _interpolated(answers, self.known[protocol in HASHED])
+        blanket, dummies = self.solve(protocol, answers, most, tightness)
         errors = share_errors(wanted, answers, blanket, dummies, hashed=protocol in HASHED)
         if protocol in {"mixdump", "od-hp"}:
             errors[dummies < _MIN_DUMMIES] = math.inf  # this is the protocol without dummies
         least = float(errors.min())
         if not math.isfinite(least):
             return []
-        rows, columns = np.nonzero(errors <= CLOSE_ENOUGH * least)
-        found = [
-            SearchPoint(
+        found = []
+        for row, column in np.argwhere(errors <= CLOSE_ENOUGH * least).tolist():
+            point = SearchPoint(
                 protocol=protocol,
                 answers=int(answers[row, 0]),
                 dummies_per_user=float(most[column]),
                 mse=float(errors[row, column]),
             )
-            for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
-        ]
-        used = dict(zip(found, np.ceil(dummies[rows, columns] - 1e-9).tolist(), strict=True))
-        found.sort(key=lambda point: (used[point], self._seeds(point), point.mse))
-        return found
+            seeds = _seeds(wanted.domain_size, point.answers) if protocol in HASHED else 0
+            found.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
+        return [point for *_, point in sorted(found, key=lambda each: each[:3])]
 
     def solve(
-        self, protocol: ProtocolName, answers: Vector, most: Vector, tightness: Vector | float
+        self, protocol: str, answers: Vector, most: Vector, tightness: Vector | float
     ) -> tuple[Vector, Vector]:
         """
         Return the least blanket probability that keeps the guarantee, and the dummies it needs.
 
-        Where reports may be as sharp as the cap allows, dummies are dropped until the guarantee is
-        just kept; not a number where it cannot be kept.
-
-        Args:
-            protocol: Decides on hashing and on local noise.
-            answers: l, any shape.
-            most: Dummies per user to begin with, fitting `answers`.
-            tightness: Logarithm of the factor on μ, fitting `answers`.
+        Where reports are as sharp as the cap allows, dummies are dropped until the guarantee is
+        just kept; not a number where it cannot be kept. l (`answers`), the most dummies per user
+        and the logarithms of the factor on μ (`tightness`) broadcast.
         """
         wanted = self.wanted
         others = wanted.honest - 1
@@ -174,30 +154,25 @@ class Frontier:
 
     def design(self, point: SearchPoint, tightness: float) -> Design | None:
         """Return the sharpest design at a point, as approximated there; None if there is none."""
-        blanket, dummies = self.solve(
-            point.protocol,
-            np.array([float(point.answers)]),
-            np.array([point.dummies_per_user]),
-            tightness,
+        answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
+        [gamma], [dummies] = (
+            array.tolist() for array in self.solve(point.protocol, answers, most, tightness)
         )
-        if not math.isfinite(float(dummies[0])):
+        if not math.isfinite(dummies):
             return None
-        gamma, epsilon = float(blanket[0]), math.inf
+        epsilon = math.inf
         if gamma > 0:
             epsilon = math.log1p(point.answers * (1 - gamma) / gamma)
             epsilon = min(_rounded(epsilon, up=False), self.wanted.noise_cap)
         return Design(
             protocol=point.protocol,
-            answers=point.answers,
-            hashed=point.protocol in HASHED,
+            wanted=self.wanted,
+            buckets=point.answers if point.protocol in HASHED else 0,
             local_epsilon=epsilon,
-            dummies_per_user=min(_rounded(float(dummies[0]), up=True), point.dummies_per_user),
+            dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),
         )
 
-    def _seeds(self, point: SearchPoint) -> int:
-        return _seeds(self.wanted.domain_size, point.answers) if point.protocol in HASHED else 0
-
-    def _numbers_of_dummies(self, protocol: ProtocolName) -> Vector:
+    def _numbers_of_dummies(self, protocol: str) -> Vector:
         most = self.most_dummies
         if protocol in WITHOUT_DUMMIES or most < _MIN_DUMMIES:
             return np.zeros(1)

@@ -7,36 +7,34 @@ the search.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from common.accounting.epsilon_search import MOST_EPSILON, gaussian_mu
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee
 from common.protocols import protocols_of
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
 from deploy.planning.design import Design
+from deploy.planning.frontier import Frontier
 from deploy.planning.requirements import Requirements
-from deploy.planning.search import ProtocolSearch
+from deploy.planning.search import approximate_mse, search_protocols
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
 _RELAXED: Final = 1.1
 _MATTERS: Final = 0.998
 """A constraint binds if a tenth more of it would take the error below this share."""
-_TRIES: Final = 6
-_HALVINGS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The best design and the best of every other protocol, with the guarantees of the best."""
 
-    wanted: Requirements
-    best: Design | ValueDesign
-    runners_up: tuple[Design | ValueDesign, ...]
+    best: Design
+    runners_up: tuple[Design, ...]
     promise: Guarantee
     """The guarantee that was asked for: that of the users assumed honest."""
     guarantees: tuple[Guarantee, ...]
@@ -46,41 +44,30 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Why there is no design of a protocol, by its name; for other kinds than items."""
 
-    def ratio_to_central_gaussian(self, design: Design | ValueDesign) -> float:
-        """
-        Return a design's error over that of Gaussian noise on the true counts.
-
-        Under the same guarantee, in one of the equal rounds: σ²/n² with σ² = 2/μ²; counts have
-        sensitivity √2, and T rounds have μ√T.
-        """
-        wanted = self.wanted
-        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
-        return design.mse(wanted) / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
+    @property
+    def wanted(self) -> Requirements:
+        """The requirements."""
+        return self.best.wanted
 
 
 def plan(wanted: Requirements) -> Plan:
     """
     Find the design with the least mean squared error that keeps every requirement.
 
-    Raises:
-        PlanError: The wanted error cannot be reached, or no protocol of the kind keeps the
-            guarantee.
-        TaskError: The requirements break a rule of tasks of the kind.
-
-    Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds. For
-    other kinds than items some ten tasks a protocol, tenths of a second each.
+    Raises PlanError if there is none, TaskError if the requirements break a rule of tasks of the
+    kind. Cost: some thirty evaluations of δ, seconds at a million users; for other kinds than items
+    some ten tasks a protocol, tenths of a second each.
     """
+    found: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
-    found: list[Design] | list[ValueDesign]
     if wanted.kind == "categorical":
-        search = ProtocolSearch.of(wanted)
-        binding = _binding(search)
-        if search.found[0].mse(wanted) > wanted.max_mse:
-            raise _infeasible(search, binding)
-        found = list(search.found)
+        frontier, found = search_protocols(wanted)
+        binding = _binding(frontier)
+        if found[0].mse > wanted.max_mse:
+            raise _infeasible(frontier, found[0], binding)
     else:
         found, left_out = _value_designs(wanted)
-    terms = found[0].terms(wanted)
+    terms = found[0].terms
     promise = claimed_guarantee(terms, wanted.n_min)
     first, *others = guarantees_under(terms, wanted.n_min)
     if first == promise and wanted.n_min > 1:
@@ -88,7 +75,6 @@ def plan(wanted: Requirements) -> Plan:
         row = claimed_guarantee(half, wanted.n_min)
         others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
-        wanted=wanted,
         best=found[0],
         runners_up=tuple(found[1:]),
         promise=promise,
@@ -108,16 +94,16 @@ def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, s
             errors[name] = error
     if not found:
         raise next(iter(errors.values()))
-    found.sort(key=lambda design: (design.biased, design.mse(wanted)))
+    found.sort(key=lambda design: (design.biased, design.mse))
     return found, {name: str(error) for name, error in errors.items()}
 
 
 # --- what limits the error ------------------------------------------------------------------------
 
 
-def _binding(search: ProtocolSearch) -> tuple[str, ...]:
+def _binding(frontier: Frontier) -> tuple[str, ...]:
     """Name the constraints of which a tenth more would lower the approximate error."""
-    wanted, now = search.frontier.wanted, search.approximate_mse()
+    wanted, now = frontier.wanted, approximate_mse(frontier)
     most = {"central_epsilon": MOST_EPSILON}
     if wanted.trust != "none" and math.isfinite(wanted.messages_cap):
         most["messages_cap"] = math.inf
@@ -127,47 +113,33 @@ def _binding(search: ProtocolSearch) -> tuple[str, ...]:
     return tuple(
         name.replace("_", " ")
         for name, value in relaxed.items()
-        if search.approximate_mse(**{name: value}) < _MATTERS * now
+        if approximate_mse(frontier, **{name: value}) < _MATTERS * now
     )
 
 
-def _infeasible(search: ProtocolSearch, binding: tuple[str, ...]) -> PlanError:
+def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
     """Return the error that names the best error, what limits it, and how many users would do."""
-    wanted, best = search.frontier.wanted, search.found[0]
-    users = _enough_users(search)
-    remedy = "more users alone would not do" if users is None else f"{users:,} users would do"
+    users = _enough_users(frontier)
+    remedy = f"about {users:,} users would do" if users else "more users alone would not do"
     return PlanError(
-        f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
-        f"{best.mse(wanted):.3g}, by {best.protocol}; what holds it back: "
+        f"a mean squared error of {best.wanted.max_mse:g} cannot be reached: the best is "
+        f"{best.mse:.3g}, by {best.protocol}; what holds it back: "
         f"{', '.join(binding) or 'the number of users'}; {remedy}"
     )
 
 
-def _enough_users(search: ProtocolSearch) -> int | None:
-    """Return the fewest users, rounded up, that the exact accountant confirms to be enough."""
-    wanted = search.frontier.wanted
-    low, high = float(wanted.n_users), float(MAX_USERS)
+def _enough_users(frontier: Frontier) -> int:
+    """Approximate the fewest users that reach the wanted error; 0 if no number does."""
+    wanted = frontier.wanted
+    low, high = wanted.n_users, MAX_USERS
 
-    def changes(users: float) -> dict[str, Any]:
-        whole = math.ceil(users)
-        return {"n_users": whole, "n_min": min(whole, wanted.n_min * whole // wanted.n_users)}
-
-    def enough(users: float) -> bool:
-        return search.approximate_mse(**changes(users)) <= wanted.max_mse
+    def enough(users: int) -> bool:
+        n_min = wanted.n_min * users // wanted.n_users
+        return approximate_mse(frontier, n_users=users, n_min=n_min) <= wanted.max_mse
 
     if not enough(high):
-        return None
-    for _ in range(_HALVINGS):
-        middle = math.sqrt(low * high)
+        return 0
+    while high - low > max(1, low // 100):
+        middle = math.ceil(math.sqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)
-    for _ in range(_TRIES):
-        users = min(_two_digits_up(high), MAX_USERS)
-        if search.mse_if(**changes(users)) <= wanted.max_mse:
-            return users
-        high = users * 1.005
-    return None
-
-
-def _two_digits_up(value: float) -> int:
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return int(float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}"))
+    return high

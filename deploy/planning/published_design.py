@@ -1,15 +1,14 @@
 """
 Designs by the papers' own bounds: each theorem solved for its parameters, with its least error.
 
-Parameters that a paper leaves open (numbers of dummies and buckets) are chosen for the least error
-that its bound allows. Where a bound cannot reach the target with any noise, the local ε is the
-target itself, and the note says so. `common.accounting.published` holds the bounds; the tests put
-these designs into them. Pure.
+Numbers of dummies and buckets that a paper leaves open are chosen for the least error. Where a
+bound cannot reach the target with any noise, the local ε is the target itself, and the note says
+so. `common.accounting.published` holds the bounds; the tests put these designs into them. Pure.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -26,9 +25,9 @@ from deploy.planning.design import (
     USUAL_MESSAGES,
     Design,
     blanket_probability,
+    check_bit,
     each_item_dummies,
     local_design,
-    make_design,
     share_errors,
     within_caps,
 )
@@ -41,40 +40,26 @@ _PARTS: Final = np.arange(1, 20) / 20
 _MAX_PARTED: Final = 20
 _HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
 _OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
-_Options = Sequence[tuple[Vector, bool]]
-"""Numbers of answers, and whether they are hashed."""
 
 
 def published_design(protocol: str, wanted: Requirements) -> Design:
-    """
-    Return the design that a protocol's own bound asks for, at n_min honest users.
-
-    Raises:
-        PlanError: The protocol has no bound, or its bound asks for more than a task can have.
-    """
+    """Return the design that a protocol's own bound asks for with n_min users, or PlanError."""
     if protocol in NOT_AMPLIFIED:
         return local_design(protocol, wanted)
     if protocol not in _PUBLISHED:
         raise PlanError(f"no paper states a bound for {protocol}")
-    return within_caps(_PUBLISHED[protocol](wanted), wanted)
+    return within_caps(_PUBLISHED[protocol](wanted))
 
 
 # --- one report a user ----------------------------------------------------------------------------
 
 
 def _one_report(protocol: str, wanted: Requirements) -> Design:
-    """
-    Return SH [BBGN19] or SOLH [WDX+20], whichever has the least error: e^ε0 = b - l + 1.
-
-    SH takes plain items, HP-SDP hashes where there are enough items, MURS may do either.
-    """
+    """Return SH [BBGN19] or SOLH [WDX+20] with the least error: e^ε0 = b - l + 1."""
     # B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
-    options = [_plain(wanted)] if protocol != "hp-sdp" else []
-    if protocol != "sh":
-        options = [*_hashed(wanted), *options] or [_plain(wanted)]
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
-    for numbers, hashed in options:
+    for numbers, hashed in _options(wanted, plain=protocol != "hp-sdp", hashed=protocol != "sh"):
         answers = numbers[numbers < blanket]
         # A report's blanket probability is γ = l/b.
         errors = share_errors(wanted, answers, answers / blanket, np.zeros(1), hashed=hashed)
@@ -90,8 +75,7 @@ def _one_report(protocol: str, wanted: Requirements) -> Design:
 
 def _ddps(wanted: Requirements) -> Design:
     """e^ε0 = (2n-λ)/λ for λ coins that are random [CSUZZ19]."""
-    if wanted.domain_size != 2:  # noqa: PLR2004  # a bit
-        raise PlanError(f"ddps collects a bit; the domain size is {wanted.domain_size}")
+    check_bit(wanted)
     n, epsilon, log = wanted.honest, wanted.central_epsilon, math.log(4 / wanted.delta)
     if epsilon >= math.sqrt(192 * log / n):
         coins = 64 * log / epsilon**2
@@ -109,7 +93,9 @@ def _noisy(protocol: str, odds: float, buckets: int, wanted: Requirements) -> De
         epsilon, note = min(wanted.central_epsilon, wanted.noise_cap), _OUT_OF_REACH
         hashes = protocol in _HASHING and len(fields(wanted.domain_size)) > 0
         buckets = optimal_buckets(epsilon, wanted.domain_size) if hashes else 0
-    return make_design(protocol, wanted, buckets=buckets, local_epsilon=epsilon, note=note)
+    return Design(
+        protocol=protocol, wanted=wanted, buckets=buckets, local_epsilon=epsilon, note=note
+    )
 
 
 # --- dummies of the users -------------------------------------------------------------------------
@@ -124,13 +110,14 @@ def _aue(wanted: Requirements) -> Design:
             f"aue's bound asks for a chance of {chance:.3g} at {n} users; it must be below 1"
         )
     dummies = each_item_dummies(math.ceil(chance * EXTRA_WEIGHT_SUM), wanted)
-    return make_design("aue", wanted, dummies=dummies)
+    return Design(protocol="aue", wanted=wanted, dummies=dummies)
 
 
 def _pure_dump(wanted: Requirements) -> Design:
     """As few dummies as the bound takes; a fraction is a flexible dummy [LLF+20]."""
     needed, flexible = (_needed(wanted.domain_size, share, wanted) for share in (2, 4))
-    return make_design("puredump", wanted, dummies=_at_least(_fewest(needed, flexible, wanted)))
+    dummies = _at_least(_fewest(needed, flexible, wanted))
+    return Design(protocol="puredump", wanted=wanted, dummies=dummies)
 
 
 def _fe1(wanted: Requirements) -> Design:
@@ -138,7 +125,7 @@ def _fe1(wanted: Requirements) -> Design:
     density = 32 * math.log(2 / wanted.delta) / wanted.central_epsilon**2 / wanted.honest
     most = USUAL_MESSAGES if math.isinf(wanted.messages_cap) else wanted.messages_cap
     if density * wanted.domain_size <= most - 1:
-        buckets, answers = 0, wanted.domain_size
+        buckets = 0
     else:
         primes = fields(wanted.domain_size, wanted.most_seeds)
         primes = primes[primes * density <= most - 1]
@@ -147,39 +134,41 @@ def _fe1(wanted: Requirements) -> Design:
                 f"fe1 needs {2 * density:.3g} dummies a user even for two buckets; "
                 f"the messages cap leaves {most - 1:g}"
             )
-        buckets = answers = int(primes.max())
-    return make_design("fe1", wanted, buckets=buckets, dummies=_at_least(density * answers))
+        buckets = int(primes.max())
+    dummies = _at_least(density * (buckets or wanted.domain_size))
+    return Design(protocol="fe1", wanted=wanted, buckets=buckets, dummies=dummies)
 
 
 def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     """
     Trade noise, dummies and, for OD-HP, buckets for the least error [LLF+20], [CC24, Theorem 1].
 
-    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x.
-
-    Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
-    to which half of δ goes. Without a cap there are USUAL_MESSAGES, or as many as it takes.
+    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x, for every l and
+    number of dummies at once; a part of a dummy counts for its lower tail, to which half of δ goes.
     """
-    options = [_plain(wanted), *(_hashed(wanted) if protocol == "od-hp" else [])]
-    dummies = _numbers_of_dummies(options, wanted)
+    options = _options(wanted, plain=True, hashed=protocol == "od-hp")
+    dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), wanted)
     delta = np.where(dummies % 1 > 0, wanted.delta / 2, wanted.delta)
-    others = max(wanted.honest - 1, 1)
+    n, others, part = wanted.honest, max(wanted.honest - 1, 1), dummies % 1
+    # |S| that the bound counts on: all certain dummies, and the lower tail of the others.
+    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wanted.delta))
+    counted = n * np.floor(dummies) + np.maximum(tail, 0)
+    plain = protocol == "od-hp" and wanted.may_be_plain
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
     for numbers, hashed in options:
         answers = numbers[:, None]
         needed = 14 * answers * np.log(4 / delta) / wanted.central_epsilon**2 + 1
-        short = needed - _counted(dummies, wanted)
-        least = others * _sharpest(answers, protocol, wanted)
-        blanket = _enough(short, least, 2 * np.log(2 / delta)) / others
+        sharpest = blanket_probability(answers, wanted.noise_cap) * (not plain)
+        blanket = _enough(needed - counted, others * sharpest, 2 * np.log(2 / delta)) / others
         errors = share_errors(wanted, answers, blanket, dummies, hashed=hashed)
         row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
         if errors[row, column] < best_error:
             best_error = float(errors[row, column])
             gamma, l_best = float(blanket[row, column]), float(numbers[row])
             epsilon = math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf
-            best = make_design(
-                protocol,
-                wanted,
+            best = Design(
+                protocol=protocol,
+                wanted=wanted,
                 buckets=int(l_best) if hashed else 0,
                 local_epsilon=epsilon,
                 dummies=_at_least(float(dummies[column])),
@@ -187,13 +176,13 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     return best
 
 
-def _plain(wanted: Requirements) -> tuple[Vector, bool]:
-    return np.array([float(wanted.domain_size)]), False
-
-
-def _hashed(wanted: Requirements) -> _Options:
+def _options(wanted: Requirements, *, plain: bool, hashed: bool) -> list[tuple[Vector, bool]]:
+    """Return numbers of answers, and whether they are hashed; plain ones if there are no others."""
     primes = fields(wanted.domain_size, wanted.most_seeds)
-    return [(primes, True)] if len(primes) else []
+    found = [(primes, True)] if hashed and len(primes) else []
+    if plain or not found:
+        found.append((np.array([float(wanted.domain_size)]), False))
+    return found
 
 
 def _needed(answers: float, share: float, wanted: Requirements) -> float:
@@ -220,21 +209,17 @@ def _at_least(dummies_per_user: float) -> DummySpec:
 
 
 def _enough(short: Vector, least: Vector, log: Vector) -> Vector:
-    """
-    Return the least x of at least `least` for which x - √(x·log) is no less than `short`.
-
-    A few reports of a blanket count for less than none: between two roots there are too few.
-    """
+    """Return the least x of at least `least` for which x - √(x·log) is no less than `short`."""
     apart = np.sqrt(np.maximum(log + 4 * short, 0))
     low, high = ((np.sqrt(log) - apart) / 2) ** 2, ((np.sqrt(log) + apart) / 2) ** 2
     free = (log + 4 * short < 0) | ((short <= 0) & (least <= low))
     return np.where(free, least, np.maximum(high, least))
 
 
-def _numbers_of_dummies(options: _Options, wanted: Requirements) -> Vector:
+def _numbers_of_dummies(least_answers: float, wanted: Requirements) -> Vector:
     most = wanted.messages_cap - 1
     if math.isinf(most):
-        needed = _needed(min(float(numbers.min()) for numbers, _ in options), 4, wanted)
+        needed = _needed(least_answers, 4, wanted)
         most = max(USUAL_MESSAGES - 1, math.ceil(needed / wanted.honest))
     whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
     parts = (whole[:_MAX_PARTED, None] + _PARTS).ravel()
@@ -244,20 +229,6 @@ def _numbers_of_dummies(options: _Options, wanted: Requirements) -> Vector:
     return np.unique(found[found <= most])
 
 
-def _sharpest(answers: Vector, protocol: str, wanted: Requirements) -> Vector:
-    """Return the least γ that the cap on the local ε leaves; 0 where reports may be plain."""
-    if protocol == "od-hp" and wanted.may_be_plain:
-        return np.zeros_like(answers)
-    return blanket_probability(answers, wanted.noise_cap)
-
-
-def _counted(dummies: Vector, wanted: Requirements) -> Vector:
-    """|S| that a bound may count on: all certain dummies, and the lower tail of the others."""
-    n, part = wanted.honest, dummies % 1
-    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wanted.delta))
-    return np.asarray(n * np.floor(dummies) + np.maximum(tail, 0))
-
-
 # --- dummies of the shuffler ----------------------------------------------------------------------
 
 
@@ -265,13 +236,13 @@ def _sbin(wanted: Requirements) -> Design:
     """Fair coins for each item, every report kept [MSE25]."""
     trials = sbin_trials(wanted.central_epsilon, wanted.delta, 1.0)
     spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-    return make_design("sbin", wanted, shuffler=spec)
+    return Design(protocol="sbin", wanted=wanted, shuffler=spec)
 
 
 def _sageo(wanted: Requirements) -> Design:
     """Geometric dummies for each item, every report kept [MSE25]."""
     spec = published_sageo_spec(wanted.central_epsilon, wanted.delta)
-    return make_design("sageo", wanted, shuffler=spec)
+    return Design(protocol="sageo", wanted=wanted, shuffler=spec)
 
 
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {

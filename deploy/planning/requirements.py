@@ -22,6 +22,9 @@ MIN_EPSILON: Final = 1e-6
 MIN_VALUE_EPSILON: Final = 0.01
 """The smallest local ε that a search tries for other kinds than items."""
 MAX_ROUNDS: Final = 10_000
+UNUSED_KEY: Final = bytes(31) + b"\x09"
+"""Stands for a task's public keys where nothing is sealed."""
+_UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Decimal shares may add to this much more than 1."""
 _OF_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
@@ -60,12 +63,7 @@ class Requirements:
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        """
-        Check every field.
-
-        Raises:
-            PlanError: A number breaks a rule, or belongs to items and the kind is another.
-        """
+        """Check every field; raise PlanError if one breaks a rule."""
         items = self.kind == "categorical"
         for each in dataclasses.fields(self):
             given = each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default
@@ -102,21 +100,16 @@ class Requirements:
             f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
             f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do",
         )
-        _require(self.max_mse > 0, f"the largest error is {self.max_mse:g}; it must be above 0")
         _require(
             self.honest >= 1,
             f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} leave "
             f"no honest user to hide; an n_min of {math.ceil(1 / self.honest_fraction)} would do",
         )
+        shares, total = len(self.head), math.fsum(self.head)
         _require(
-            not items or len(self.head) <= self.domain_size,
-            f"the head has {len(self.head)} shares; the domain has {self.domain_size} values",
-        )
-        above = all(0 < share <= 1 for share in self.head)
-        _require(above, "a share of the head must be above 0 and at most 1")
-        total = math.fsum(self.head)
-        _require(
-            total <= 1 + _ROUNDING, f"the shares of the head add to {total:g}; they may add to 1"
+            shares <= self.domain_size and min(self.head, default=1) > 0 and total <= 1 + _ROUNDING,
+            f"the head has {shares} shares that add to {total:g}; each must be above 0, there may "
+            f"be {self.domain_size}, and they may add to 1",
         )
 
     def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # a draft's
@@ -128,6 +121,8 @@ class Requirements:
             n_min=self.n_min,
             target_size=self.n_users,
             assumed_honest_fraction=self.honest_fraction,
+            shuffler_key=UNUSED_KEY,
+            deadline=_UNUSED_DEADLINE,
             **fields,
             **self.draft_fields,
         )

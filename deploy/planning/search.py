@@ -1,14 +1,9 @@
-"""
-Find the best design of every protocol: approximate, calibrate with the exact accountant, repeat.
-
-Pure.
-"""
+"""Find the best design of every protocol: approximate, ask the exact accountant, repeat. Pure."""
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from typing import Any, Final
 
 from common.accounting.amplification import DeltaCurve
 from common.accounting.epsilon_search import gaussian_mu
@@ -20,22 +15,22 @@ from deploy.planning.design import (
     NOT_AMPLIFIED,
     USUAL_MESSAGES,
     Design,
+    check_bit,
     each_item_dummies,
     local_design,
-    make_design,
     within_caps,
 )
 from deploy.planning.frontier import (
     CLOSE_ENOUGH,
     HASHED,
-    NOISELESS,
+    SEARCHED,
     Frontier,
-    ProtocolName,
     SearchPoint,
     Tightness,
 )
 from deploy.planning.requirements import Requirements
 from deploy.planning.shuffler_noise import (
+    MARGIN,
     SHUFFLER_PROTOCOLS,
     approximate_shuffler_mse,
     keeps_guarantee,
@@ -57,15 +52,13 @@ _AIM: Final = 4e-4
 """Each step aims at this relative μ below the target."""
 _TOLERANCE: Final = 0.02
 """Of δ, upward; it costs .1 % of μ at most."""
-_MARGIN: Final = 0.99
-"""Share of the wanted δ, so that the search for ε, whose curve is computed elsewhere, agrees."""
 _MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
 """In ln μ: a first step is not trusted farther."""
 _JUST_ABOVE: Final = 1e-12
 _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps decide."""
-_SEARCHED_AS: Final[Mapping[str, tuple[tuple[ProtocolName, ...], ...]]] = {
+_SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "sh": (("sh",),),
     "murs": (("murs", "sh"),),
     "hp-sdp": (("murs", "sh"),),
@@ -78,9 +71,6 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[ProtocolName, ...], ...]]] = {
 """The planner's protocols that each is searched as: plain items where hashing gains nothing; after
 that, those for where no dummies are allowed, or hardly any are needed."""
 
-_Known = Mapping[bool, tuple[Tightness, ...]]
-"""By whether reports are hashed."""
-
 
 # --- one protocol ---------------------------------------------------------------------------------
 
@@ -89,33 +79,28 @@ def tight_design(protocol: str, wanted: Requirements) -> Design:
     """
     Return the design with the least error that keeps the target by the exact accountant.
 
-    Plain or hashed items, whichever is better; without a cap, USUAL_MESSAGES at most.
-
-    Raises:
-        PlanError: The protocol cannot keep it under the caps.
-
-    Cost: some three to ten evaluations of δ.
+    Plain or hashed items, whichever is better; without a cap, USUAL_MESSAGES at most. Raises
+    PlanError if the protocol cannot keep it under the caps. Cost: some three to ten evaluations of
+    δ.
     """
     if protocol in NOT_AMPLIFIED:
         return local_design(protocol, wanted)
     if protocol in SHUFFLER_PROTOCOLS:
-        return within_caps(shuffler_design(protocol, wanted), wanted)
+        return within_caps(shuffler_design(protocol, wanted))
     if protocol == "aue":
-        return within_caps(_aue(wanted), wanted)
-    if protocol == "ddps" and wanted.domain_size != 2:  # noqa: PLR2004  # a bit
-        raise PlanError(f"ddps collects a bit; the domain size is {wanted.domain_size}")
+        return within_caps(_aue(wanted))
+    if protocol == "ddps":
+        check_bit(wanted)
     if math.isinf(wanted.messages_cap) and protocol != "puredump":
         wanted = dataclasses.replace(wanted, messages_cap=USUAL_MESSAGES)
-    frontier = Frontier(wanted)
     for names in _SEARCHED_AS[protocol]:
         found = [
             design
             for name in names
-            if wanted.may_be_plain or name not in NOISELESS
-            for design in _search_protocol(frontier, name, {}, _MAX_FAR_POINTS)
+            for design in _search_protocol(Frontier(wanted), name, _MAX_FAR_POINTS)
         ]
         if found:
-            best = min(found, key=lambda each: each.mse(wanted))
+            best = min(found, key=lambda each: each.mse)
             return dataclasses.replace(best, protocol=protocol)
     raise PlanError(
         f"{protocol} cannot keep a central epsilon of {wanted.central_epsilon:g} with at most "
@@ -128,10 +113,11 @@ def _aue(wanted: Requirements) -> Design:
     """Each item once more, with the least chance that keeps the target, to a thousandth."""
 
     def at(extra_weight: int) -> Design:
-        return make_design("aue", wanted, dummies=each_item_dummies(extra_weight, wanted))
+        dummies = each_item_dummies(extra_weight, wanted)
+        return Design(protocol="aue", wanted=wanted, dummies=dummies)
 
     def keeps(extra_weight: int) -> bool:
-        return keeps_guarantee(at(extra_weight).terms(wanted), wanted)
+        return keeps_guarantee(at(extra_weight))
 
     high = EXTRA_WEIGHT_SUM // 2  # the noise of an item is widest at a chance of one half
     if not keeps(high):
@@ -151,105 +137,73 @@ def _aue(wanted: Requirements) -> Design:
 # --- every protocol -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolSearch:
-    """Designs that the exact accountant confirmed, and how tight the approximation was."""
+def search_protocols(wanted: Requirements) -> tuple[Frontier, list[Design]]:
+    """
+    Search every protocol that the requirements allow: some twenty evaluations of δ.
 
-    frontier: Frontier
-    found: tuple[Design, ...]
-    """The best of each protocol; first the best of all, the others by error."""
-    known: _Known
-
-    @classmethod
-    def of(cls, wanted: Requirements) -> Self:
-        """
-        Search every protocol that the requirements leave room for; there is always one.
-
-        Cost: some twenty evaluations of δ; of compositions if there are several rounds.
-        """
-        frontier = Frontier(wanted)
-        first = _first_points(frontier, {})
-        known: dict[bool, tuple[Tightness, ...]] = {}
-        found: list[Design] = []
-        for point in first:
-            most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
-            if wanted.rounds > 1:
-                most = math.ceil(most / 2)  # a composition takes ten times as long
-            found += _search_protocol(frontier, point.protocol, known, most)
-        if wanted.trust == "shuffler-dummies":
-            found += shuffler_designs(wanted)
-        return cls(frontier=frontier, found=_ranked(found, wanted), known=known)
-
-    def approximate_mse(self, **changes: Any) -> float:  # noqa: ANN401  # fields of Requirements
-        """Approximate the least error under changed requirements; milliseconds, never stated."""
-        frontier = Frontier(dataclasses.replace(self.frontier.wanted, **changes))
-        of_users = min(point.mse for point in _first_points(frontier, self.known))
-        return min(of_users, approximate_shuffler_mse(frontier.wanted))
-
-    def mse_if(self, **changes: Any) -> float:  # noqa: ANN401  # fields of Requirements
-        """Find the least error under changed requirements; only the most promising is checked."""
-        wanted = dataclasses.replace(self.frontier.wanted, **changes)
-        frontier, known = Frontier(wanted), dict(self.known)
-        point = _first_points(frontier, known)[0]
-        if approximate_shuffler_mse(wanted) < point.mse:
-            found = shuffler_designs(wanted)
-        else:
-            found = _search_protocol(frontier, point.protocol, known, _MAX_FAR_POINTS)
-        return _ranked(found, wanted)[0].mse(wanted)
+    Returns the calibrated frontier, and the best design of each protocol: first the best of all,
+    the others by error.
+    """
+    frontier = Frontier(wanted)
+    first = _first_points(frontier)
+    found: list[Design] = []
+    for point in first:
+        most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
+        if wanted.rounds > 1:
+            most = math.ceil(most / 2)  # a composition takes ten times as long
+        found += _search_protocol(frontier, point.protocol, most)
+    if wanted.trust == "shuffler-dummies":
+        found += shuffler_designs(wanted)
+    return frontier, _ranked(found)
 
 
-def _first_points(frontier: Frontier, known: _Known) -> list[SearchPoint]:
+def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
+    """Approximate the least error under changed requirements; milliseconds, never stated."""
+    wanted = dataclasses.replace(frontier.wanted, **changes)
+    of_users = min(point.mse for point in _first_points(Frontier(wanted, frontier.known)))
+    return min(of_users, approximate_shuffler_mse(wanted))
+
+
+def _first_points(frontier: Frontier) -> list[SearchPoint]:
     """Return the most promising point of every protocol, by approximate error."""
-    points = [frontier.points(name, known.get(name in HASHED, ())) for name in frontier.protocols()]
+    points = [frontier.points(name) for name in SEARCHED]
     best = [min(each, key=lambda point: point.mse) for each in points if each]
     return sorted(best, key=lambda point: point.mse)
 
 
-def _search_protocol(
-    frontier: Frontier,
-    protocol: ProtocolName,
-    known: dict[bool, tuple[Tightness, ...]],
-    most: int,
-) -> list[Design]:
-    """Calibrate points of one protocol until the best stands; add to `known`; return the best."""
-    hashed = protocol in HASHED
+def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
+    """Calibrate points of one protocol, and the frontier, until the best stands; return it."""
     seen: list[SearchPoint] = []
     found: list[Design] = []
     for _ in range(most):
-        points = frontier.points(protocol, known.get(hashed, ()))
+        points = frontier.points(protocol)
         if not points or any(_same(points[0], point) for point in seen):
             break
         seen.append(points[0])
-        calibrated = _calibrate(frontier, points[0], known.get(hashed, ()))
+        calibrated = _calibrate(frontier, points[0])
         if calibrated is None:
             break
         design, at = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
             break  # without its dummies it is another protocol
-        known[hashed] = (*known.get(hashed, ()), Tightness(design.answers, at))
+        frontier.known[protocol in HASHED].append(Tightness(design.answers, at))
         found.append(design)
-    return sorted(found, key=lambda each: each.mse(frontier.wanted))[:1]
+    return sorted(found, key=lambda each: each.mse)[:1]
 
 
-def _ranked(found: Iterable[Design], wanted: Requirements) -> tuple[Design, ...]:
-    """
-    Put the best first, the others by error.
-
-    Of those within CLOSE_ENOUGH of the best, fewer reports and then a smaller local ε win.
-    """
-    found = list(found)
+def _ranked(found: list[Design]) -> list[Design]:
+    """Sort by error; of those CLOSE_ENOUGH to the best, put the cheapest first."""
     names = {each.protocol for each in found}
     # At the largest local ε the noisy protocol is the noiseless one under another name.
     noiseless = {"mixdump": "puredump", "od-hp": "fe1"}
-    errors = [
-        (each.mse(wanted), each)
-        for each in found
+    ranked = [
+        each
+        for each in sorted(found, key=lambda each: each.mse)
         if noiseless.get(each.protocol) not in names or each.local_epsilon < MAX_LOCAL_EPSILON
     ]
-    errors.sort(key=lambda each: each[0])
-    close = [each for mse, each in errors if mse <= CLOSE_ENOUGH * errors[0][0]]
+    close = [each for each in ranked if each.mse <= CLOSE_ENOUGH * ranked[0].mse]
     best = min(close, key=lambda each: (each.bytes_per_user, each.local_epsilon))
-    return (best, *(each for _, each in errors if each is not best))
+    return [best, *(each for each in ranked if each is not best)]
 
 
 def _same(one: SearchPoint, other: SearchPoint) -> bool:
@@ -261,22 +215,19 @@ def _same(one: SearchPoint, other: SearchPoint) -> bool:
 # --- one point ------------------------------------------------------------------------------------
 
 
-def _calibrate(
-    frontier: Frontier, point: SearchPoint, known: tuple[Tightness, ...]
-) -> tuple[Design, float] | None:
+def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
     """Find the sharpest design at a point that keeps the guarantee, and its tightness, if any."""
-    wanted = frontier.wanted
-    target = gaussian_mu(wanted.central_epsilon, wanted.delta)
     kept: tuple[float, float] | None = None
     broken: tuple[float, float] | None = None
     best: tuple[Design, float] | None = None
-    slack = _SLACK if wanted.rounds == 1 else _SLACK_OF_ROUNDS
+    slack = _SLACK if frontier.wanted.rounds == 1 else _SLACK_OF_ROUNDS
+    known = frontier.known[point.protocol in HASHED]
     near = min(known, key=lambda each: abs(math.log(each.answers / point.answers)), default=None)
     at = 0.0 if near is None else near.log_factor
     for _ in range(_MAX_EVALUATIONS):
         design = frontier.design(point, at)
         # No design: at this tightness it would take more dummies than there may be.
-        excess = -math.inf if design is None else _log_excess(design, wanted, target)
+        excess = -math.inf if design is None else _log_excess(design)
         if excess > 0:
             broken = (at, excess)
         else:
@@ -290,7 +241,7 @@ def _calibrate(
         at = _next(at, excess, kept, broken)
     if best is None:
         blunt = frontier.design(point, -_ONLY_CAPS)
-        if blunt is not None and _log_excess(blunt, wanted, target) <= 0:
+        if blunt is not None and _log_excess(blunt) <= 0:
             best = (blunt, -_ONLY_CAPS)
     return best
 
@@ -310,9 +261,9 @@ def _next(
     return kept[0] + min(max(share, 0.02), 0.98) * (broken[0] - kept[0])
 
 
-def _log_excess(design: Design, wanted: Requirements, target: float) -> float:
-    """Return ln(μ / target) for the μ whose Gaussian privacy is that of the design, exactly."""
-    terms = design.terms(wanted)
+def _log_excess(design: Design) -> float:
+    """Return ln(μ / wanted μ) for the μ whose Gaussian privacy is that of the design, exactly."""
+    terms, wanted = design.terms, design.wanted
     if terms.local_epsilon_of_all_rounds <= wanted.central_epsilon:
         return -math.inf
     crowd = terms.crowd(wanted.n_min)
@@ -323,8 +274,9 @@ def _log_excess(design: Design, wanted: Requirements, target: float) -> float:
     else:
         curve = DeltaCurve(design.reduction, crowd, (wanted.central_epsilon,), _TOLERANCE)
         delta = curve(wanted.central_epsilon)
-        mu = gaussian_mu(wanted.central_epsilon, delta / _MARGIN)
-        keeps = delta <= _MARGIN * wanted.delta
+        mu = gaussian_mu(wanted.central_epsilon, delta / MARGIN)
+        keeps = delta <= MARGIN * wanted.delta
     # On the accountant's side of 0 whatever the approximation's last digit.
+    target = gaussian_mu(wanted.central_epsilon, wanted.delta)
     excess = math.log(mu / target) if mu > 0 else -math.inf
     return min(excess, 0.0) if keeps else max(excess, _JUST_ABOVE)

@@ -1,9 +1,4 @@
-"""
-Designs whose dummies the shuffler makes, with the least noise on each item that is enough. Pure.
-
-Noise is calibrated by the exact accountant, whose answer is the last word: what is returned keeps
-the guarantee, with the room that its task claims on top.
-"""
+"""Designs whose dummies the shuffler makes: the least noise that the exact accountant accepts."""
 
 import contextlib
 import math
@@ -12,18 +7,18 @@ from typing import Final
 
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta, gaussian_mu
-from common.accounting.guarantees import PrivacyParameters, central_epsilon
+from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import ItemLaw, ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
 from common.task.dummy_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
-from deploy.planning.design import Design, make_design
+from deploy.planning.design import Design
 from deploy.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
 MARGIN: Final = 0.99
-"""Share of the wanted δ that noise is made for, so that a task's claim does not exceed the wish."""
+"""Share of the wanted δ to search with, so that a task's claim keeps all of it."""
 CLAIM_ROOM: Final = 1.00015
 """A task's claim may exceed the ε of its noise by this: devices recompute it, and it is rounded."""
 HYBRID_LOCAL_EPSILON: Final = 8.0
@@ -37,12 +32,9 @@ _MAX_HALVINGS: Final = 40
 # --- designs --------------------------------------------------------------------------------------
 
 
-def keeps_guarantee(terms: PrivacyParameters, wanted: Requirements) -> bool:
-    """
-    Ask the exact accountant whether a task under these terms keeps the guarantee.
-
-    Cost: an evaluation of δ, or a composition if there are several rounds.
-    """
+def keeps_guarantee(design: Design) -> bool:
+    """Ask the exact accountant whether a task of this design keeps the guarantee."""
+    terms, wanted = design.terms, design.wanted
     crowd = terms.crowd(wanted.n_min)
     epsilon = wanted.central_epsilon / CLAIM_ROOM
     if wanted.rounds == 1:
@@ -51,11 +43,7 @@ def keeps_guarantee(terms: PrivacyParameters, wanted: Requirements) -> bool:
 
 
 def shuffler_designs(wanted: Requirements) -> list[Design]:
-    """
-    Find the best design of every protocol whose dummies the shuffler makes.
-
-    Cost: some twenty evaluations of δ for each; of compositions if there are several rounds.
-    """
+    """Find the best design of every protocol whose dummies the shuffler makes."""
     found = []
     for protocol in SHUFFLER_PROTOCOLS if wanted.may_be_plain else ("hybrid",):
         # Without a design it would take more noise than a task can have.
@@ -68,14 +56,13 @@ def approximate_shuffler_mse(wanted: Requirements) -> float:
     """
     Approximate the least error of these protocols by central mechanisms of the same noise.
 
-    For hybrid, randomized response's own beside the central Laplace mechanism's. Searched, never
-    stated; infinite where the shuffler makes no dummies.
+    Searched, never stated; infinite where the shuffler makes no dummies.
     """
     if wanted.trust != "shuffler-dummies":
         return math.inf
     n, rounds, epsilon = wanted.n_users, wanted.rounds, wanted.central_epsilon
     laplace = 8 * (rounds / (epsilon * n)) ** 2
-    support = make_design("hybrid", wanted, local_epsilon=_hybrid_local(wanted)).support
+    support = Design(protocol="hybrid", wanted=wanted, local_epsilon=_hybrid_local(wanted)).support
     alone = bernoulli_variance(
         1 / wanted.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
     )
@@ -87,13 +74,11 @@ def approximate_shuffler_mse(wanted: Requirements) -> float:
 
 def shuffler_design(protocol: str, wanted: Requirements) -> Design:
     """
-    Return the design of one protocol with dummies of each item by the shuffler.
+    Return the design of one protocol with dummies of each item by the shuffler, or PlanError.
 
     `sageo` adds two geometric flanks to true items, `sbin` heads among fair coins [MSE25]; `hybrid`
-    adds the flanks to randomized response as sharp as the cap allows.
-
-    Raises:
-        PlanError: No noise that a task can have keeps the guarantee.
+    adds the flanks to randomized response as sharp as the cap allows. Cost: some twenty evaluations
+    of δ, or compositions.
     """
     hybrid = protocol == "hybrid"
     local = _hybrid_local(wanted) if hybrid else math.inf
@@ -106,7 +91,7 @@ def shuffler_design(protocol: str, wanted: Requirements) -> Design:
             spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
         else:
             spec = geometric_spec(epsilon / room, delta / wanted.rounds)
-        return make_design(protocol, wanted, local_epsilon=local, shuffler=spec)
+        return Design(protocol=protocol, wanted=wanted, local_epsilon=local, shuffler=spec)
 
     epsilon = wanted.central_epsilon
     design = at(epsilon)
@@ -116,7 +101,7 @@ def shuffler_design(protocol: str, wanted: Requirements) -> Design:
     kept: tuple[float, Design] | None = None
     broken: float | None = None
     for _ in range(_MAX_HALVINGS):
-        if keeps_guarantee(design.terms(wanted), wanted):
+        if keeps_guarantee(design):
             kept = (epsilon, design)
         else:
             broken = epsilon
@@ -142,26 +127,16 @@ def _hybrid_local(wanted: Requirements) -> float:
 
 
 def binomial_trials(epsilon: float, delta: float) -> int:
-    """
-    Return the least fair coins per item that make a report (ε, δ)-private.
-
-    Raises:
-        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no number of coins up to
-            MAX_PER_ITEM is enough.
-    """
+    """Return the least fair coins per item for (ε, δ); raise AccountingError if none suffice."""
     return _least_count(lambda trials: Binomial(trials, 0.5), 1, epsilon, delta)
 
 
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
-    Return the two-sided geometric noise of least variance that makes reports (ε, δ)-private.
+    Return the two-sided geometric noise of least variance for (ε, δ), or AccountingError.
 
     Flanks of ratio e^-ε/2 [MSE25], rounded to be less steep; the least peak by the exact
     accountant; an upper end that costs 1e-3 of δ.
-
-    Raises:
-        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no peak up to MAX_PER_ITEM is
-            enough.
     """
 
     def noise(peak: int) -> ItemLaw:
@@ -174,15 +149,11 @@ def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return the noise that SAGeo's authors use [MSE25], cut at an upper end that costs 1e-3 of δ.
 
-    Raises:
-        AccountingError: ε or δ is out of range, or the noise is more than a task can have.
-        BoundRangeError: The formula says nothing here.
+    Raises AccountingError or BoundRangeError where the formula or a task cannot have it.
     """
     _check(epsilon, delta)
     left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
     peak = sageo_peak(epsilon, delta, 1.0, left, right)
-    if peak > MAX_PER_ITEM:
-        raise _too_many()
     return _two_sided(epsilon, delta, max(0, peak))
 
 

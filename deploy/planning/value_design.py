@@ -1,9 +1,4 @@
-"""
-Designs for texts, numbers and pairs: the largest local ε that keeps a guarantee. Pure.
-
-Each protocol of the kind gets as much local ε as the guarantee allows, checked on the very task
-that would be published.
-"""
+"""Designs for texts, numbers and pairs: the largest local ε that keeps a guarantee. Pure."""
 
 import dataclasses
 import math
@@ -20,11 +15,9 @@ from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_o
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
-from deploy.planning.requirements import MIN_VALUE_EPSILON, Requirements
+from deploy.planning.design import Design
+from deploy.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
 
-UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""Stands for a task's public keys where nothing is sealed."""
-UNUSED_DEADLINE: Final = 4_000_000_000
 BIASED: Final = frozenset({"multi-rphm"})
 """Protocols whose error exceeds the prediction: a projection leaves something out."""
 _REL_TOL: Final = 1e-2
@@ -36,23 +29,11 @@ _OWNERS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueDesign:
+class ValueDesign(Design):
     """A protocol with its parameters, for values that are no items: a draft and its task."""
 
     base: TaskDraft
-    """Its key and deadline are unused ones."""
     task: Task
-    note: str = ""
-
-    @property
-    def protocol(self) -> str:
-        """The protocol's name."""
-        return self.task.protocol
-
-    @property
-    def local_epsilon(self) -> float:
-        """The task's claim."""
-        return self.task.local_epsilon
 
     @property
     def bytes_per_user(self) -> int:
@@ -60,32 +41,27 @@ class ValueDesign:
         return self.task.envelope_bytes
 
     @property
-    def biased(self) -> bool:
-        """Whether the error exceeds the prediction."""
-        return self.protocol in BIASED
-
-    def terms(self, wanted: Requirements) -> PrivacyParameters:  # noqa: ARG002  # as for items
-        """Return the parameters that the guarantees of the task follow from."""
+    def terms(self) -> PrivacyParameters:
+        """The parameters that the guarantees of the task follow from."""
         return PrivacyParameters.of(self.task)
 
-    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:  # noqa: ARG002
-        """Return the draft of the task."""
-        return dataclasses.replace(self.base, shuffler_key=shuffler_key, deadline=deadline)
+    @property
+    def draft(self) -> TaskDraft:
+        """The draft of the task."""
+        return self.base
 
-    def mse(self, wanted: Requirements) -> float:
-        """Predict the mean squared error; see `predicted_mse`."""
-        return predicted_mse(self.task, wanted.n_users)
+    @property
+    def mse(self) -> float:
+        """The predicted mean squared error; see `predicted_mse`."""
+        return predicted_mse(self.task, self.wanted.n_users)
 
 
 def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
     """
-    Return a protocol with the largest local ε that keeps the guarantee.
+    Return a protocol with the largest local ε that keeps the guarantee, or PlanError.
 
-    Raises:
-        PlanError: None does.
-        TaskError: The requirements break a rule of the protocol's tasks.
-
-    Cost: some ten tasks, tenths of a second each.
+    Raises TaskError if the requirements break a rule of its tasks. Cost: some ten tasks, tenths of
+    a second each.
     """
     most = min(wanted.local_cap, MAX_LOCAL_EPSILON)
     found = _kept(protocol, most, wanted)
@@ -108,46 +84,45 @@ def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
 
 def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDesign | None:
     """Return the design with a local ε, if its task's claim keeps the guarantee."""
-    draft = wanted.draft(
-        protocol, local_epsilon=local_epsilon, deadline=UNUSED_DEADLINE, shuffler_key=UNUSED_KEY
-    )
+    draft = wanted.draft(protocol, local_epsilon=local_epsilon)
     if wanted.kind == "string":
-        usual = _default_texts(0 if draft.labels else 32, local_epsilon)
-        texts = _with_instant_noise(draft.texts or usual, local_epsilon)
+        texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
         if texts is None:
             return None
         draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
     task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     if task.central_epsilon > wanted.central_epsilon or task.local_epsilon > wanted.local_cap:
         return None
-    return ValueDesign(base=draft, task=task)
+    return ValueDesign(
+        protocol=protocol,
+        wanted=wanted,
+        local_epsilon=task.local_epsilon,
+        biased=protocol in BIASED,
+        floor=wanted.kind == "string" and not draft.labels,
+        base=draft,
+        task=task,
+    )
 
 
-def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
-    """Return the usual filter; f stays a half while the instantaneous noise can make up for it."""
-    usual = TextDraft(bits=bits)
-    most = math.floor((1 - _signal(usual, local_epsilon)) * PERMANENT_SUM) / PERMANENT_SUM
-    return dataclasses.replace(usual, permanent=min(usual.permanent, most))
-
-
-def _signal(texts: TextDraft, local_epsilon: float) -> float:
-    """Return s = q* - p* of a bit whose odds of being shown truly are e^(ε/2h): (1+s)/(1-s)."""
-    return math.tanh(local_epsilon / (4 * texts.hashes))
-
-
-def _with_instant_noise(texts: TextDraft, local_epsilon: float) -> TextDraft | None:
+def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:
     """
-    Choose p = 1 - q for a local ε, and leave the permanent noise as it is: s = (1-f)(q-p).
+    Choose p = 1 - q for a local ε: s = q* - p* = (1-f)(q-p), with odds of a bit e^(ε/2h).
 
-    Where even p = 0 gives away less, p is 0; None where p would be a half.
+    A stated permanent noise f stays; the usual one falls below a half where the instantaneous noise
+    cannot make up for it. Where even p = 0 gives away less, p is 0; None where p would be a half.
     """
-    if not 0 <= texts.permanent < 1:
-        raise PlanError(f"permanent is {texts.permanent}; it must be at least 0 and below 1")
-    spread = min(1.0, _signal(texts, local_epsilon) / (1 - texts.permanent))
+    found = texts or TextDraft(bits=bits)
+    signal = math.tanh(local_epsilon / (4 * found.hashes))
+    if texts is None:
+        most = math.floor((1 - signal) * PERMANENT_SUM) / PERMANENT_SUM
+        found = dataclasses.replace(found, permanent=min(found.permanent, most))
+    if not 0 <= found.permanent < 1:
+        raise PlanError(f"permanent is {found.permanent}; it must be at least 0 and below 1")
+    spread = min(1.0, signal / (1 - found.permanent))
     unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
     if unset >= 1 / 2:
         return None
-    return dataclasses.replace(texts, unset=unset, set=1 - unset)
+    return dataclasses.replace(found, unset=unset, set=1 - unset)
 
 
 def predicted_mse(task: Task, n_users: int) -> float:
@@ -155,9 +130,8 @@ def predicted_mse(task: Task, n_users: int) -> float:
     Predict the mean squared error of what a task would release.
 
     For numbers that of a mean, of people spread evenly over the range; for keys that of the share
-    of a key that half of all own; for texts that of a rare text's share. The last is a floor: a
-    decoder that looks for as many candidates as an eighth of all cohorts' bits adds a seventh, more
-    candidates add a multiple, and so do frequent texts that are no candidates.
+    of a key that half of all own; for texts that of a rare text's share, a floor: decoding more
+    candidates and frequent other texts add to it.
     """
     if task.kind == "string":
         return _text_mse(task, n_users)
@@ -177,8 +151,8 @@ def _text_mse(task: Task, n_users: int) -> float:
     Return the variance of the decoder's estimate of a rare text that is alone.
 
     A label's own bit has that of its noise, p*(1-p*) / (n·(q*-p*)²) [EPK14]. A bit i of a filter is
-    also set by a share b_i of the people, by other texts: that is noise, and which texts meet in a
-    cohort where their hashes collide is a lottery, of variance b_i(1-b_i)(1-1/m) each.
+    also set by a share b_i of the people, by other texts: that is noise, and cohorts in which
+    hashes collide add a variance b_i(1-b_i)(1-1/m) each.
     """
     spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
     signal = rappor.set_chance - rappor.unset_chance

@@ -23,9 +23,9 @@ from common.errors import ShuffleDpError
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.published_design import published_design
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import UNUSED_KEY, Requirements
 from deploy.planning.search import tight_design
-from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
+from deploy.planning.value_design import value_design
 from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population, Seed
 from deploy.simulate.row import Accounting, SweepRow
@@ -161,15 +161,14 @@ def _find(asked: tuple[str, Accounting, float], wanted: Requirements) -> dict[st
     """Find a protocol's parameters for a target; return a row's task and notes, or a refusal."""
     protocol, accounting, _ = asked
     items = wanted.kind == "categorical"
-    design: Design | ValueDesign
     try:
         if not items:
-            design = value_design(protocol, wanted)
+            design: Design = value_design(protocol, wanted)
         elif accounting == "published":
             design = published_design(protocol, wanted)
         else:
             design = tight_design(protocol, wanted)
-        task = task_of(design, wanted)
+        task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = items and protocol not in NOT_AMPLIFIED
@@ -177,10 +176,9 @@ def _find(asked: tuple[str, Accounting, float], wanted: Requirements) -> dict[st
     return {"task": task, "note": design.note, "published": published}
 
 
-def task_of(design: Design | ValueDesign, wanted: Requirements) -> Task:
+def task_of(design: Design) -> Task:
     """Make a task that differs from a published one only in its keys."""
-    draft = design.draft(wanted, shuffler_key=UNUSED_KEY, deadline=UNUSED_DEADLINE)
-    return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+    return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
 def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:

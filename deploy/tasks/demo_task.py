@@ -1,30 +1,18 @@
-"""The demo's tasks; `load` uses the one for items where it has no draft."""
+"""Tasks of the demo, of load runs and of audits."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from common.task.draft import TaskDraft
 
-HASHED: Final[Mapping[str, Any]] = MappingProxyType(
-    {"protocol": "od-hp", "buckets": 53, "dummies_per_user": 1, "local_epsilon": 4.0}
-)
+HASHED: Final[Mapping[str, Any]] = {
+    "protocol": "od-hp",
+    "buckets": 53,
+    "dummies_per_user": 1,
+    "local_epsilon": 4.0,
+}
 """The protocol of the demo's draft for items."""
-_DELTA: Final = 1e-6
-_SECONDS: Final = 24 * 3600
-
-
-def demo_draft(
-    domain_size: int,
-    n_users: int,
-    *,
-    now: float,
-    shuffler_key: bytes,
-    labels: tuple[str, ...] = (),
-) -> TaskDraft:
-    """Return the draft of a task for items; see `closing_draft`."""
-    fields = {"domain_size": domain_size, "labels": labels, **HASHED}
-    return closing_draft(fields, n_users, now=now, shuffler_key=shuffler_key)
+_DAY: Final = 24 * 3600
 
 
 def closing_draft(
@@ -33,9 +21,9 @@ def closing_draft(
     """Return the draft of a task that closes with the last of n_users, or a day after `now`."""
     return TaskDraft(
         **fields,
-        delta=_DELTA,
+        delta=1e-6,
         n_min=n_users,
         target_size=n_users,
-        deadline=int(now) + _SECONDS,
+        deadline=int(now) + _DAY,
         shuffler_key=shuffler_key,
     )

@@ -28,11 +28,9 @@ _DRAFT: Final = with_config(STRICT)(TaskDraft)
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
     """
-    Read a draft. Its keys are TaskDraft's; `deadline` is a TOML date-time, or seconds since 1970.
+    Read a draft, or raise TaskError.
 
-    Raises:
-        TaskError: The file cannot be read, or a key is unknown, missing, of the wrong type, or
-            breaks a rule.
+    Its keys are TaskDraft's; `deadline` is a TOML date-time, or seconds since 1970.
     """
     keys = read_toml(path, TaskError, most_bytes=MAX_DRAFT_BYTES)
     if "shuffler_key" in keys:
@@ -93,13 +91,10 @@ def _literal(value: object) -> str:
 
 def save_task(folder: Path, signed: SignedTask) -> None:
     """
-    Write a task's bytes, whose SHA-256 is its digest, and the 64 bytes of its signature.
+    Write a task's bytes, whose SHA-256 is its digest, and its signature into a folder.
 
-    The folder is made if it does not exist. Each file is replaced whole, or stays unchanged. How
-    to verify them without this program: docs/auditors/verify-a-task.md.
-
-    Raises:
-        SettingsError: A file cannot be written.
+    How to verify them without this program: docs/auditors/verify-a-task.md. Raises SettingsError if
+    a file cannot be written; each is replaced whole, or stays unchanged.
     """
     for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
         try:

@@ -60,22 +60,11 @@ async def of_populations(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
-    Compose the spending of every population, as the analyzer does.
+    Compose the spending of every population from a verified ledger, as the analyzer does.
 
-    Tasks without a population stand alone, and are left out.
-
-    Args:
-        entries: The whole ledger, verified.
-        analyzer: Where the entries' tasks are read.
-
-    Returns:
-        The population with the largest spent share first, after those whose spending is unknown.
-
-    Raises:
-        LedgerError: An entry names another population than its signed task.
-        PeerError: The analyzer does not answer.
-
-    Cost: a call for each entry, and up to seconds for a population asked often.
+    The largest spent share comes first, after unknown ones. Raises LedgerError if an entry names
+    another population than its signed task. Cost: a call for each entry, and up to seconds for a
+    population asked often.
     """
     releases = await _by_population(entries, analyzer)
     found = [_compose(name, spent) for name, spent in releases.items() if name]

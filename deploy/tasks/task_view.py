@@ -38,11 +38,9 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
     """
     Return the task that a draft would become at `now`, but for the analyzer's key and the nonce.
 
-    Raises:
-        TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
-            can be claimed for n_min users.
+    Raises TaskError if the draft breaks a rule or nothing finite can be claimed for n_min users.
     """
-    # Imported here: all other commands about tasks need nothing of the service.
+    # Imported here: other commands need nothing of the service.
     from analyzer.registry import check_deadline  # noqa: PLC0415
     from analyzer.task_builder import complete  # noqa: PLC0415
 
@@ -53,23 +51,18 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 def describe_claim(task: Task) -> str:
     """Return the task's claim in sentences, and why it exceeds the computed figure."""
-    # Imported here: the accountant takes half a second to load.
-    from common.accounting.guarantees import (  # noqa: PLC0415
-        PrivacyParameters,
-        claimed_guarantee,
-    )
-
-    claim = claimed_guarantee(PrivacyParameters.of(task), task.n_min)
+    amplified = task.central_epsilon < task.local_epsilon
+    delta = task.delta if amplified else 0.0
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
         if task.composition.amplified
         else "even if nobody else is honest"
     )
     releases = "All releases to this population together" if task.population else "Its release"
-    room = f"\n{CLAIM_ROOM}" if task.central_epsilon < task.local_epsilon else ""
+    room = f"\n{CLAIM_ROOM}" if amplified else ""
     return (
         f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
-        f"{rounded_up(claim.delta)} against the analyzer, {honest}; "
+        f"{rounded_up(delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
@@ -78,12 +71,10 @@ def describe_claim(task: Task) -> str:
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
     """Return the guarantees against each coalition for n_min users."""
-    from common.accounting.guarantees import (  # noqa: PLC0415  # as above
-        PrivacyParameters,
-        guarantees_under,
-    )
+    # Imported here: the accountant takes half a second to load.
+    from common.accounting import guarantees  # noqa: PLC0415
 
-    return guarantees_under(PrivacyParameters.of(task), task.n_min)
+    return guarantees.guarantees_under(guarantees.PrivacyParameters.of(task), task.n_min)
 
 
 def print_task(task: Task, console: Console) -> None:
@@ -181,10 +172,8 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
     """Return the state of a batch at the shuffler; null if no device has asked for the task."""
-    if status is None:
-        return {"batch": None}
-    known = {"batch_n_users": status.n_users} if status.n_users else {}
-    return {"batch": status.state.value, **known}
+    known = {"batch_n_users": status.n_users} if status and status.n_users else {}
+    return {"batch": status.state.value if status else None, **known}
 
 
 def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:

@@ -1,12 +1,11 @@
 """Values as a person types them or a file holds them, unrepeated in messages; and random ones."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final, cast, get_args
+from typing import Final
 
 import numpy as np
 
-from common.errors import SettingsError, ValueRangeError
+from common.errors import ValueRangeError
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
@@ -17,20 +16,8 @@ _ITEM_DIGITS: Final = 20
 _MOST_CHARACTERS: Final = 1 << 20
 
 
-def parse_kind(text: str) -> Kind:
-    """Parse a kind of value; raise SettingsError if there is none of this name."""
-    if text not in get_args(Kind):
-        raise SettingsError(f"kind must be one of: {', '.join(get_args(Kind))}")
-    return cast("Kind", text)
-
-
 def parse_value(text: str, kind: Kind) -> Value:
-    """
-    Parse a value of a kind.
-
-    Raises:
-        ValueRangeError: It is not written as this kind is; the message says how it is.
-    """
+    """Parse a value of a kind; ValueRangeError says how one is written, and repeats none of it."""
     if len(text) > _MOST_CHARACTERS:
         raise ValueRangeError(f"a value may have at most {_MOST_CHARACTERS} characters")
     return _PARSERS[kind](text)
@@ -43,8 +30,10 @@ def _item(text: str, rule: str = "a value is an item's number, 0 or more") -> in
     return int(digits)
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    rule = "a value is a list of numbers with commas between, such as 1, 2.5"
+def parse_numbers(
+    text: str, rule: str = "a value is a list of numbers with commas between, such as 1, 2.5"
+) -> tuple[float, ...]:
+    """Parse numbers with commas between; raise ValueRangeError with the rule if one is none."""
     return tuple(_float(part, rule) for part in text.split(","))
 
 
@@ -71,15 +60,13 @@ def _float(text: str, rule: str) -> float:
     raise ValueRangeError(rule)
 
 
-_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = MappingProxyType(
-    {
-        "categorical": _item,
-        "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
-        "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
-        "vector": _numbers,
-        "key-value": _pairs,
-    }
-)
+_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
+    "categorical": _item,
+    "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
+    "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
+    "vector": parse_numbers,
+    "key-value": _pairs,
+}
 
 
 def sample_value(task: Task, rng: np.random.Generator) -> Value:

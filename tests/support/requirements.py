@@ -34,13 +34,7 @@ def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:
     return Requirements(**fields | changes)
 
 
-def item_design(found: Design | ValueDesign) -> Design:
-    """Return the design of a plan about items."""
-    assert isinstance(found, Design)
-    return found
-
-
-def planned_value_design(found: Design | ValueDesign) -> ValueDesign:
+def planned_value_design(found: Design) -> ValueDesign:
     """Return the design of a plan about another kind of values."""
     assert isinstance(found, ValueDesign)
     return found

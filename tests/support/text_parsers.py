@@ -8,14 +8,13 @@ from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
-from deploy.accountant.query import numbers_in, parse_epsilon, parse_law
-from deploy.commands.options import hexadecimal
+from deploy.accountant.query import parse_law
+from deploy.commands.options import parse_cap, task_digest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
-from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
-from deploy.tasks.value_parser import parse_kind, parse_value
+from deploy.tasks.value_parser import parse_numbers, parse_value
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 
@@ -60,22 +59,18 @@ PARSERS: Final = (
         partial(PublicIdentity.from_hex, whose="the identity"),
         *("00" * 32, "ab" * 32),
     ),
-    typed("hexadecimal argument", lambda text: hexadecimal("the digest", text, 32), "00" * 32),
-    typed("kind of value", parse_kind, "mean", "key-value"),
+    typed("task's digest", task_digest, "00" * 32),
     *(
         typed(f"{kind} value", partial(parse_value, kind=kind), *seeds)
         for kind, seeds in _VALUES.items()
     ),
     typed("environment", _environment, _ENVIRONMENT),
-    typed("epsilon", parse_epsilon, "1.5", "inf"),
     typed(
         *("law of dummies", parse_law, "binomial:10,0.5", "poisson:3"),
         *("negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
-    typed("numbers", numbers_in, "0.5,0.3,0.7,2"),
-    typed("head", parse_head, "0.05,0.03"),
+    typed("numbers", parse_numbers, "0.5,0.3,0.7,2"),
     typed("cap", parse_cap, "3", "none", "inf"),
-    typed("trust", parse_trust, "anonymity"),
     typed(
         *("data set by name", _data_set),
         *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),

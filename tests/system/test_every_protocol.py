@@ -90,10 +90,12 @@ async def test_every_protocol_for_items_gives_what_the_simulator_gives(
             messages_cap=20.0,
             trust="shuffler-dummies",
         )
-        draft = tight_design(protocol, wanted).draft(
-            wanted, shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
+        draft = dataclasses.replace(
+            tight_design(protocol, wanted).draft,
+            shuffler_key=cluster.shuffler_key,
+            deadline=int(time.time()) + 3600,
+            labels=tuple(f"item {item}" for item in range(size)),
         )
-        draft = dataclasses.replace(draft, labels=tuple(f"item {item}" for item in range(size)))
         shares = np.arange(size, 0, -1) / (size * (size + 1) / 2)
         users = np.random.default_rng(8).multinomial(_USERS, shares)
         values: list[int] = np.repeat(np.arange(size), users).tolist()

@@ -33,6 +33,8 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
             {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
             {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
             {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
+            "no question",
+            {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
         ],
     )
 
@@ -42,6 +44,8 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     assert answers[3]["delta_upper"] == pytest.approx(0.003620562, rel=2e-3)
     assert answers[4]["delta_upper"] == pytest.approx(0.002573217, rel=2e-3)
     assert "users is 0" in str(answers[5]["error"])
+    assert {"error": "a question is an object"} == answers[6]
+    assert answers[0] == answers[7]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
         ({"k": None}, "--alphabet, or k in a file"),
         ({"delta": None}, "--delta or --central-epsilon, delta or eps in a file"),
-        ({"eps_l": -1}, "local epsilon must be a number above 0"),
-        ({"eps_l": "many"}, "local epsilon must be a number above 0"),
+        ({"eps_l": -1}, "eps_l must be greater than 0"),
+        ({"eps_l": "many"}, "eps_l must be a valid number"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"delta": "small"}, "delta must be a valid number"),
         ({"eps": 0.1}, "one of the two"),
@@ -97,16 +101,6 @@ def test_a_question_that_breaks_a_rule_is_refused_by_name(
     assert message in str(caught.value)
 
 
-def test_a_question_without_an_answer_stops_no_other(tmp_path: Path) -> None:
-    """Nor does an entry that is no question."""
-    quick: dict[str, object] = {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0}
-    answers = _answer(tmp_path, [quick | {"n": -1}, quick, "no question"])
-
-    assert "users is -1" in str(answers[0]["error"])
-    assert "delta_upper" in answers[1]
-    assert "error" in answers[2]
-
-
 def _asked(options: str) -> str:
     outcome = _RUNNER.invoke(app, ["account", *options.split()])
     assert 0 == outcome.exit_code, outcome.exception
@@ -114,17 +108,16 @@ def _asked(options: str) -> str:
 
 
 def test_one_question_is_answered_as_text_and_as_json() -> None:
-    """The text has the assumptions."""
-    shown = _asked(
-        "--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6",
-    )
-    written = _asked(
-        "--mechanism grr --users 1 --alphabet 4 --local-epsilon 2 --central-epsilon 1 --json"
-    )
+    """The text has the assumptions; without local noise, one user has no privacy."""
+    shown = _asked("--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6")
+    alone = "--mechanism grr --users 1 --alphabet 4 --json"
+    noisy = json.loads(_asked(f"{alone} --local-epsilon 2 --central-epsilon 1"))
+    plain = json.loads(_asked(f"{alone} --local-epsilon inf --delta 1e-6"))
 
     assert "epsilon_upper = 0.108" in shown
     assert "replace-one" in shown
-    assert json.loads(written)["delta_upper"] == pytest.approx(0.44958600916134905)
+    assert noisy["delta_upper"] == pytest.approx(0.44958600916134905)
+    assert "inf" == plain["epsilon_upper"]
 
 
 def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) -> None:
@@ -192,7 +185,7 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
         ("binomial:100,0.5", None),
         ("negative-binomial:5,30", None),
         ("poisson", "a law of random dummies is"),
-        ("poisson:1,2", "a law of random dummies is"),
+        ("poisson:1,2", "M_poisson must be a valid number"),
         ("binomial:1.5,0.5", "a law of random dummies is"),
         ("uniform:3", "a law of random dummies is"),
         ("poisson:-1", "a mean is -1.0"),

@@ -6,18 +6,12 @@ from typing import Any
 import grpc
 import pytest
 
-from common.errors import (
-    PeerRefusalError,
-    SettingsError,
-    ValueRangeError,
-    WireError,
-)
+from common.errors import PeerRefusalError, SettingsError, WireError
 from common.task_digest import TaskDigest
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
 from deploy.commands.person import contributed_in_words
-from deploy.tasks.value_parser import parse_value
 from protos.shuffledp.v1 import user_agent_pb2
 
 
@@ -81,10 +75,3 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
 
     with pytest.raises(SettingsError, match="does not hold an operator's token"):
         read_token(tmp_path / "token")
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663"])
-def test_a_value_that_is_no_items_number_is_refused_without_being_repeated(text: str) -> None:
-    """Also thousands of digits, which Python itself refuses to read."""
-    with pytest.raises(ValueRangeError, match=r"^a value is an item's number, 0 or more$"):
-        parse_value(text, "categorical")

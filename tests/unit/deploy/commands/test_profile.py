@@ -41,22 +41,14 @@ def test_init_writes_addresses_and_files_of_the_state_directories(tmp_path: Path
 
 def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
     """Addresses are given: services have names in its networks."""
+    files = {"analyzer_token_file", "shuffler_token_file", "authority", "certificate"}
     for name in ("analyzer.token", "shuffler.token", "authority.pem", "operator.pem"):
         (tmp_path / name).write_text("x", encoding="ascii")
     profile = tmp_path / "profile.toml"
+    command = ["init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile)]
 
-    outcome = CliRunner().invoke(
-        app, ["init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile)]
-    )
-
-    assert 0 == outcome.exit_code
-    assert {
-        "analyzer",
-        "analyzer_token_file",
-        "shuffler_token_file",
-        "authority",
-        "certificate",
-    } == set(read_profile(profile))
+    assert 0 == CliRunner().invoke(app, command).exit_code
+    assert {"analyzer", *files} == set(read_profile(profile))
 
 
 def test_a_command_takes_its_defaults_from_the_profile(tmp_path: Path) -> None:
@@ -65,18 +57,14 @@ def test_a_command_takes_its_defaults_from_the_profile(tmp_path: Path) -> None:
     profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "none.token"\n')
     runner = CliRunner()
 
-    refused = runner.invoke(app, ["--profile", str(profile), "task", "list"])
-    assert f"{tmp_path}/none.token" in str(refused.exception)
-    elsewhere = runner.invoke(
-        app,
-        ["--profile", str(profile), "task", "list"],
-        env={"SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE": "other.token"},
-    )
-    assert str(elsewhere.exception).startswith("other.token")
-    given = runner.invoke(
-        app, ["--profile", str(profile), "task", "list", "--token-file", "third.token"]
-    )
-    assert str(given.exception).startswith("third.token")
+    for options, variables, token in (
+        ([], {}, f"{tmp_path}/none.token"),
+        ([], {"SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE": "other.token"}, "other.token"),
+        (["--token-file", "third.token"], {}, "third.token"),
+    ):
+        command = ["--profile", str(profile), "task", "list", *options]
+        refused = runner.invoke(app, command, env=variables)
+        assert str(refused.exception).startswith(token)
 
 
 def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:

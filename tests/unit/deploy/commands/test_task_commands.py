@@ -9,11 +9,9 @@ from typer.testing import CliRunner
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.errors import SettingsError
-from common.messages.batch import BatchState, BatchStatus
 from common.runtime.access import OperatorToken
 from deploy.cli import app
 from deploy.tasks.drafts import read
-from deploy.tasks.task_view import batch_as_json
 
 _DRAFT = """
 protocol = "od-hp"
@@ -65,32 +63,13 @@ def test_a_dry_run_has_the_claim_of_the_task(draft_file: Path) -> None:
     assert claimed[0]["epsilon"] <= found["task"]["central_epsilon"]
 
 
-@pytest.mark.parametrize(
-    ("state", "n_users", "shown"),
-    [
-        (BatchState.COLLECTING, 0, {"batch": "collecting"}),
-        (BatchState.ERASED, 20, {"batch": "erased", "batch_n_users": 20}),
-    ],
-)
-def test_a_batch_as_json_has_its_state_at_the_shuffler(
-    state: BatchState, n_users: int, shown: dict[str, object]
-) -> None:
-    """And its users once known; null where no device has asked for the task."""
-    status = BatchStatus(state=state, n_users=n_users, n_min=10, shuffle_seconds=0.0)
-
-    assert shown == batch_as_json(status)
-    assert {"batch": None} == batch_as_json(None)
-
-
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:
     """And the dry run, which needs none."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
     assert isinstance(outcome.exception, SettingsError)
-    assert str(outcome.exception) == (
-        "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
-        "--dry-run"
-    )
+    assert "--token-file and --shuffler-key are needed to publish" in str(outcome.exception)
+    assert "--dry-run" in str(outcome.exception)
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:

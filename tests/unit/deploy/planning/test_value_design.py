@@ -12,11 +12,7 @@ from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, TextDraft
 from common.task.specs import RapporSpec, spec_as
 from deploy.planning.planner import Plan, plan
-from deploy.planning.value_design import (
-    ValueDesign,
-    predicted_mse,
-    value_design,
-)
+from deploy.planning.value_design import ValueDesign, predicted_mse, value_design
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.requirements import planned_value_design, value_requirements
 
@@ -48,7 +44,7 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
         assert 0.7 < design.local_epsilon <= 0.75
         assert randomizer_of(design.task).keeps_promise(design.local_epsilon)
         assert (4000, 5000) == (design.task.n_min, design.task.target_size)
-    order = [(planned_value_design(each).biased, each.mse(found.wanted)) for each in predictions]
+    order = [(planned_value_design(each).biased, each.mse) for each in predictions]
     assert order == sorted(order)
     assert not order[0][0]
     assert found.promise.epsilon <= designs[0].task.central_epsilon
@@ -83,13 +79,12 @@ def test_a_protocol_without_such_a_task_is_left_out() -> None:
 
 def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> None:
     """A range twelve times as wide has 144 times the squared error."""
-    wide = {"numbers": NumberDraft(low=0.0, high=24.0)}
-    narrow, twelvefold = (
+    narrow, wide = (
         value_design("duchi", value_requirements(local_cap=1.0, draft_fields=fields)).task
-        for fields in ({}, wide)
+        for fields in ({}, {"numbers": NumberDraft(low=0.0, high=24.0)})
     )
 
-    assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(twelvefold, 5000))
+    assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(wide, 5000))
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
 
 

@@ -82,34 +82,23 @@ async def _measured(core: AnalyzerCore) -> float:
 
 
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
-    """With the share that the metric has; tasks that stand alone are in no row."""
+    """By what the analyzer composes, and the metric shows; tasks that stand alone are in no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
     alone = await _released(core, population="")
-    staff, guests = await of_populations(await _ledger(core), _Operator(core))
+    entries = await _ledger(core)
+    staff, guests = await of_populations(entries, _Operator(core))
 
     assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
     assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
     assert await of_task(alone, _Operator(core)) is None
+    assert entries[0].composed_epsilon == guests.budgets[0].spent_epsilon
+    assert (20.0, 1e-6) == (guests.budgets[0].epsilon, guests.budgets[0].delta)
     assert await _measured(core) == staff.budgets[0].share > guests.budgets[0].share
 
 
-async def test_the_spending_is_what_the_analyzer_composes(core: AnalyzerCore) -> None:
-    """At the budget's own delta."""
-    await _released(core)
-    second = await _released(core)
-    entries = await _ledger(core)
-    [staff] = await of_populations(entries, _Operator(core))
-    [budget] = staff.budgets
-
-    assert (second.budget_epsilon, second.budget_delta) == (budget.epsilon, budget.delta)
-    assert entries[-1].composed_epsilon == budget.spent_epsilon
-
-
-async def test_a_task_without_releases_has_its_whole_budget(
-    core: AnalyzerCore,
-) -> None:
+async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
     """And those of earlier tasks, which bind it too."""
     task = await _publish(core)
     alone = await of_task(task, _Operator(core))
@@ -136,10 +125,9 @@ async def test_a_ledger_entry_of_another_population_is_refused(
     lying = [dataclasses.replace(entry, population=said)]
     operator = _Operator(core, lying)
 
-    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
-        await of_populations(lying, operator)
-    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
-        await of_task(task, operator)
+    for asked in (of_populations(lying, operator), of_task(task, operator)):
+        with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
+            await asked
 
 
 async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:

@@ -89,6 +89,10 @@ def test_users_are_told_with_sentinels_included() -> None:
 
     for console in (task, batch):
         assert _SENTINELS in " ".join(_printed(console).split())
+    assert {"batch": "closed", "batch_n_users": 20} == task_view.batch_as_json(status)
+    empty = dataclasses.replace(status, n_users=0)
+    assert {"batch": "closed"} == task_view.batch_as_json(empty)
+    assert {"batch": None} == task_view.batch_as_json(None)
 
 
 @pytest.mark.parametrize("width", [40, 120])
