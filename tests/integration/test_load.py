@@ -20,7 +20,7 @@ from deploy.load.run import execute
 from deploy.load.target import connect
 from deploy.load.users import SealedUsers
 from deploy.terminal.json_output import dumps
-from tests.support.clients import envelopes, submit
+from tests.support.clients import envelopes, result_of, submit
 from tests.support.services import Services
 
 _STORED = 228
@@ -101,6 +101,7 @@ async def test_a_batch_whose_counts_cannot_be_compared_is_left_alone(services: S
     closed = await services.publish(n_min=1, target_size=1)
     for signed in (taken, closed):
         await submit(services, signed, *envelopes(signed, 1))
+    await result_of(services, closed)
     for signed, sentence in (
         (small, "close before the last"),
         (taken, "the batch holds 1 users; it must hold 0"),

@@ -49,12 +49,15 @@ async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) 
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        (("UPDATE ledger SET epsilon = 0.001 WHERE entry = 2",), "at entry 2: it is not what"),
+        (("UPDATE ledger SET epsilon = 0.001 WHERE entry = 2",), "at entry 2: it does not match"),
         (
             ("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",),
             "entry 2: epsilon is no",
         ),
-        (("UPDATE ledger SET population = 'others' WHERE entry = 1",), "at entry 1: it is not"),
+        (
+            ("UPDATE ledger SET population = 'others' WHERE entry = 1",),
+            "at entry 1: it does not match",
+        ),
         (("DELETE FROM ledger WHERE entry = 2",), "entry 3 follows entry 1"),
         (("DELETE FROM ledger WHERE entry = 1",), "entry 2 follows entry 0"),
         (("DELETE FROM ledger WHERE entry = 3",), "lacks the release of task"),

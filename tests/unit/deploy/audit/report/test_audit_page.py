@@ -49,7 +49,7 @@ def test_the_weakest_point_and_its_remedies_come_first() -> None:
     told = _section(_page("demo"), "weakest")
 
     assert "shuffler and the analyzer together" in _text(_page("demo").partition("<main")[0])
-    assert "1 of them is a known limit" in _text(_page("demo"))
+    assert "1 check is a known limit" in _text(_page("demo"))
     assert told.split("weakest point:")[1].startswith(" the shuffler and the analyzer together")
     for part in (
         *("54.6 times as likely", "98.3 %", "3.98", "run 4,000,000 times"),
