@@ -1,7 +1,5 @@
 """Tests of what the code draws: honest code passes, and small errors of each kind fail."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -16,8 +14,8 @@ from deploy.audit.distributions.support import support_distribution
 from deploy.audit.distributions.value_reports import draw_reports
 from deploy.audit.finding import Checks, Finding
 from deploy.audit.harness.tasks import sample_task
-from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
-from deploy.audit.sampling.orders import check_order, in_buckets, in_memory
+from deploy.audit.sampling.devices import run_devices, run_draws
+from deploy.audit.sampling.orders import check_order
 from deploy.audit.sampling.randomizer import run_randomizer
 from tests.support.audits import audited
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -70,25 +68,6 @@ def test_numbers_of_dummies_pass_and_saved_ones_do_not(dummies: DummySpec) -> No
     assert _all_hold(run_draws(subject, _rng()))
     assert not _all_hold(run_draws(subject, _rng(), left_out=1))
     assert _all_hold(run_devices(subject, _rng()))
-
-
-def test_a_device_that_repeats_its_random_numbers_is_found() -> None:
-    """Its submissions share their ids, and the place of the own report."""
-    subject = audited(devices=2000)
-    [row] = run_devices(subject, _rng(), source=seeded_alike)
-
-    assert _all_hold(run_devices(subject, _rng()))
-    assert "every submission has an id of its own" in row.sentence
-    assert "the own report in every place" in row.sentence
-
-
-@pytest.mark.parametrize("ordering", [in_memory, in_buckets])
-@pytest.mark.parametrize("n", [0, 1, 3001])
-def test_an_order_holds_every_place_once(
-    ordering: Callable[[int, np.random.Generator], np.ndarray], n: int
-) -> None:
-    """Through the code that shufflers run."""
-    assert sorted(ordering(n, _rng()).tolist()) == list(range(n))
 
 
 @pytest.mark.parametrize(
