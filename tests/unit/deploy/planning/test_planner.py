@@ -12,7 +12,7 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import sum_upper
 from deploy.planning.design import Design
-from deploy.planning.frontier import SEARCHED, Frontier, fields
+from deploy.planning.frontier import fields
 from deploy.planning.planner import Plan, plan
 from deploy.planning.requirements import Requirements
 from tests.support.requirements import small_requirements
@@ -231,15 +231,3 @@ def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
 
     assert errors[0] > errors[2]
     assert best.mse == pytest.approx(np.mean(errors))
-
-
-def test_what_is_drawn_has_the_error_that_is_stated() -> None:
-    """The frontier's formula over arrays and the estimator's agree, up to five written digits."""
-    frontier = Frontier(small_requirements(domain_size=400, local_cap=8.0))
-    found = [points[0] for name in SEARCHED if (points := frontier.points(name))]
-
-    assert ["sh", "mixdump", "murs", "od-hp"] == [point.protocol for point in found]
-    for point in found:
-        design = frontier.design(point, 0.0)
-        assert design is not None
-        assert point.mse == pytest.approx(design.mse, rel=1e-3)

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from deploy.commands.reproduce import EXPERIMENTS
 from deploy.simulate.experiments import key_value, projection, rappor
 from deploy.simulate.experiments.key_value import KeyValueExperiment
 from deploy.simulate.experiments.projection import VectorSetting
 from deploy.simulate.table import Report, show_report
 from tests.support.commands import ROOT, help_text
-from tests.support.mechanisms import NONCE
 
 _PAGE: Final = ROOT / "docs/researchers/experiments.md"
 
@@ -107,15 +105,6 @@ _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
     (400, 2.0): (0.0490, 0.0814),
 }
 """Errors of Multi-HM and Multi-RPHM in another program, of 10 runs each, by (d, ε)."""
-
-
-def test_a_shared_level_is_put_back_exactly() -> None:
-    """Where all means are one level and there is no noise, nothing of it is lost."""
-    mechanism = MultiRphm.for_epsilon(30, 1.0, NONCE)
-    level = np.full(30, 0.05)
-    projected = mechanism.matrix @ (level @ mechanism.matrix)
-
-    np.testing.assert_allclose(projection.centred(mechanism, projected), level, rtol=1e-12)
 
 
 def test_a_report_on_projection_has_every_estimate() -> None:
