@@ -52,7 +52,6 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"kind": "magic"}, "the mechanism must be one of"),
-        ({"n": -1}, "users is -1"),
         ({"n": 1.5}, "n must be a valid integer"),
         ({"k": 1}, "alphabet is 1"),
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
@@ -60,9 +59,7 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"delta": None}, "--delta or --central-epsilon, delta or eps in a file"),
         ({"eps_l": -1}, "eps_l must be greater than 0"),
         ({"eps_l": "many"}, "eps_l must be a valid number"),
-        ({"delta": 1.0}, "delta is 1.0"),
         ({"eps": 0.1}, "one of the two"),
-        ({"colluders": 100}, "100 colluders among 100 users"),
         ({"surprise": 1}, "unknown key: surprise"),
         ({"k": 10**400}, "k must be within 64 bits"),
         ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
@@ -70,7 +67,6 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"known_dummies": 1}, "known_dummies is 1"),
         ({"M_binom": [1.5, 0.1]}, "M_binom: a law of random dummies is"),
         ({"M_binom": [10, 0.5], "M_poisson": 3}, "two laws of random dummies"),
-        ({"M_poisson": -1}, "a mean is -1.0"),
         ({"coll": 1.5}, "collision probability is 1.5"),
         ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
@@ -166,23 +162,12 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     assert "proven by an attack" in few
 
 
-@pytest.mark.parametrize(
-    ("law", "message"),
-    [
-        ("poisson:30", None),
-        ("binomial:100,0.5", None),
-        ("negative-binomial:5,30", None),
-        ("poisson", "a law of random dummies is"),
-        ("poisson:1,2", "M_poisson must be a valid number"),
-        ("uniform:3", "a law of random dummies is"),
-    ],
-)
-def test_a_law_of_dummies_is_read_from_one_word(law: str, message: str | None) -> None:
+def test_a_law_of_dummies_is_read_from_one_word() -> None:
     """Or refused with the known ones."""
-    asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --random-dummies"
-    outcome = _RUNNER.invoke(app, ["account", *asked.split(), law, "--json"])
+    asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
+    for law in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
+        assert 0 < json.loads(_asked(f"{asked} {law}"))["delta_upper"] < 0.1
 
-    if message is None:
-        assert 0 < json.loads(outcome.stdout)["delta_upper"] < 0.1
-    else:
-        assert message in str(outcome.exception)
+    for law in ("poisson", "uniform:3", "binomial:1.5,0.5"):
+        outcome = _RUNNER.invoke(app, ["account", *asked.split(), law])
+        assert "a law of random dummies is binomial:TRIALS" in str(outcome.exception)

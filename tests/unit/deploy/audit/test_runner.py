@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
-from common.errors import SettingsError
 from deploy.audit.finding import Findings
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.report.audit_report import as_json
@@ -55,13 +54,6 @@ def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
     assert not row.passed
     assert "RuntimeError in test_runner.py" in row.sentence
     assert "1234567" not in dumps(dataclasses.asdict(row))
-
-
-def test_names_are_unique_and_unknown_ones_are_refused() -> None:
-    """With a hint at the list."""
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
-    with pytest.raises(SettingsError, match="there is no scenario 'shuffle'"):
-        scenarios_named(["shuffle"])
 
 
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)

@@ -59,29 +59,17 @@ def test_a_shipped_histogram_is_whole(
 # --- drawing ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_users", [-1, 0, 6])
-def test_no_more_people_are_drawn_than_there_are(n_users: int) -> None:
-    """And at least one."""
-    with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
-        _FIVE.sample_counts(n_users, np.random.default_rng(1))
-
-
-def test_sampled_counts_have_the_law_of_people_drawn() -> None:
-    """
-    Two of five people, three of whom share item 0: each pair has its hypergeometric chance.
-
-    Seed 6; a frequency of 20,000 is met to .02, over five standard deviations of each of the four:
-    fails by chance with probability below 1e-6.
-    """
+def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
+    """Of five people, three of whom share item 0; at least one."""
     rng = np.random.default_rng(6)
-    draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(20_000)])
+    draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 
     assert (draws.sum(axis=1) == 2).all()
     assert (draws <= _FIVE.counts).all()
     assert sorted(_FIVE.draw(5, rng).tolist()) == [0, 0, 0, 2, 3]
-    for of_item_0, chance in ((0, 0.1), (1, 0.6), (2, 0.3)):
-        assert chance == pytest.approx((draws[:, 0] == of_item_0).mean(), abs=0.02)
-    assert pytest.approx((draws[:, 2] == 1).mean(), abs=0.02) == 0.4
+    for n_users in (-1, 0, 6):
+        with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
+            _FIVE.sample_counts(n_users, rng)
 
 
 # --- laws ---------------------------------------------------------------------------------------

@@ -132,16 +132,10 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
     ("changes", "protocol"),
     [
         ({"messages_cap": 1.0}, "murs"),
-        pytest.param({"domain_size": 5}, "sh", marks=pytest.mark.slow),
         (
             {"n_users": 602_325, "n_min": 602_325, "domain_size": 41_270, "central_epsilon": 0.2}
             | {"local_cap": 8.0, "messages_cap": 3.0, "honest_fraction": 1.0},
             "od-hp",
-        ),
-        pytest.param(
-            {"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0},
-            "mixdump",
-            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0},
