@@ -43,14 +43,11 @@ def finding(**changes: Any) -> Finding:
         "trials": 2_000_000,
         "confidence": CONFIDENCE,
         "tests": 3,
+        "delta": 0.0,
+        "theorem": "a theorem",
+        "neighbouring": REPLACE_ONE,
+        "assumptions": ("the encryption holds",),
     }
-    if "claim_epsilon" in changes:
-        fields |= {
-            "delta": 0.0,
-            "theorem": "a theorem",
-            "neighbouring": REPLACE_ONE,
-            "assumptions": ("the encryption holds",),
-        }
     return Finding(**fields | changes)
 
 
@@ -63,8 +60,7 @@ def demo_report() -> AuditReport:
 @cache
 def noiseless_report() -> AuditReport:
     """Return a report of a task whose reports carry no local noise."""
-    task = protocol_task("puredump")
-    return report_of(task, (_of_the_pair(math.inf, 11.97), *_REST), n_users=task.n_min)
+    return report_of(protocol_task("puredump"), (_of_the_pair(math.inf, 11.97), *_REST))
 
 
 @cache
@@ -82,23 +78,19 @@ def failed_report() -> AuditReport:
 
 
 def report_of(
-    task: Task,
-    findings: tuple[Finding, ...],
-    *,
-    curves: tuple[Curve, ...] = (),
-    n_users: int = N_USERS,
+    task: Task, findings: tuple[Finding, ...], *, curves: tuple[Curve, ...] = ()
 ) -> AuditReport:
     """Return a report with these rows."""
     return AuditReport(
         task=task,
         task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),
-        n_users=n_users,
+        n_users=N_USERS,
         mode="quick",
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
         outcomes=(Findings(findings=findings, curves=curves),),
-        guarantees=guarantees(task, n_users, 0),
+        guarantees=guarantees(task, N_USERS, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )
 

@@ -10,10 +10,9 @@ from deploy.audit.scenario import AuditSubject, SampleSizes
 LITTLE: Final = SampleSizes(
     games=200_000, batches=200_000, reports=100_000, devices=300, orders=20_000, users=60
 )
-N_USERS: Final = 1000
 
 
-def audited(task: Task | None = None, *, n_users: int = N_USERS, **sizes: int) -> AuditSubject:
+def audited(task: Task | None = None, *, n_users: int = 1000, **sizes: int) -> AuditSubject:
     """Return what is audited: a task, or local hashing among a dummy of each user."""
     task = task or sample_task(
         protocol="od-hp",

@@ -1,5 +1,6 @@
 """Requirements on a plan, and its designs, for tests."""
 
+import math
 from typing import Any
 
 from common.protocols import Kind
@@ -19,6 +20,11 @@ def small_requirements(**changes: Any) -> Requirements:
         "messages_cap": 2.0,
     }
     return Requirements(**fields | changes)
+
+
+def amplified_requirements(**changes: Any) -> Requirements:
+    """Return the same without a messages cap, and with a shuffler that may add dummies."""
+    return small_requirements(**{"messages_cap": math.inf, "trust": "shuffler-dummies"} | changes)
 
 
 def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:

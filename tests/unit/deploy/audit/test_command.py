@@ -77,10 +77,11 @@ def test_a_failed_check_ends_with_status_1(
 
 
 def test_scenarios_are_listed(tmp_path: Path) -> None:
-    """All of them, and nothing is run."""
-    outcome = _run(tmp_path, "--list")
+    """All of them, by unique names, and nothing is run."""
+    outcome, names = _run(tmp_path, "--list"), [scenario.name for scenario in SCENARIOS]
 
-    assert all(scenario.name in outcome.output for scenario in SCENARIOS)
+    assert len(set(names)) == len(names)
+    assert all(name in outcome.output for name in names)
     assert not (tmp_path / "a.json").exists()
 
 
@@ -89,7 +90,7 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
     [
         (["--quick", "--full"], SettingsError, "not both"),
         (["--self-test", "--full"], SettingsError, "drop --full"),
-        (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
+        (["--scenario", "none"], SettingsError, "there is no scenario 'none'; --list names all"),
         (["--users", "19999"], SettingsError, "is never released"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),

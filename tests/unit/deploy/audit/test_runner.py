@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from common.errors import SettingsError
+from analyzer.task_builder import complete
 from deploy.audit.finding import Findings
+from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.runner import audit, run, scenarios_named, self_test
 from deploy.audit.scenario import AuditSubject, Scenario
@@ -17,7 +18,7 @@ from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
-_SOME = ("linking", "puredump", "draws")
+_SOME = ("linking", "puredump", "draws", "shuffler-drops")
 
 
 def _figures(seed: int, *names: str, processes: int = 1) -> str:
@@ -55,11 +56,18 @@ def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
     assert "1234567" not in dumps(dataclasses.asdict(row))
 
 
-def test_names_are_unique_and_unknown_ones_are_refused() -> None:
-    """With a hint at the list."""
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
-    with pytest.raises(SettingsError, match="there is no scenario 'shuffle'"):
-        scenarios_named(["shuffle"])
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+def test_a_small_run_has_the_mechanism_weights_and_laws_of_the_task(protocol: str) -> None:
+    """Only the batch is smaller."""
+    task = protocol_task(protocol)
+    draft = reduced_draft(task.to_bytes(), most_reports=2500, n_users=(16, 64, 256))
+    assert draft is not None
+    small = complete(draft, analyzer_key=task.analyzer_key, nonce=task.nonce)
+
+    assert (task.protocol, task.mechanism.name) == (small.protocol, small.mechanism.name)
+    assert (task.dummies.law, task.shuffler.law) == (small.dummies.law, small.shuffler.law)
+    assert task.item_mechanism.true_weight == small.item_mechanism.true_weight
+    assert (task.suite, True) == (small.suite, small.n_min <= 256)
 
 
 def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:

@@ -137,22 +137,15 @@ def test_a_kept_order_is_seen_by_every_test_and_most_see_a_reversed_one(name: st
     assert all(TEST_LEVEL < _p_value(name, np.arange(n)) for n in range(3))
 
 
-def test_things_that_stand_in_front_are_seen() -> None:
-    """Own reports before all dummies; and spread among them."""
+def test_things_that_stand_in_front_and_groups_that_lie_as_they_came_are_seen() -> None:
+    """Spread among others, and groups that are numbered at random, are not suspected."""
     rng = np.random.default_rng(5)
     marked = np.arange(_N) < _N // _EACH
+    came = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
 
     assert TEST_LEVEL > p_rank_sum(marked)
     assert TEST_LEVEL < p_rank_sum(rng.permutation(marked))
     assert p_rank_sum(np.ones(4, dtype=np.bool_)) == 1
-
-
-def test_groups_that_lie_as_they_came_are_seen() -> None:
-    """Of any sizes; such as are numbered at random are not suspected."""
-    rng = np.random.default_rng(5)
-    came = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
-    numbered = [came[place] for place in rng.permutation(len(came))]
-
     assert TEST_LEVEL > p_group_order(came)
     assert TEST_LEVEL > p_group_order(came[::-1])
-    assert TEST_LEVEL < p_group_order(numbered)
+    assert TEST_LEVEL < p_group_order([came[place] for place in rng.permutation(len(came))])

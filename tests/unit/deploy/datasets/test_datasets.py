@@ -19,7 +19,6 @@ from deploy.datasets.catalogue import (
     load,
 )
 from deploy.datasets.choice import dataset
-from deploy.datasets.files import read_csv
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
@@ -60,29 +59,17 @@ def test_a_shipped_histogram_is_whole(
 # --- drawing ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_users", [-1, 0, 6])
-def test_no_more_people_are_drawn_than_there_are(n_users: int) -> None:
-    """And at least one."""
-    with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
-        _FIVE.sample_counts(n_users, np.random.default_rng(1))
-
-
-def test_sampled_counts_have_the_law_of_people_drawn() -> None:
-    """
-    Two of five people, three of whom share item 0: each pair has its hypergeometric chance.
-
-    Seed 6; a frequency of 20,000 is met to .02, over five standard deviations of each of the four:
-    fails by chance with probability below 1e-6.
-    """
+def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
+    """Of five people, three of whom share item 0; at least one."""
     rng = np.random.default_rng(6)
-    draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(20_000)])
+    draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 
     assert (draws.sum(axis=1) == 2).all()
     assert (draws <= _FIVE.counts).all()
     assert sorted(_FIVE.draw(5, rng).tolist()) == [0, 0, 0, 2, 3]
-    for of_item_0, chance in ((0, 0.1), (1, 0.6), (2, 0.3)):
-        assert chance == pytest.approx((draws[:, 0] == of_item_0).mean(), abs=0.02)
-    assert pytest.approx((draws[:, 2] == 1).mean(), abs=0.02) == 0.4
+    for n_users in (-1, 0, 6):
+        with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
+            _FIVE.sample_counts(n_users, rng)
 
 
 # --- laws ---------------------------------------------------------------------------------------
@@ -138,10 +125,8 @@ def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
     [
         ("", b"", "is empty"),
         ("", b"value\n", "a header and no row"),
-        ("", b"value,count\n", "a header and no row"),
         ("", b"item,count\na,1\n", "has 2 columns and none of them is called value"),
         ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
-        ("", b"value,count\na,1\nb,-2\n", "the count of row 2 of mine.csv is negative"),
         ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv is negative, or no whole"),
         ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
         ("", b"value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv has the value of an earlier"),
@@ -171,30 +156,16 @@ def test_a_file_that_breaks_a_rule_is_refused(
     assert path.name in str(refused.value)
 
 
-@given(st.text(alphabet='value,count\n"01-é ', max_size=60))
-def test_any_text_gives_a_table_or_an_error(rest: str) -> None:
-    """Nothing else comes of it."""
-    for header in ("value\n", "value,count\n", ""):
-        try:
-            table = read_csv((header + rest).splitlines(keepends=True), name="any")
-        except TaskError:
-            continue
-        assert len(table.values) == len(table.counts) == len(set(table.values)) > 0
-        assert min(table.counts) >= 0
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("kosarak", "there is no such data set; name one of ipums1940_city"),
-        ("zipf:", "are not numbers"),
         ("zipf:9,x", "are not numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
         ("zipf:1", "items of a Zipf law is 1"),
         (f"uniform:{MAX_DOMAIN_SIZE + 1}", "items of a uniform law is 16777217"),
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
-        ("zipf:9,nan", "exponent is nan"),
     ],
 )
 def test_a_text_that_names_nothing_is_refused(text: str, message: str) -> None:
@@ -217,16 +188,16 @@ def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
     items = dataset(saved(value=["z", "a"], count=[2, 0], other=[1.0, 2.0]))
     assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
     assert (("z", "a"), [2, 0]) == (items.labels, items.counts.tolist())
-    with pytest.raises(TaskError, match="none of them is called value"):
-        dataset(saved(count=[1]))
-    with pytest.raises(TaskError, match=r"the count of row 1 of mine\.parquet is negative"):
-        dataset(saved(value=["z", "a"], count=[-2, 0]))
-    with pytest.raises(TaskError, match="has 1 empty fields"):
-        dataset(saved(value=["z", None]))
-    twice = [arrow.array(["a", "b"])] * 2
-    parquet.write_table(arrow.Table.from_arrays(twice, names=["value", "value"]), path)
-    with pytest.raises(TaskError, match="2 columns value"):
-        dataset(str(path))
+    for columns, message in (
+        ({"count": [1]}, "none of them is called value"),
+        (
+            {"value": ["z", "a"], "count": [-2, 0]},
+            r"the count of row 1 of mine\.parquet is negative",
+        ),
+        ({"value": ["z", None]}, "has 1 empty fields"),
+    ):
+        with pytest.raises(TaskError, match=message):
+            dataset(saved(**columns))
     path.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(TaskError, match="not a Parquet file"):
         dataset(str(path))

@@ -33,17 +33,14 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_users": -1, "n_min": 1}, "users is -1"),
         ({"n_users": 0, "n_min": 1}, "users is 0"),
         ({"n_min": 20_001}, "n_min is 20001 and users is 20000"),
         ({"n_min": 0}, "n_min is 0"),
         ({"domain_size": 1}, "the domain size is 1"),
         ({"central_epsilon": 0.0}, "the central epsilon is 0"),
         ({"central_epsilon": math.nan}, "the central epsilon is nan"),
-        ({"delta": 1.0}, "delta is 1"),
         ({"delta": 0.0}, "delta is 0"),
         ({"delta": 1e-13, "rounds": 2}, "over several rounds"),
-        ({"local_cap": 0.0}, "the local cap is 0"),
         ({"local_cap": 1e-9}, "must lie between 1e-06 and inf"),
         ({"messages_cap": 0.5}, "the messages cap is 0.5; it must lie between 1 and inf"),
         ({"rounds": 0}, "rounds is 0"),
@@ -77,7 +74,6 @@ def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
         pytest.param(
             {"n_users": 100, "delta": 1e-15, "messages_cap": 50.0}, marks=pytest.mark.slow
         ),
-        {"n_users": 100, "delta": 1e-15, "messages_cap": 5.0},
         pytest.param({"domain_size": 20_000, "messages_cap": 1e6}, marks=pytest.mark.slow),
         {"local_cap": 1e-6, "central_epsilon": 1e-6},
     ],

@@ -10,6 +10,7 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
 from deploy.planning.shuffler_noise import shuffler_design, shuffler_designs
 from deploy.simulate.sweep import task_of
+from tests.support.requirements import amplified_requirements
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _AMPLIFIED: Final = [name for name in protocols_of("categorical") if PROTOCOLS[name].amplified]
@@ -19,14 +20,7 @@ _LIKE_ANOTHER: Final = {"hp-sdp", "fe1", "puredump", "mixdump"}
 
 
 def _wanted(**changes: Any) -> Requirements:
-    fields: dict[str, Any] = {
-        "n_users": 5000,
-        "domain_size": 30,
-        "central_epsilon": 0.5,
-        "delta": 1e-6,
-        "trust": "shuffler-dummies",
-    } | changes
-    return Requirements(**{"n_min": fields["n_users"]} | fields)
+    return amplified_requirements(**{"n_users": 5000} | changes)
 
 
 @pytest.mark.parametrize(

@@ -96,14 +96,6 @@ def _rappor(**changes: Any) -> ValueDesign:
 
 
 @pytest.mark.slow
-def test_labels_are_planned_with_a_bit_each() -> None:
-    """Basic RAPPOR, without stating how many bits."""
-    found = _rappor(domain_size=3, draft_fields={"labels": ("a", "b", "c")})
-
-    assert 3 == spec_as(found.task.mechanism, RapporSpec).bits
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("central", "cap"), [(3.0, 8.0), (0.5, 4.0), (0.05, 4.0)])
 def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
     """
@@ -121,9 +113,12 @@ def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
         assert predicted_mse(found.task, 5000) <= 1.1 * predicted_mse(other.task, 5000)
 
 
-def test_stated_permanent_noise_is_kept() -> None:
-    """Only the instantaneous noise is chosen."""
+def test_stated_labels_and_permanent_noise_are_kept() -> None:
+    """Labels have a bit each; of stated permanent noise, the instantaneous noise is chosen."""
     texts = TextDraft(permanent=0.75, hashes=2, cohorts=8)
     found = _rappor(draft_fields={"texts": texts}, central_epsilon=20.0)
+    labels = {"labels": ("a", "b", "c")}
+    labelled = _rappor(domain_size=3, local_cap=0.75, draft_fields=labels)
 
     assert found.base.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
+    assert 3 == spec_as(labelled.task.mechanism, RapporSpec).bits

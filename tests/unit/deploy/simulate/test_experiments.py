@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from common.mechanisms.numeric.multi_rphm import MultiRphm
 from deploy.commands.reproduce import EXPERIMENTS
 from deploy.simulate.experiments import key_value, projection, rappor
 from deploy.simulate.experiments.key_value import KeyValueExperiment
 from deploy.simulate.experiments.projection import VectorSetting
 from deploy.simulate.table import Report, show_report
 from tests.support.commands import ROOT, help_text
-from tests.support.mechanisms import NONCE
 
 _PAGE: Final = ROOT / "docs/researchers/experiments.md"
 
@@ -41,12 +39,16 @@ def test_an_experiment_is_in_the_help_and_in_the_docs(experiment: str) -> None:
 # --- RAPPOR ---------------------------------------------------------------------------------------
 
 
-def test_the_states_are_the_first_26_by_alphabet() -> None:
-    """Alabama to Montana without territories, the district and ships: 17,048,206 cases."""
+def test_people_are_those_of_the_papers() -> None:
+    """States without territories, the district and ships; shares fall by 1/e over 20 ranks."""
     (names, people), (every, _) = rappor.state_people(26), rappor.state_people(50)
+    made_up = rappor.exponential_people(100, 1_000_000)
 
     assert ("Alabama", "Montana", 17_048_206) == (names[0], names[-1], people.sum())
     assert (50, "Wyoming", every) == (len(every), every[-1], sorted(every))
+    assert 1_000_000 == made_up.sum()
+    assert np.exp(-1) == pytest.approx(made_up[20] / made_up[0], rel=1e-3)
+    assert (np.diff(made_up) <= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -70,15 +72,6 @@ def test_the_states_are_found_with_their_shares(
     assert l1 == pytest.approx(np.mean([run["l1"] for run in runs]), rel=0.45)
     assert rmse == pytest.approx(np.sqrt((errors**2).mean(axis=1)).mean(), rel=0.5)
     assert min(sum(run["detected_by_false_discovery_rate"]) for run in runs) >= least
-
-
-def test_shares_fall_exponentially() -> None:
-    """A million people over 100 ranks, 1/e over 20 of them; every person holds something."""
-    people = rappor.exponential_people(100, 1_000_000)
-
-    assert 1_000_000 == people.sum()
-    assert np.exp(-1) == pytest.approx(people[20] / people[0], rel=1e-3)
-    assert (np.diff(people) <= 0).all()
 
 
 def test_a_report_on_rappor_has_its_figures() -> None:
@@ -107,15 +100,6 @@ _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
     (400, 2.0): (0.0490, 0.0814),
 }
 """Errors of Multi-HM and Multi-RPHM in another program, of 10 runs each, by (d, ε)."""
-
-
-def test_a_shared_level_is_put_back_exactly() -> None:
-    """Where all means are one level and there is no noise, nothing of it is lost."""
-    mechanism = MultiRphm.for_epsilon(30, 1.0, NONCE)
-    level = np.full(30, 0.05)
-    projected = mechanism.matrix @ (level @ mechanism.matrix)
-
-    np.testing.assert_allclose(projection.centred(mechanism, projected), level, rtol=1e-12)
 
 
 def test_a_report_on_projection_has_every_estimate() -> None:

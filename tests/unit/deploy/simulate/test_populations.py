@@ -1,6 +1,5 @@
 """Simulated people with items, texts, numbers and pairs, against theory."""
 
-import csv
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from deploy.simulate.baselines import central_errors_of_items
 from deploy.simulate.populations import Population
 from deploy.simulate.row import SweepRow
 from deploy.simulate.sweep import Sweep, run
-from deploy.simulate.table import as_csv, show
+from deploy.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS
 
 _USERS: Final = 4000
@@ -94,13 +93,11 @@ def test_errors_of_a_trusted_collector_have_the_units_of_the_values() -> None:
     assert central_errors_of_items(drawn, 0.5, 1e-6) == of_half
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("string", marks=pytest.mark.slow), "mean", "vector", "key-value"]
-)
-def test_the_same_seed_simulates_the_same(kind: Kind) -> None:
+def test_the_same_seed_simulates_the_same() -> None:
     """And another one something else; the command's test has items."""
-    once: dict[str, Any] = {"repeats": 1, "protocols": _PROTOCOLS[kind][:1]}
-    [first], [again], [other] = _run(kind, **once), _run(kind, **once), _run(kind, **once, seed=12)
+    [first], [again], [other] = (
+        _run("vector", repeats=1, protocols=("harmony",), seed=seed) for seed in (11, 11, 12)
+    )
 
     assert first.errors == again.errors
     assert first.errors != other.errors
@@ -120,7 +117,7 @@ def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
-    """Every protocol beside the trusted collector, and by value; the same figures in CSV."""
+    """Every protocol beside the trusted collector, and by value; nothing is NaN in JSON."""
     written, rows, people = io.StringIO(), _rows(kind), _people(kind)
     assert isinstance(people.source, SamplePeople)
     show(rows, Console(file=written, width=200), by_value=True)
@@ -130,6 +127,4 @@ def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
     assert ("For multi-rphm there is no theory" in printed) == (kind == "vector")
     assert ("theory is a floor" in printed) == (kind == "string")
     assert people.value_names[int(np.argmax(people.source.truth))] in printed
-    for row, line in zip(rows, csv.DictReader(io.StringIO(as_csv(rows))), strict=True):
-        json.dumps(row.as_json(), allow_nan=False)
-        assert {name: str(value) for name, value in row.as_json().items()} == line
+    json.dumps([row.as_json() for row in rows], allow_nan=False)

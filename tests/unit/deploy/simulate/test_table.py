@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
 from deploy.simulate.row import Accounting, SweepRow
-from deploy.simulate.table import as_csv, remarks, show
+from deploy.simulate.table import as_csv, show
 from tests.support.simulated_rows import REFUSED, TASK, row
 
 _CENTRAL: Final = {
@@ -52,11 +52,11 @@ def test_no_figure_is_cut_however_narrow_the_terminal(
 def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
     width: int, snapshot: SnapshotAssertion
 ) -> None:
-    """At each target, once, whatever protocols there are; a narrow table drops empty lines."""
+    """At each target, once, as are notes; a narrow table drops empty lines."""
     rows = [
-        row(protocol, epsilon, (1e-8, 2e-8), reference=_CENTRAL)
-        for epsilon in (0.25, 0.75)
-        for protocol in ("od-hp", "murs")
+        row(protocol, epsilon, (1e-8, 2e-8), note=note, reference=_CENTRAL)
+        for epsilon in (0.75, 0.25)
+        for protocol, note in (("od-hp", ""), ("murs", "it is blunt"))
     ]
 
     assert snapshot == _shown([*rows, REFUSED], width)
@@ -69,13 +69,3 @@ def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -
     fields = [each.as_json(by_value=True) for each in rows]
     assert snapshot == json.dumps(fields, allow_nan=False, indent=1)
     assert snapshot == as_csv(rows)
-
-
-def test_remarks_state_notes_and_refusals_once_with_their_targets() -> None:
-    """Targets in ascending order."""
-    rows = [row("sh", epsilon, (1e-6,), note="it is blunt") for epsilon in (0.2, 0.1)]
-
-    assert remarks([*rows, REFUSED]) == [
-        "sh: it is blunt (ε = 0.1, 0.2).",
-        "aue (paper) is left out: it is too much (ε = 0.1).",
-    ]

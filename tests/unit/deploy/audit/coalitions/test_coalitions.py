@@ -1,4 +1,4 @@
-"""The games of every coalition, with small samples. Fixed seeds; a bound errs with TEST_LEVEL."""
+"""Gains by calculation and by measurement. Fixed seeds; a bound errs with TEST_LEVEL."""
 
 import math
 
@@ -8,32 +8,16 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.coalitions.other_designs import run_shuffler_dummies
-from deploy.audit.coalitions.single_user import (
-    TESTED_DELTA,
-    run_linking,
-    run_n_minus_one,
-    run_pooled,
-)
-from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
-from deploy.audit.finding import Finding
+from deploy.audit.coalitions.single_user import TESTED_DELTA, run_pooled
+from deploy.audit.coalitions.whole_batch import run_colluders
 from deploy.audit.harness.tasks import sample_task
 from tests.support.audits import audited
 
 pytestmark = pytest.mark.slow
 
-_SEED = 1
-
 
 def _rng() -> np.random.Generator:
-    return np.random.default_rng(_SEED)
-
-
-def _never_above(rows: tuple[Finding, ...]) -> None:
-    for row in rows:
-        for gained in (row.empirical_epsilon_lower, row.exact_epsilon):
-            assert row.claim_epsilon is not None
-            assert gained is None or gained <= row.claim_epsilon, row.title
+    return np.random.default_rng(1)
 
 
 @pytest.mark.parametrize(("protocol", "local_epsilon"), [("od-hp", 2.0), ("mixdump", 4.0)])
@@ -41,17 +25,16 @@ def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
     protocol: str, local_epsilon: float
 ) -> None:
     """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
-    buckets = 7 if protocol == "od-hp" else 0
     task = sample_task(
         protocol=protocol,
         domain_size=60,
         local_epsilon=local_epsilon,
         dummies_per_user=1.0,
-        buckets=buckets,
+        buckets=7 if protocol == "od-hp" else 0,
     )
     rows = run_pooled(audited(task, games=1_500_000), _rng())
 
-    _never_above(rows)
+    assert all(row.passed for row in rows)
     assert [local_epsilon, 0.01] == [rows[0].claim_epsilon, rows[1].delta]
     for row in rows:
         least = 0.9 * (row.exact_epsilon or math.inf)
@@ -77,42 +60,9 @@ def test_colluders_take_away_what_the_curve_says() -> None:
     outcome = run_colluders(audited(batches=1_000_000), _rng())
     [curve] = outcome.curves
 
-    _never_above(outcome.findings)
+    assert all(row.passed for row in outcome.findings)
     for figures in ([p.claim for p in curve.points], [p.colluding for p in curve.points]):
         assert figures == sorted(figures)
     assert curve.points[-1].honest == 1
-    assert all(row.passed for row in outcome.findings)
     alone = outcome.findings[-1]
     assert (alone.empirical_epsilon_lower or 0.0) > 0.8 * (alone.exact_epsilon or math.inf)
-
-
-def test_rounds_of_one_person_add_up() -> None:
-    """Two reports that are recognised: twice the local ε."""
-    rows = run_rounds(audited(games=2_000_000), _rng())
-
-    _never_above(rows)
-    assert rows[0].claim_epsilon == 4.0
-    assert rows[0].verdict == "reached"
-    assert [row.coalition for row in rows[1:]] == ["analyzer"] * 3 + ["analyzer+users"]
-    assert all(row.passed for row in rows)
-
-
-def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
-    """After everybody else's reports were replaced; and where a shuffler knows its dummies."""
-    [row] = run_n_minus_one(audited(games=1_000_000), _rng())
-    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng())
-
-    _never_above((row, raw, noisy))
-    assert "50 of 50" in row.statistic
-    assert (row.empirical_epsilon_lower or 0.0) > 1.5
-    assert (raw.claim_epsilon, raw.verdict) == (math.inf, "reached")
-    assert (noisy.claim_epsilon, noisy.verdict) == (4.0, "reached")
-
-
-def test_seeds_link_nothing_where_there_are_any() -> None:
-    """Reports of plain items have none, and dummies cannot be skipped where there are none."""
-    [row] = run_linking(audited(), _rng())
-    plain = audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0))
-
-    assert row.verdict == "holds"
-    assert () == run_linking(plain, _rng()) == run_skippers(plain, _rng())

@@ -1,14 +1,20 @@
+"""The report of an audit: its verdict, its weakest point, its JSON and its table."""
+
 import dataclasses
+import io
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from deploy.audit.report.audit_report import AuditReport, as_json, weakest_point
 from deploy.audit.report.recommendations import changes
+from deploy.audit.report.report_table import show_report
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import dumps
 from tests.support.audit_reports import (
@@ -20,6 +26,10 @@ from tests.support.audit_reports import (
     report_of,
 )
 from tests.support.protocol_tasks import protocol_task
+
+
+def _without_shuffler() -> AuditReport:
+    return report_of(protocol_task("ldp-grr"), (finding(),))
 
 
 def test_a_report_passes_if_it_has_rows_and_every_row_does() -> None:
@@ -41,29 +51,33 @@ def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
     assert "2,001 statistical decisions" in too_many.sentence
 
 
-@pytest.mark.parametrize("make", [demo_report, noiseless_report])
-def test_shuffler_and_analyzer_together_are_the_weakest_point(
+@pytest.mark.parametrize(
+    ("make", "coalition", "equals", "measured", "action"),
+    [
+        (demo_report, "shuffler+analyzer", (), "linked-report", "Lower local_epsilon, for example"),
+        (noiseless_report, "shuffler+analyzer", (), "linked-report", "add noise"),
+        # Without a shuffler to rely on, the analyzer needs nobody.
+        (_without_shuffler, "analyzer", ("shuffler+analyzer",), None, "relies on a shuffler"),
+    ],
+)
+def test_the_weakest_point_decides_the_remedies(
     make: Callable[[], AuditReport],
+    coalition: str,
+    equals: tuple[str, ...],
+    measured: str | None,
+    action: str,
 ) -> None:
-    """With local noise and without; the attack on them is the one that was measured."""
+    """The largest ε, by the smallest coalition that has it, with the attack that was measured."""
     report = make()
     point = weakest_point(report)
 
-    assert point.measured is not None
-    assert ("shuffler+analyzer", report.task.local_epsilon, "linked-report", ()) == (
+    assert (coalition, report.task.local_epsilon, equals) == (
         point.guarantee.coalition,
         point.guarantee.epsilon,
-        point.measured.scenario,
         point.equals,
     )
-
-
-def test_of_equals_the_smaller_coalition_is_the_weakest() -> None:
-    """Where no shuffler is relied on, the analyzer needs nobody."""
-    point = weakest_point(report_of(protocol_task("ldp-grr"), (finding(),)))
-
-    assert ("analyzer", ("shuffler+analyzer",)) == (point.guarantee.coalition, point.equals)
-    assert point.measured is None
+    assert measured == (point.measured and point.measured.scenario)
+    assert any(action in change.action for change in changes(report, point))
 
 
 def test_attacks_are_ranked_by_failure_then_claim_and_leave_out_claims_of_others() -> None:
@@ -76,24 +90,6 @@ def test_attacks_are_ranked_by_failure_then_claim_and_leave_out_claims_of_others
     report = report_of(demo_task(), (other, attack, weak))
 
     assert (weak, attack, other) == report.attacks_by("shuffler+analyzer")
-
-
-@pytest.mark.parametrize(
-    ("make", "action"),
-    [
-        (demo_report, "Lower local_epsilon, for example from 4 to 2"),
-        (demo_report, "different organisations"),
-        (demo_report, "a few more dummies do not help"),
-        (noiseless_report, "add noise"),
-        (lambda: report_of(protocol_task("ldp-grr"), (finding(),)), "relies on a shuffler"),
-        (lambda: report_of(protocol_task("aue"), (finding(),)), "Let different organisations"),
-    ],
-)
-def test_remedies_follow_from_the_weakest_point(
-    make: Callable[[], AuditReport], action: str
-) -> None:
-    """With local noise and without, with a shuffler and without."""
-    assert any(action in change.action for change in changes(make(), weakest_point(make())))
 
 
 def _read(report: AuditReport) -> Any:
@@ -120,3 +116,67 @@ def test_json_has_text_for_infinity_null_for_nan_and_no_numpy() -> None:
     assert (None, 0.5, 7, [[0.0, None]]) == tuple(
         shown[name] for name in ("expected", "measured", "trials", "roc")
     )
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def _at(width: int, report: AuditReport) -> str:
+    written = io.StringIO()
+    show_report(report, Console(file=written, width=width, emoji=False))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_no_figure_is_cut(width: int) -> None:
+    """Nor a verdict's word; and no line is longer than the terminal."""
+    text = _at(width, demo_report())
+
+    ceilings = ("11.98",) if width == 200 else ()
+    for figure in ("0.1082", "0.1079", "0.0612", "0.3611", "0.0112", *ceilings):
+        assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", text), figure
+    assert "contradicted" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
+    """A word marks them, whatever the colour."""
+    text = _at(80, failed_report())
+    table, _, behind = text.partition("FAILED")
+    behind = " ".join(behind.split())
+
+    assert table.index("A batch") < table.index("CONTRADICTED") < table.index("Correctness")
+    for part in ("told two values apart", "Find out why", "NOT PASSED: 1 of 9 checks failed."):
+        assert part in behind, part
+    demo = _at(80, demo_report())
+    assert "FAILED" not in demo
+    assert "Weakest point: shuffler+analyzer, epsilon 4 at delta 0." in demo
+    assert "nothing is promised against it" in _at(80, noiseless_report())
+
+
+def test_idle_scenarios_and_empty_runs_are_marked() -> None:
+    """A scenario without rows was not forgotten."""
+    text = _at(80, dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition")))
+
+    assert "NOT PASSED: nothing was checked." in text
+    assert "Anonymity" not in text
+    assert "Nothing to run on this task: skippers, partition." in text
+
+
+def test_foreign_text_steers_no_terminal() -> None:
+    """Titles and sentences may hold a task's labels."""
+    row = finding(
+        title="[red]\x1b[2J",
+        sentence="[bold]\u202eevil",
+        advice="[/]",
+        verdict="broken",
+        coalition="[x]+\x07",
+        subject="pureDUMP",
+        expected=math.nan,
+    )
+    text = _at(200, report_of(demo_task(), (row,)))
+
+    assert not {"\x1b", "\u202e", "\x07"} & set(text)
+    assert "[red]" in text
+    assert "(another task)" in text
+    assert "[bold]" in text
