@@ -17,9 +17,8 @@ from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
 from tests.support.batch_progress import progress
-from tests.support.browser import PHONE, Watched, show, watch
-from tests.support.budgets import population_budgets
-from tests.support.ledger_entries import first_entry
+from tests.support.browser import PHONE, Watched, check_page, watch
+from tests.support.ledger_entries import first_entry, population_budgets
 
 _POLL_SECONDS: Final = 7
 
@@ -53,9 +52,14 @@ def shown(browser: Browser) -> Iterator[Shown]:
 
 
 def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
-    """Users, forecast, refused submissions; and as late as the server says the next figures."""
+    """
+    Users, forecast, refused submissions; and as late as the server says the next figures.
+
+    It fits on a phone, asks its own server and nobody else, and the browser complains of nothing.
+    """
     page = shown.watched.page
 
+    assert shown.watched.overflow() <= 0
     expect(page.get_by_role("heading", level=1)).to_have_text("Collecting")
     expect(page.locator("#forecast")).to_contain_text("n_min, 1,000 users, is reached in")
     expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "15")
@@ -67,18 +71,10 @@ def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
     page.clock.run_for(1000 * _POLL_SECONDS)
     expect(page.locator("#users")).to_have_text("1,500")
     assert "1,500 users" in page.title()
-
-
-def test_a_page_asks_its_own_server_and_nobody_else(shown: Shown) -> None:
-    """It fits on a phone, and the browser has nothing to complain of."""
-    wide = shown.watched.overflow()
     base = urllib.parse.urlsplit(shown.address).path
-
-    assert {base, base + "progress.json"} == {
-        urllib.parse.urlsplit(url).path for url in shown.watched.requests
-    }
+    asked_for = {urllib.parse.urlsplit(url).path for url in shown.watched.requests}
+    assert {base, base + "progress.json"} == asked_for
     assert [] == shown.watched.complaints
-    assert wide <= 0
 
 
 def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: Shown) -> None:
@@ -108,11 +104,4 @@ def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> N
     entry = first_entry(population="w" * 64, n_users=123_456_789)
     populations = [population_budgets("w" * 64)]
     page = releases_page([entry], verify([entry]), populations, version="1")
-    watched = show(browser, page, tmp_path, size=PHONE)
-    expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
-    wide = watched.overflow()
-    watched.close()
-
-    assert wide <= 0
-    assert [] == watched.complaints
-    assert 1 == len(watched.requests)
+    check_page(browser, page, tmp_path, size=PHONE, scheme="light")

@@ -5,9 +5,6 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from common.errors import SettingsError
 from deploy.tasks.drafts import TASK_FILES, save_task
 from tests.support.tasks import PublishedTask, published
 from tests.support.tools import tool
@@ -50,10 +47,3 @@ def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> No
         (tmp_path / "agreed" / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         assert 0 != _typed(tmp_path).returncode, name
         (tmp_path / "agreed" / name).write_bytes(content)
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    """Its file and why."""
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SettingsError, match=r"task\.json cannot be written: "):
-        save_task(tmp_path / "file", published().signed)
