@@ -57,14 +57,9 @@ def test_sentinels_are_read_as_they_were_written(path: Path) -> None:
         (one.envelope, one.leaves) for one in again
     ]
     assert 0o600 == path.stat().st_mode & 0o777
-    [first, *_] = _answers(3)
-    assert {
-        "sentinel": 0,
-        "envelope_hash": envelope_hash(first.envelope).hex(),
-        "leaves": [leaf.hex() for leaf in first.leaves],
-        "envelope": first.envelope.hex(),
-    } == lines[1]
-    assert {"sentinel": 0, "state": "stored", "receipt": _RECEIPT.hex()} == lines[4]
+    assert [envelope_hash(one.envelope).hex() for one in again] == [
+        line["envelope_hash"] for line in lines[1:4]
+    ]
 
 
 def test_a_file_cut_off_anywhere_is_continued(path: Path) -> None:

@@ -26,18 +26,13 @@ from tests.support.scrapes import series_of
 _USERS = 50
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Operator:
     """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
 
-    def __init__(
-        self,
-        core: AnalyzerCore,
-        entries: list[LedgerEntry] | None = None,
-        unreadable: TaskDigest | None = None,
-    ) -> None:
-        self._core = core
-        self._entries = entries
-        self._unreadable = unreadable
+    _core: AnalyzerCore
+    _entries: list[LedgerEntry] | None = None
+    _unreadable: TaskDigest | None = None
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         if digest == self._unreadable:
@@ -131,7 +126,7 @@ async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCor
     """That row says why and comes first; the others are there."""
     await _released(core, population="guests")
     staff = await _released(core)
-    operator = _Operator(core, unreadable=core.signed.digest())
+    operator = _Operator(core, _unreadable=core.signed.digest())
     populations = await of_populations(await _ledger(core), operator)
     alone = await of_task(staff, operator)
 
