@@ -25,6 +25,39 @@ SCREENS: Final = (
 )
 """Sizes with schemes."""
 
+_FAINT_TEXT: Final = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((x) => x / 255)
+      .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const faint = new Set();
+  for (const node of document.querySelectorAll("body *")) {
+    const texts = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    const drawn = node.closest("script, style, noscript, svg, button:disabled");
+    if (!texts || drawn || !node.checkVisibility()) continue;
+    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(ground(node));
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) faint.add(node.tagName + "." + node.className + " " + contrast.toFixed(2));
+  }
+  return [...faint];
+}"""
+"""Lists elements whose contrast is below 4.5 : 1 [WCAG 2.2, 1.4.3]; drawings are left out."""
+_NAMELESS: Final = """[...document.querySelectorAll("button, input, select, a, [tabindex='0']")]
+.filter((x) => !(x.labels?.length || x.ariaLabel || x.textContent.trim() || x.title))
+.map((x) => x.outerHTML)"""
+"""Lists controls that have no name for a screen reader."""
+_LEVELS: Final = "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
+
+
 _QUIET: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -42,25 +75,6 @@ class Watched:
     def overflow(self) -> int:
         """Return the pixels by which the page is wider than the window."""
         return int(self.page.evaluate("document.scrollingElement.scrollWidth - innerWidth"))
-
-    def is_dark(self) -> bool:
-        """Return whether the paper is dark."""
-        paper = str(self.page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        return sum(map(int, re.findall(r"\d+", paper))) < 200
-
-    def check_outline(self) -> None:
-        """Check that there is one main part and one title, heading levels step by one at a time,
-        and every table has a caption.
-        """
-        levels = list[int](
-            self.page.evaluate(
-                "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
-            )
-        )
-        assert 0 == self.page.locator("table:not(:has(caption))").count()
-        assert 1 == self.page.get_by_role("main").count()
-        assert (1, 1) == (levels[0], levels.count(1))
-        assert all(after - before <= 1 for before, after in pairwise(levels))
 
     def close(self) -> None:
         """Close the page and what it kept."""
@@ -113,29 +127,28 @@ def show(
     return watched
 
 
-FAINT_TEXT: Final = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((x) => x / 255)
-      .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (node) => {
-    for (; node; node = node.parentElement) {
-      const colour = parse(getComputedStyle(node).backgroundColor);
-      if (colour.length < 4 || colour[3] === 1) return colour.slice(0, 3);
-    }
-    return [255, 255, 255];
-  };
-  const faint = new Set();
-  for (const node of document.querySelectorAll("body *")) {
-    const texts = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-    const drawn = node.closest("script, style, noscript, svg, button:disabled");
-    if (!texts || drawn || !node.checkVisibility()) continue;
-    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(ground(node));
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) faint.add(node.tagName + "." + node.className + " " + contrast.toFixed(2));
-  }
-  return [...faint];
-}"""
-"""Lists elements whose contrast is below 4.5 : 1 [WCAG 2.2, 1.4.3]; drawings are left out."""
+def check_page(
+    browser: Browser, html: str, folder: Path, *, size: ViewportSize, scheme: Scheme
+) -> None:
+    """
+    Check that a page, with all details open, asks for nothing and complains of nothing.
+
+    Nothing is too wide or too faint, and it is dark where that is asked for. Controls have names,
+    tables captions; there is one main part and one title, and heading levels step by one.
+    """
+    watched = show(browser, html, folder, size=size, scheme=scheme)
+    page = watched.page
+    page.evaluate("document.querySelectorAll('details').forEach(x => x.open = true)")
+    page.mouse.wheel(0, 20_000)
+    wide, paper = watched.overflow(), "getComputedStyle(document.body).backgroundColor"
+    dark = sum(map(int, re.findall(r"\d+", page.evaluate(paper)))) < 200
+    faint, nameless, levels = (page.evaluate(each) for each in (_FAINT_TEXT, _NAMELESS, _LEVELS))
+    parts = page.get_by_role("main").count(), page.locator("table:not(:has(caption))").count()
+    watched.close()
+
+    assert ([(folder / "page.html").as_uri()], []) == (watched.requests, watched.complaints)
+    assert wide <= 0
+    assert dark == (scheme == "dark")
+    assert ([], [], (1, 0)) == (faint, nameless, parts)
+    assert (1, 1) == (levels[0], levels.count(1))
+    assert all(after - before <= 1 for before, after in pairwise(levels))

@@ -39,14 +39,13 @@ def _published(labels: tuple[str, ...], size: int) -> PublishedTask:
     )
 
 
-def collected(
-    *, size: int = 915, labels: Sequence[str] = (), refused: tuple[int, int, int] = (3, 2, 1)
-) -> Collected:
+def collected(*, size: int = 0, labels: Sequence[str] = ()) -> Collected:
     """
-    Return a result of `size` values: shares that fall as 1 / rank, and normal noise of seed 7.
+    Return a result of some values: shares that fall as 1 / rank, and normal noise of seed 7.
 
     The last value has a share of 0 in truth, and an estimate below it.
     """
+    size = size or len(labels)
     signed = _published(tuple(labels), size)
     rng = np.random.default_rng(7)
     truth = 1 / np.arange(1, size + 1)
@@ -63,8 +62,8 @@ def collected(
         buckets=signed.task.item_mechanism.buckets,
         n_users=N_USERS,
         n_reports=2 * N_USERS,
-        n_dummies=N_USERS - sum(refused),
-        refused=dict(zip(("repeated", "unreadable", "malformed"), refused, strict=True)),
+        n_dummies=N_USERS - 6,
+        refused={"repeated": 3, "unreadable": 2, "malformed": 1},
         estimate=Histogram(
             frequencies=frequencies,
             standard_errors=errors,

@@ -2,7 +2,6 @@
 
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,25 +16,15 @@ from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
 from tests.support.batch_progress import progress
-from tests.support.browser import PHONE, Watched, show, watch
-from tests.support.budgets import population_budgets
-from tests.support.ledger_entries import first_entry
+from tests.support.browser import PHONE, Watched, check_page, watch
+from tests.support.ledger_entries import first_entry, population_budgets
 
 _POLL_SECONDS: Final = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A live page that is open, and what feeds it."""
-
-    watched: Watched
-    feed: LiveFeed
-    address: str
-
-
 @pytest.fixture
-def shown(browser: Browser) -> Iterator[Shown]:
-    """A batch of 100 users that two a second join, open at phone width in the dark."""
+def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
+    """A batch of 100 users that two a second join, open at phone width in the dark; its feed."""
     clock = ManualClock()
     feed = LiveFeed(clock)
     for moment in range(0, 101, 2):
@@ -48,54 +37,53 @@ def shown(browser: Browser) -> Iterator[Shown]:
         watched.page.clock.install()
         watched.page.goto(address)
         expect(watched.page.locator("#users")).to_have_text("300")
-        yield Shown(watched=watched, feed=feed, address=address)
+        yield watched, feed
         watched.close()
 
 
-def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
-    """Users, forecast, refused submissions; and as late as the server says the next figures."""
-    page = shown.watched.page
+def test_a_batch_is_shown_as_it_grows(shown: tuple[Watched, LiveFeed]) -> None:
+    """
+    Users, forecast, refused submissions; and as late as the server says the next figures.
 
+    It fits on a phone, asks its own server and nobody else, and the browser complains of nothing.
+    """
+    watched, feed = shown
+    page = watched.page
+
+    assert watched.overflow() <= 0
     expect(page.get_by_role("heading", level=1)).to_have_text("Collecting")
     expect(page.locator("#forecast")).to_contain_text("n_min, 1,000 users, is reached in")
     expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "15")
     expect(page.locator("#refused tr", has_text="Token used")).to_contain_text("12")
-    shown.feed.take(progress(1500))
-    asked = len(shown.watched.requests)
+    feed.take(progress(1500))
+    asked = len(watched.requests)
     page.clock.run_for(1000 * (_POLL_SECONDS - 1))
-    assert asked == len(shown.watched.requests)
+    assert asked == len(watched.requests)
     page.clock.run_for(1000 * _POLL_SECONDS)
     expect(page.locator("#users")).to_have_text("1,500")
     assert "1,500 users" in page.title()
+    base = urllib.parse.urlsplit(page.url).path
+    asked_for = {urllib.parse.urlsplit(url).path for url in watched.requests}
+    assert {base, base + "progress.json"} == asked_for
+    assert [] == watched.complaints
 
 
-def test_a_page_asks_its_own_server_and_nobody_else(shown: Shown) -> None:
-    """It fits on a phone, and the browser has nothing to complain of."""
-    wide = shown.watched.overflow()
-    base = urllib.parse.urlsplit(shown.address).path
-
-    assert {base, base + "progress.json"} == {
-        urllib.parse.urlsplit(url).path for url in shown.watched.requests
-    }
-    assert [] == shown.watched.complaints
-    assert wide <= 0
-
-
-def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: Shown) -> None:
+def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: tuple[Watched, LiveFeed]) -> None:
     """Expired: nothing was released, and the page stops asking."""
-    page = shown.watched.page
-    shown.feed.take(progress(300, state=BatchState.EXPIRED))
+    watched, feed = shown
+    page = watched.page
+    feed.take(progress(300, state=BatchState.EXPIRED))
     page.clock.run_for(1000 * _POLL_SECONDS)
     expect(page.get_by_role("heading", level=1)).to_have_text("Expired: nothing was released")
-    asked = len(shown.watched.requests)
+    asked = len(watched.requests)
     page.clock.run_for(60_000)
 
-    assert asked == len(shown.watched.requests)
+    assert asked == len(watched.requests)
 
 
-def test_a_server_that_has_gone_is_said_to_have(shown: Shown) -> None:
+def test_a_server_that_has_gone_is_said_to_have(shown: tuple[Watched, LiveFeed]) -> None:
     """The figures stay, with a word about it."""
-    page = shown.watched.page
+    page = shown[0].page
     page.route("**/progress.json", lambda route: route.abort())
     page.clock.run_for(1000 * _POLL_SECONDS)
 
@@ -108,11 +96,4 @@ def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> N
     entry = first_entry(population="w" * 64, n_users=123_456_789)
     populations = [population_budgets("w" * 64)]
     page = releases_page([entry], verify([entry]), populations, version="1")
-    watched = show(browser, page, tmp_path, size=PHONE)
-    expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
-    wide = watched.overflow()
-    watched.close()
-
-    assert wide <= 0
-    assert [] == watched.complaints
-    assert 1 == len(watched.requests)
+    check_page(browser, page, tmp_path, size=PHONE, scheme="light")

@@ -11,7 +11,7 @@ from common.errors import LedgerError, PeerBusyError, PeerError, PeerUnableError
 from common.messages.ledger_entry import LedgerEntry
 from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
-from tests.support.ledger_entries import first_entry
+from tests.support.ledger_entries import first_entry, next_entry
 
 _FORESEEN = grpc.aio.Metadata(("shuffledp-foreseen", "1"))
 _NOTHING = grpc.aio.Metadata()
@@ -56,18 +56,6 @@ async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
     assert advised == ("Check that it runs, the address and the authority" in str(caught.value))
 
 
-def _chain(length: int) -> list[LedgerEntry]:
-    chain = [first_entry()]
-    fields = {
-        field.name: getattr(chain[0], field.name)
-        for field in dataclasses.fields(chain[0])
-        if not field.name.endswith("_hash")
-    }
-    for number in range(2, length + 1):
-        chain.append(LedgerEntry.chained(chain[-1].entry_hash, **{**fields, "entry": number}))
-    return chain
-
-
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     async def page(request: Any, **_: object) -> Any:
         numbers = [0, *(one.entry for one in entries)]
@@ -81,7 +69,9 @@ async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 async def test_the_whole_ledger_is_read_and_verified() -> None:
     """An entry that was altered, altered with its hash, or left out is noticed on every page."""
-    chain = _chain(6)
+    chain = [first_entry()]
+    while len(chain) < 6:
+        chain.append(next_entry(chain[-1]))
     assert chain == await _read(chain)
     for place, entry in enumerate(chain):
         before, after = chain[:place], chain[place + 1 :]

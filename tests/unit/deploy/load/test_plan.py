@@ -1,4 +1,6 @@
-"""Options of a load run: rates, ramps, arrivals, and options that are refused."""
+"""Options of a load run: rates, ramps, arrivals, behaviours, and options that are refused."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError
 from deploy.cli import app
+from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
 from deploy.load.tally import Tally
 
@@ -31,13 +34,40 @@ def test_a_ramp_climbs_evenly() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "1", "1:2", "a:b:c", "1:2:3:4", "1:2:0", "2:1:3", "0:1:2", "1:inf:2", "nan:2:2"],
+    ("text", "expected"),
+    [
+        ("0.1", dict.fromkeys(MISBEHAVING, 0.1 / 6)),
+        ("malformed=.02, dropping=0.5", {Behaviour.MALFORMED: 0.02, Behaviour.DROPPING: 0.5}),
+    ],
 )
-def test_an_invalid_ramp_is_refused(text: str) -> None:
-    """Another form, or numbers out of range."""
+def test_shares_are_named_or_split_evenly(text: str, expected: dict[Behaviour, float]) -> None:
+    """A behaviour that is not named does not happen."""
+    assert pytest.approx(expected) == shares_from(text)
+
+
+_RAMPS = ("", "1", "1:2", "a:b:c", "1:2:3:4", "1:2:0", "2:1:3", "0:1:2", "1:inf:2", "nan:2:2")
+_SHARES = ("", "x", "-0.1", "1", "nan", "malformed=1", "honest=0.5", "malformed=", "a=b=c")
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [*((ramp_from, text) for text in _RAMPS), *((shares_from, text) for text in _SHARES)],
+)
+def test_an_invalid_ramp_or_share_is_refused(read: Callable[[str], object], text: str) -> None:
+    """Another form, numbers out of range, no such behaviour, or no honest user left."""
     with pytest.raises(PlanError):
-        ramp_from(text)
+        read(text)
+
+
+def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest() -> None:
+    """The last one closes the batch: a repeat after it would be answered otherwise."""
+    for seed in range(50):
+        kinds = assign(20, {Behaviour.FLOODING: 0.9}, np.random.default_rng(seed))
+
+        assert 18 == np.count_nonzero(kinds == Behaviour.FLOODING)
+        assert Behaviour.HONEST == kinds[-1]
+    with pytest.raises(PlanError, match="at least one must be honest"):
+        assign(1, {Behaviour.FLOODING: 0.9}, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Runs in which no service answers: what they report, and how they end."""
 
 import asyncio
-import io
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from deploy.load.sender import Destination
 from deploy.load.target import Target
 from deploy.load.usage import GENERATOR, PartyUsage
 from deploy.load.users import seal
+from tests.support.printing import printed
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
@@ -67,17 +68,21 @@ async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     ):
         uncounted = await _run(LoadPlan(patience=0.0), shuffler=shuffler)
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
-    for json, printed in ((False, "users acknowledged"), (True, '"users_given_up": 2')):
+    for json, text in ((False, "users acknowledged"), (True, '"users_given_up": 2')):
         with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
             tell(finished, json=json)
-        assert printed in capsys.readouterr().out
+        assert text in capsys.readouterr().out
     fields = as_json(uncounted)
     assert (2, 2) == (fields["users"], fields["users_given_up"])
     assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
 
 
-async def test_a_page_of_metrics_that_never_comes_is_reported() -> None:
-    """Of two services one has none; the other's page comes, and is not mentioned."""
+async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_terminal() -> None:
+    """
+    Of two services one has none; the other's page comes, and is not mentioned.
+
+    Text of services in causes of failures, in notes and in names is neither escapes nor markup.
+    """
     server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
     pages = {
         "shuffler": f"http://{server.address}/metrics",
@@ -88,19 +93,10 @@ async def test_a_page_of_metrics_that_never_comes_is_reported() -> None:
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
     assert ["The usage is unknown of analyzer"] == [note[:32] for note in finished.notes]
-
-
-async def test_no_text_of_services_steers_the_terminal() -> None:
-    """In causes of failures, in notes, and in names: neither escapes nor markup."""
-    finished = await _run(LoadPlan(patience=0.0))
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.tally.refusals[hostile] += 1
     finished.usage[hostile] = PartyUsage()
     finished.notes.append(hostile)
-    written = io.StringIO()
-
-    show(finished, Console(file=written, width=200))
-
-    expected = "\\x1b]0;x\\x07[bold red]\\u202e"
-    assert 3 == written.getvalue().count(expected)
-    assert not set("\x1b\x07\u202e") & set(written.getvalue())
+    shown = printed(partial(show, finished), width=200)
+    assert 3 == shown.count("\\x1b]0;x\\x07[bold red]\\u202e")
+    assert not set("\x1b\x07\u202e") & set(shown)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.messages.ledger_entry import LedgerEntry, verify
+from common.messages.ledger_entry import verify
 from common.messages.result import BitTable, Histogram, KeyValues, Means, Result, interval_reach
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
@@ -21,10 +21,9 @@ from deploy.pages import result_page as module
 from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import ResultView, result_view
-from tests.support.budgets import population_budgets
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
-from tests.support.ledger_entries import first_entry
+from tests.support.ledger_entries import first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import collected
@@ -289,17 +288,10 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
     """Privacy figures rounded up, what is left down; a name is text."""
     first = first_entry(population="<staff>")
-    changes = {
-        "entry": 2,
-        "task_digest": first.task_digest,
-        "batch_id": first.batch_id,
-        "epsilon": 0.123_456,
-        "composed_epsilon": 0.700_01,
-    }
-    second = LedgerEntry.chained(first.entry_hash, **first.fields() | changes)
-    entries = [first, second]
+    changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
+    entries = [first, next_entry(first, population="<staff>", **changes)]
     page = releases_page(entries, verify(entries), [population_budgets("<staff>")], version="1")
 
     assert snapshot == page_text(page)
-    assert second.entry_hash.hex() in page
+    assert entries[1].entry_hash.hex() in page
     assert "<staff>" not in page

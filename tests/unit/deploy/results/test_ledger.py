@@ -1,15 +1,14 @@
-import io
 import json
+from functools import partial
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.ledger_entry import verify
 from deploy.results import ledger
 from deploy.terminal.json_output import dumps
-from tests.support.budgets import population_budgets
-from tests.support.ledger_entries import first_entry
+from tests.support.ledger_entries import first_entry, population_budgets
+from tests.support.printing import printed
 
 _ENTRY = first_entry(population="[staff]")
 
@@ -17,10 +16,9 @@ _ENTRY = first_entry(population="[staff]")
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_table_shows_each_entry_and_the_head(width: int, snapshot: SnapshotAssertion) -> None:
     """Figures rounded up, what is left down; names fold, and are text whatever they hold."""
-    console = Console(file=io.StringIO(), width=width)
-    ledger.show([_ENTRY], verify([_ENTRY]), [population_budgets("[staff]")], console)
+    budgets = [population_budgets("[staff]")]
 
-    assert snapshot == console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    assert snapshot == printed(partial(ledger.show, [_ENTRY], verify([_ENTRY]), budgets), width)
 
 
 def test_json_holds_all_that_is_hashed() -> None:

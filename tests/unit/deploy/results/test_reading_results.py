@@ -13,7 +13,6 @@ from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.messages.batch import TaskState
 from common.messages.result import Result
-from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.results import result_to_bytes
 from common.wire.tasks import description_to_wire, summaries_to_wire
@@ -48,10 +47,10 @@ def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
 
 
 async def _run(
-    folder: Path, result: Result, task: Task, candidates: bytes | None = None
+    folder: Path, result: Result, candidates: bytes | None
 ) -> tuple[int | None, str, str]:
     """Read a result by the command, and write it as every kind of file."""
-    signed = SigningIdentity.generate().sign(task.to_bytes())
+    signed = SigningIdentity.generate().sign(_TEXTS.task.to_bytes())
     (folder / "token").write_text("token", encoding="utf-8")
     asked = []
     if candidates is not None:
@@ -70,18 +69,16 @@ async def _run(
         await server.stop(None)
 
 
-def _true() -> Result:
-    """Return the result of a task for texts, with the guarantees that hold."""
-    return dataclasses.replace(
-        _TEXTS.result, guarantees=guarantees(_TEXTS.task, _TEXTS.result.n_users, 0)
-    )
+_TRUE: Final = dataclasses.replace(
+    _TEXTS.result, guarantees=guarantees(_TEXTS.task, _TEXTS.result.n_users, 0)
+)
 
 
 @pytest.mark.parametrize("decoded", [True, False])
 async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded: bool) -> None:
     """A row for each; without candidates, one for each bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
-    status, _, complaint = await _run(tmp_path, _true(), _TEXTS.task, names)
+    status, _, complaint = await _run(tmp_path, _TRUE, names)
 
     assert 0 == status, complaint
     first = ["text", "share"] if decoded else ["cohort", "bit"]
@@ -98,7 +95,7 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
         ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "another task than was asked for"),
         ({"local_epsilon": 0.01}, None, "and the result says 0.01"),
         (
-            {"guarantees": (guarantee("analyzer", 0.001, 0.0), *_true().guarantees[1:])},
+            {"guarantees": (guarantee("analyzer", 0.001, 0.0), *_TRUE.guarantees[1:])},
             *(None, "against analyzer the result states epsilon 0.001"),
         ),
     ],
@@ -107,8 +104,8 @@ async def test_a_false_result_and_a_wrong_candidate_leave_no_file(
     tmp_path: Path, changes: dict[str, Any], candidates: bytes | None, sentence: str
 ) -> None:
     """A result of another task, or with figures that the signed task contradicts."""
-    false = dataclasses.replace(_true(), **changes)
-    status, _, complaint = await _run(tmp_path, false, _TEXTS.task, candidates)
+    false = dataclasses.replace(_TRUE, **changes)
+    status, _, complaint = await _run(tmp_path, false, candidates)
 
     assert 0 != status
     assert sentence in complaint

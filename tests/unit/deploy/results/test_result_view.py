@@ -1,18 +1,17 @@
 """The view of a result for readers and programs, for every kind of value."""
 
 import dataclasses
-import io
 import json
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
 from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable, Histogram, Means, Owners
+from common.messages.result import BitTable, Histogram, Means
 from common.protocols import Kind
 from common.task.draft import TextDraft
 from common.task.specs import KeyValueSpec, spec_as
@@ -25,6 +24,7 @@ from deploy.results.result_view import ResultView, result_view
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
+from tests.support.printing import printed
 from tests.support.protocol_tasks import protocol_task
 
 _KINDS: Final[tuple[Kind, ...]] = ("categorical", *OTHER_KINDS)
@@ -78,12 +78,6 @@ def _known(kind: Kind, **changes: Any) -> ResultView:
     return result_view(estimate, _task(kind), most=5, people=_people(kind))
 
 
-def _printed(view: ResultView) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    print_estimates(view, console)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]  # a StringIO
-
-
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
     """The estimate, its range, and what was decoded of texts."""
@@ -116,34 +110,6 @@ def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None
     """The message names the kind."""
     with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
         result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
-
-
-def test_errors_by_hand() -> None:
-    """Of shares, of unbiased and shrunk means, and of pairs; one interval of five misses."""
-    means = np.array(_TRUTHS["vector"]) + np.array([0.0, 0.125, -0.125, 0.0, 0.5])
-    owners = Owners(
-        frequencies=np.array(_TRUTHS["key-value"]) + 0.1,
-        frequency_errors=np.ones(6),
-        means=np.array([2.5, 2.5, 2.5, 2.5, 2.5, 4.5]),
-        mean_errors=np.ones(6),
-    )
-    found = [
-        _known("categorical"),
-        _known("vector", means=means, shrunk=means + 0.25),
-        _known("key-value", owners=owners),
-    ]
-    off = (0.125**2 + 0.2**2 + 0.325**2 + 0.25**2) / 30
-    shrunk = np.mean((means + 0.25 - np.array(_TRUTHS["vector"])) ** 2)
-
-    assert [
-        {"mse_vs_truth": pytest.approx(off)},
-        {
-            "mse_vs_truth": pytest.approx((0.03125 + 0.25) / 5),
-            "mse_shrunk_vs_truth": pytest.approx(shrunk),
-        },
-        {"mse_vs_truth": pytest.approx(0.01), "mse_of_means_vs_truth": pytest.approx(4 / 6)},
-    ] == [view.error_fields for view in found]
-    assert "4 of 5 intervals cover the truth" in found[1].errors
 
 
 @pytest.mark.parametrize(
@@ -231,5 +197,5 @@ def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
     """Tables with intervals, notes, and in a demo the truth and its errors; columns of files."""
     view = _VIEWS[name]
 
-    assert snapshot == _printed(view)
+    assert snapshot == printed(partial(print_estimates, view), width=120)
     assert snapshot == (list(view.columns), list(view.fields), view.error_fields)

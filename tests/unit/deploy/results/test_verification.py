@@ -4,74 +4,23 @@ import dataclasses
 import math
 import re
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import pytest
 
-from analyzer.finalize import build_result
-from analyzer.intake import Intake
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest
-from common.messages.result import KeyValues, Means, Result
-from common.protocols import Kind, protocols_of
+from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.results import result_from_wire, result_to_wire
 from deploy.results.verification import check_fits, check_guarantees
-from deploy.simulate.collection import count
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import Collected, collected
-from tests.support.results import guarantee, result
-
-_USERS: Final = 1200
-_SPOILED: Final = 7
-
-
-def _released(task: Task) -> Result:
-    """Return the result of 1200 users, of whom seven sent unreadable reports."""
-    values = np.random.default_rng(5).integers(0, task.domain_size, _USERS - _SPOILED)
-    users = np.bincount(values, minlength=task.domain_size)
-    mechanism = mechanism_of(task)
-    counted = count(task, mechanism, users, np.random.default_rng(6), one_by_one=False)
-    refused = _SPOILED * task.reports_per_user
-    null = (_USERS - _SPOILED) * task.reports_per_user - counted.n_reports
-    intake = Intake(
-        cells=counted.cells,
-        counted=counted.n_reports,
-        null=null if task.shuffler.idle else 0,
-        refused={"repeated": 0, "unreadable": refused, "malformed": 0},
-    )
-    manifest = BatchManifest(
-        task_digest=SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
-        batch_id=BatchId(bytes(16)),
-        n_users=_USERS,
-        n_reports=intake.counted + intake.null + refused,
-    )
-    return build_result(manifest, task, mechanism, intake)
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        pytest.param(name, marks=() if name in {"od-hp", "sbin"} else pytest.mark.slow)
-        for name in protocols_of("categorical")
-    ],
-)
-def test_a_true_result_of_every_protocol_fits(protocol: str) -> None:
-    """As it is read from the wire, with refused reports among the others."""
-    task = protocol_task(protocol)
-    found = result_from_wire(result_to_wire(_released(task)))
-
-    assert sum(found.refused.values()) >= _SPOILED
-    check_fits(found, task)
-    check_guarantees(found, task)
+from tests.support.results import guarantee, released
 
 
 @cache
@@ -101,6 +50,9 @@ def _true() -> Collected:
         ({"n_dummies": 40_001}, "counted 40001 dummies; there were 40000 reports"),
         ({"n_sentinels": 11_001}, "misses 0 of 11001 sentinels; the task has room for 11000"),
         ({"n_sentinels": 3, "n_sentinels_missing": 4}, "misses 4 of 3 sentinels"),
+        # Another task's labels would name its shares, or be too few for them.
+        ({"task_digest": TaskDigest(b"\xd1" * 32)}, "the task's digest is .*, .* says d1d1"),
+        ({"estimate": collected(size=3).result.estimate}, "estimate is 4 values, .* says 3 values"),
     ],
 )
 def test_a_result_that_its_task_contradicts_is_refused(
@@ -114,64 +66,45 @@ def test_a_result_that_its_task_contradicts_is_refused(
         check_fits(dataclasses.replace(true.result, **change), true.task)
 
 
-@pytest.mark.parametrize(
-    ("kind", "counts"),
-    [("string", ("cohort_sizes", "bit_counts")), ("key-value", ("reports",))],
-)
-def test_an_estimate_counts_the_reports_of_the_batch(kind: Kind, counts: tuple[str, ...]) -> None:
-    """A hundred times as many would seem to err a tenth as much."""
-    found = kind_collected(kind)
-    check_fits(found.result, found.task)
-    many = {name: getattr(found.result.estimate, name) * 100 for name in counts}
-    estimate = dataclasses.replace(found.result.estimate, **many)
+def _check_estimate(task: Task, **changes: Any) -> None:
+    """Check the result of a task of another kind than items, with an estimate changed."""
+    estimate = dataclasses.replace(kind_collected(task.kind).result.estimate, **changes)
+    check_fits(result_of(task, estimate=estimate), task)
 
-    sentence = "refused 0 of 4000 reports, and its estimate counts 400000"
-    with pytest.raises(WireError, match=sentence):
-        check_fits(dataclasses.replace(found.result, estimate=estimate), found.task)
+
+@pytest.mark.parametrize(
+    ("protocol", "counts"),
+    [("rappor", ("cohort_sizes", "bit_counts")), ("priv-kv", ("reports",))],
+)
+def test_an_estimate_counts_the_reports_of_the_batch(
+    protocol: str, counts: tuple[str, ...]
+) -> None:
+    """A hundred times as many would seem to err a tenth as much."""
+    task = kind_task(protocol)
+    estimate = kind_collected(task.kind).result.estimate
+    with pytest.raises(WireError, match=r"refused 0 of 4000 reports, and its .* counts 400000"):
+        _check_estimate(task, **{name: getattr(estimate, name) * 100 for name in counts})
 
 
 @pytest.mark.parametrize("protocol", protocols_of("vector"))
 def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
     """An unbiased mean is in its interval; the interval of a projection is of noise alone."""
-    task, means = kind_task(protocol), kind_collected("vector").result.estimate
-    assert isinstance(means, Means)
-    projects = protocol == "multi-rphm"
-
-    honest = dataclasses.replace(means, unbiased=not projects)
-    check_fits(result_of(task, estimate=honest), task)
-    false = dataclasses.replace(means, unbiased=projects)
+    task, projects = kind_task(protocol), protocol == "multi-rphm"
+    _check_estimate(task, unbiased=not projects)
     with pytest.raises(WireError, match=r"biased means, and the result says \d+ \w*biased"):
-        check_fits(result_of(task, estimate=false), task)
+        _check_estimate(task, unbiased=projects)
 
 
 def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> None:
     """Later iterations of PrivKVM do not."""
-    asks = kind_collected("key-value")
-    pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
-    later = kind_task(
-        "priv-kv", n_min=asks.task.n_min, target_size=asks.task.target_size, pairs=pairs
-    )
-    estimate = asks.result.estimate
-    assert isinstance(estimate, KeyValues)
-    without = dataclasses.replace(estimate, owners=None)
-
-    check_fits(asks.result, asks.task)
-    check_fits(result_of(later, estimate=without), later)
+    asks = kind_task("priv-kv")
+    later = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, key_share=0.0))
+    _check_estimate(asks)
+    _check_estimate(later, owners=None)
     with pytest.raises(WireError, match="6 keys with owners, and the result says 6 keys without"):
-        check_fits(result_of(asks.task, estimate=without), asks.task)
+        _check_estimate(asks, owners=None)
     with pytest.raises(WireError, match="6 keys without owners, and the result says 6 keys with"):
-        check_fits(result_of(later, estimate=estimate), later)
-
-
-def test_a_result_is_of_a_task_with_its_digest_and_as_many_values() -> None:
-    """Another task's labels would name its shares, or be too few for them."""
-    found = collected(size=3)
-    check_fits(found.result, found.task)
-
-    with pytest.raises(WireError, match="the task's estimate is 3 values, and the result says 4"):
-        check_fits(collected(size=4).result, found.task)
-    with pytest.raises(WireError, match=r"the task's digest is .*, and the result says d1d1"):
-        check_fits(result(TaskDigest(b"\xd1" * 32)), found.task)
+        _check_estimate(later)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +130,10 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     fits: bool,  # noqa: FBT001
 ) -> None:
     """Two sentinels were planted, and taken off before anything was counted."""
-    task = protocol_task(protocol)
-    task = dataclasses.replace(task, target_size=1010)
-    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    numbers = {"n_users": 1000, "n_sentinels": 2, "n_reports": 1000, "n_dummies": 0}
-    found = dataclasses.replace(_released(task), task_digest=digest, refused={}, **numbers | change)
+    task = dataclasses.replace(protocol_task(protocol), target_size=1010)
+    numbers = {"n_users": 1000, "n_sentinels": 2, "n_reports": 1000} | change
+    buckets = task.item_mechanism.buckets
+    found = released(task, estimate=collected(size=30).result.estimate, buckets=buckets, **numbers)
     if fits:
         check_fits(found, task)
         return

@@ -1,12 +1,10 @@
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from common.errors import TaskError
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """
@@ -84,15 +82,3 @@ def test_a_mistake_in_a_draft_is_named(
         _read(tmp_path, _GOOD.replace(*change))
     with pytest.raises(TaskError, match="cannot be read"):
         draft_file.read(tmp_path / "none.toml", bytes(32))
-
-
-def test_laws_of_dummies_are_tables(tmp_path: Path) -> None:
-    """Of users, and of the shuffler; written as they are read, in a task's own integers."""
-    draft = replace(
-        _read(tmp_path, _GOOD),
-        dummies_per_user=0.0,
-        dummies=DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4),
-        shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
-    )
-
-    assert draft == _read(tmp_path, draft_file.as_toml(draft))

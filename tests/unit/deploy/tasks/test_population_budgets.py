@@ -1,15 +1,14 @@
 """Budgets of populations as an operator sees them."""
 
 import dataclasses
-import io
 import json
 import math
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
@@ -20,24 +19,20 @@ from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
 from deploy.terminal.json_output import dumps
 from tests.support.analyzer_core import AnalyzerCore
-from tests.support.budgets import population_budgets
+from tests.support.ledger_entries import population_budgets
+from tests.support.printing import printed
 from tests.support.scrapes import series_of
 
 _USERS = 50
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Operator:
     """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
 
-    def __init__(
-        self,
-        core: AnalyzerCore,
-        entries: list[LedgerEntry] | None = None,
-        unreadable: TaskDigest | None = None,
-    ) -> None:
-        self._core = core
-        self._entries = entries
-        self._unreadable = unreadable
+    _core: AnalyzerCore
+    _entries: list[LedgerEntry] | None = None
+    _unreadable: TaskDigest | None = None
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         if digest == self._unreadable:
@@ -76,11 +71,6 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
     return await core.store.ledger(0)
 
 
-async def _measured(core: AnalyzerCore) -> float:
-    await core.releases.measure_budgets()
-    return series_of(core.process_metrics.metrics)["shuffledp_budget_spent_ratio", ()]
-
-
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
     """By what the analyzer composes, and the metric shows; tasks that stand alone are in no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
@@ -95,7 +85,9 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
     assert await of_task(alone, _Operator(core)) is None
     assert entries[0].composed_epsilon == guests.budgets[0].spent_epsilon
     assert (20.0, 1e-6) == (guests.budgets[0].epsilon, guests.budgets[0].delta)
-    assert await _measured(core) == staff.budgets[0].share > guests.budgets[0].share
+    await core.releases.measure_budgets()
+    measured = series_of(core.process_metrics.metrics)["shuffledp_budget_spent_ratio", ()]
+    assert measured == staff.budgets[0].share > guests.budgets[0].share
 
 
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
@@ -134,18 +126,16 @@ async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCor
     """That row says why and comes first; the others are there."""
     await _released(core, population="guests")
     staff = await _released(core)
-    operator = _Operator(core, unreadable=core.signed.digest())
+    operator = _Operator(core, _unreadable=core.signed.digest())
     populations = await of_populations(await _ledger(core), operator)
     alone = await of_task(staff, operator)
-    console = Console(file=io.StringIO(), width=160)
-    show(populations, console)
 
     assert [("staff", 0, 1), ("guests", 1, 1)] == [
         (one.population, len(one.budgets), one.releases) for one in populations
     ]
     assert populations[0] == alone
     assert "cannot read its task" in populations[0].unknown
-    assert "cannot read" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    assert "cannot read" in printed(partial(show, populations))
 
 
 @pytest.mark.parametrize(
@@ -158,10 +148,8 @@ async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCor
 )
 def test_spending_is_rounded_up_and_the_rest_down(spent: float, shown: tuple[str, ...]) -> None:
     """Nothing left is 0, never less."""
-    console = Console(file=io.StringIO(), width=160)
-    show([population_budgets("\x1b[staff]", spent=spent)], console)
-    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    [row] = [line for line in printed.splitlines() if "staff" in line]
+    text = printed(partial(show, [population_budgets("\x1b[staff]", spent=spent)]))
+    [row] = [line for line in text.splitlines() if "staff" in line]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
 
     assert ["\\x1b[staff]", "2", "1.2", "1e-05", *shown] == cells

@@ -1,45 +1,32 @@
 """A task's files: what was signed, to the byte, for programs that are not this one."""
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from common.errors import SettingsError
 from deploy.tasks.drafts import TASK_FILES, save_task
-from tests.support.tasks import PublishedTask, published
+from tests.support.commands import ROOT, blocks
+from tests.support.tasks import published
 from tests.support.tools import tool
 
-_PAGE: Final = Path(__file__).parents[4] / "docs" / "auditors" / "verify-a-task.md"
-
-
-def _commands() -> str:
-    """What the auditors' page tells to type, from the digest on."""
-    blocks: list[str] = re.findall(r"(?ms)^```\n(.*?)^```$", _PAGE.read_text(encoding="utf-8"))
-    [found] = [block for block in blocks if block.startswith("sha256sum")]
-    return found
-
-
-def _saved(folder: Path) -> PublishedTask:
-    task = published(labels=tuple("ü" * n for n in range(1, 101)))
-    save_task(folder / "agreed", task.signed)
-    identity = task.identity.public_identity().raw.hex()
-    (folder / "identity.pub").write_text(identity + "\n", encoding="ascii")
-    return task
+_PAGE: Final = ROOT / "docs" / "auditors" / "verify-a-task.md"
 
 
 def _typed(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Type what the auditors' page tells to, from the digest on."""
     tool("openssl")
-    shell = [tool("bash"), "-e", "-o", "pipefail", "-c", _commands()]
+    [commands] = [block for block in blocks(_PAGE) if block.startswith("sha256sum")]
+    shell = [tool("bash"), "-e", "-o", "pipefail", "-c", commands]
     return subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> None:
     """With openssl alone; a changed byte of the task or of the signature is noticed."""
-    _saved(tmp_path)
-    task = _saved(tmp_path)  # the later one
+    task = published(labels=tuple("ü" * n for n in range(1, 101)))
+    for one in (published(), task):  # the later one counts
+        save_task(tmp_path / "agreed", one.signed)
+    identity = task.identity.public_identity().raw.hex()
+    (tmp_path / "identity.pub").write_text(identity + "\n", encoding="ascii")
     outcome = _typed(tmp_path)
 
     assert 0 == outcome.returncode, outcome.stderr
@@ -50,10 +37,3 @@ def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> No
         (tmp_path / "agreed" / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         assert 0 != _typed(tmp_path).returncode, name
         (tmp_path / "agreed" / name).write_bytes(content)
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    """Its file and why."""
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SettingsError, match=r"task\.json cannot be written: "):
-        save_task(tmp_path / "file", published().signed)

@@ -1,7 +1,6 @@
-"""Untrusted text on an operator's terminal: it steers nothing, and is no markup."""
+"""Text on an operator's terminal steers nothing and is no markup; figures are whole."""
 
 import dataclasses
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -26,11 +25,12 @@ from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible
 from protos.shuffledp.v1 import user_agent_pb2
-from tests.support import budgets
 from tests.support.commands import ROOT
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import first_entry
-from tests.support.results import result
+from tests.support.ledger_entries import population_budgets as spent_budgets
+from tests.support.printing import printed
+from tests.support.results import guarantee, result
 from tests.support.tasks import published
 from tests.support.wire_parsers import _summary
 
@@ -71,7 +71,10 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
     "ledger": (lambda to: ledger.show([_ENTRY], verify([_ENTRY]), [], to), 1),
-    "budgets": (lambda to: population_budgets.show([budgets.population_budgets(_HOSTILE)], to), 1),
+    "budgets": (
+        lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to),
+        1,
+    ),
 }
 """How each is printed, and how often the text is in it."""
 
@@ -79,13 +82,11 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
 @pytest.mark.parametrize("name", _PRINTED)
 def test_untrusted_text_steers_no_terminal(name: str) -> None:
     """It is readable each time, and no markup."""
-    print_on, times = _PRINTED[name]
-    console = Console(file=io.StringIO(), width=300)
-    print_on(console)
-    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    show, times = _PRINTED[name]
+    shown = printed(show, width=300)
 
-    assert times == printed.count(_READABLE)
-    assert not set("\x1b\x07\u202e") & set(printed)
+    assert times == shown.count(_READABLE)
+    assert not set("\x1b\x07\u202e") & set(shown)
 
 
 def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
@@ -105,10 +106,10 @@ def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
     path = tmp_path / "[x]\x1b.csv"
     path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
     arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
-    printed = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
+    outcome = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
 
-    assert 0 == printed.exit_code, printed.exception
-    assert "The file [x]\\x1b.csv: 3,000 users" in printed.stdout
+    assert 0 == outcome.exit_code, outcome.exception
+    assert "The file [x]\\x1b.csv: 3,000 users" in outcome.stdout
 
 
 def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +146,38 @@ def test_control_characters_are_readable(text: str, written: str) -> None:
 )
 def test_escaped_text_is_no_markup(text: str) -> None:
     """It is printed unchanged."""
-    console = Console(file=io.StringIO(), width=80)
-    console.print(escaped(text))
+    assert text == printed(lambda console: console.print(escaped(text))).strip()
 
-    assert text == console.file.getvalue().strip()  # type: ignore[attr-defined]  # a StringIO
+
+_POPULATION: Final = "people-of-the-northern-district"
+_LONG_ENTRY: Final = first_entry(population=_POPULATION, n_users=1_234_567, n_refused=89_012)
+_GUARANTEE: Final = guarantee(
+    *("shuffler+analyzer", 20.01, 1.001e-10),
+    assumptions=("nobody else is honest, whatever anybody may say of them",),
+)
+_SPENT: Final = spent_budgets(_POPULATION, spent=0.70001)
+_TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
+    "ledger": (
+        lambda to: ledger.show([_LONG_ENTRY], verify([_LONG_ENTRY]), [], to),
+        ("1,234,567", "89,012", "d1d1d1d1d1d1"),
+    ),
+    "budgets": (
+        lambda to: population_budgets.show([_SPENT], to),
+        ("1.2", "1e-05", "0.7001", "0.4999", "0.5834"),
+    ),
+    "guarantees": (
+        lambda to: print_guarantees([_GUARANTEE], "title", to),
+        ("20.01", "1.001e-10"),
+    ),
+}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", _TABLES)
+def test_every_figure_is_whole_on_a_narrow_terminal(name: str, width: int) -> None:
+    """Text is folded instead, or lines are longer than the terminal: `2` for 20 is wrong."""
+    show, figures = _TABLES[name]
+    words = printed(show, width).replace("│", " ").split()
+
+    for figure in figures:
+        assert figure in words
