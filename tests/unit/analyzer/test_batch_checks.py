@@ -1,6 +1,7 @@
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -105,20 +106,21 @@ def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool)
         check_batch(_sightings(places), _KEEPS)
 
 
-def _manifest(n_users: int, n_reports: int) -> BatchManifest:
-    return BatchManifest(
-        task_digest=TaskDigest(bytes(32)),
-        batch_id=BatchId(bytes(16)),
-        n_users=n_users,
-        n_reports=n_reports,
-    )
-
-
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """Of a hundred users and two hundred reports."""
-    left = exclude_sentinels(_manifest(100, 200), _sightings(_shuffled(10, 1)), _KEEPS)
+    """A planned one that did not arrive counts as a user only where reports are sampled."""
+    sightings = _sightings(_shuffled(10, 1))
+    planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
+    sightings = replace(sightings, sentinels=(*sightings.sentinels, planned))
+    for task, n_users, left in ((_KEEPS, 100, 90), (_SAMPLES, 1100, 1089)):
+        manifest = BatchManifest(
+            task_digest=TaskDigest(bytes(32)),
+            batch_id=BatchId(bytes(16)),
+            n_users=n_users,
+            n_reports=200,
+        )
+        found = exclude_sentinels(manifest, sightings, task)
 
-    assert (90, 190) == (left.n_users, left.n_reports)
+        assert (left, 190) == (found.n_users, found.n_reports)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from common.messages.batch import BatchState
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from shuffler.active_batches import (
     TRANSITIONS,
     ClosingRule,
@@ -55,15 +57,22 @@ async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
     strict.spool.close()
 
 
-async def test_a_failed_step_is_retried_after_growing_pauses(shuffler: Shuffler) -> None:
-    """The pause doubles, and ends once the analyzer answers."""
+async def test_a_failed_step_is_retried_after_growing_pauses(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch's own pause is kept; it doubles, and ends once the analyzer answers."""
+    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
+    shuffler.deliveries._not_before[TaskDigest(bytes(32))] = math.inf
     running = asyncio.create_task(shuffler.deliveries.run())
-    while not shuffler.deliveries._not_before:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        while DIGEST not in shuffler.deliveries._not_before:
+            await asyncio.sleep(0.01)
     first = shuffler.deliveries._not_before[DIGEST]
     assert first > shuffler.clock.now()
+    await asyncio.sleep(0.1)
+    assert first == shuffler.deliveries._not_before[DIGEST]
 
     shuffler.clock.seconds = first
     while shuffler.deliveries._not_before[DIGEST] == first:
