@@ -144,29 +144,6 @@ async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> 
         assert (one[1:] > one[:-1]).all()
 
 
-async def test_a_permuted_batch_keeps_no_submissions(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The state is recorded first; after a crash in between, the next start deletes the rest."""
-    await _append(spool, _submission(1))
-    batch = await spool.get(_SIGNED.digest())
-
-    async def crash(batch_id: BatchId) -> None:
-        raise RuntimeError(batch_id)
-
-    monkeypatch.setattr(spool, "_drop_submissions", crash)
-    with pytest.raises(RuntimeError):
-        await spool.record_permuted(batch, BatchState.PERMUTED, 5, 0.5)
-    monkeypatch.undo()
-    found = await spool.get(_SIGNED.digest())
-
-    assert (BatchState.PERMUTED, 5, 0.5) == (found.state, found.n_reports, found.shuffle_seconds)
-    assert [Outcome.CLOSED] == await _append(spool, _submission(1))
-    assert 1 == len(await _stored(spool))
-    await spool.sweep()
-    assert [] == await _stored(spool)
-
-
 async def test_a_state_changes_only_from_the_one_that_was_read(spool: Spool) -> None:
     """Of two callers that read the same state, one fails."""
     batch = await spool.get(_SIGNED.digest())
@@ -230,14 +207,6 @@ def _files(path: Path) -> BatchFiles:
     files = BatchFiles(path / "batches" / "b", _KEY)
     files.begin()
     return files
-
-
-def test_a_saved_batch_can_be_read_repeatedly(tmp_path: Path) -> None:
-    """Also by another process that has the directory and the key."""
-    _files(tmp_path).save(_CHUNKS)
-    other = BatchFiles(tmp_path / "batches" / "b", _KEY)
-
-    assert _CHUNKS == list(other.saved()) == list(other.saved())
 
 
 def test_a_permuted_batch_is_flushed_before_it_is_renamed(
