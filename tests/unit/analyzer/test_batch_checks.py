@@ -22,6 +22,7 @@ from common.errors import BatchStateError, SuspectBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import AnalyzerCore
@@ -83,17 +84,22 @@ def _fails_by_number(there: int, sent: int) -> bool:
     return False
 
 
-def test_one_missing_sentinel_fails_a_shuffler_that_keeps_everything() -> None:
-    """The shuffler had acknowledged it."""
-    with pytest.raises(SuspectBatchError, match="1 of 50 sentinels are missing"):
-        check_batch(_sightings([*_shuffled(49, 1), None]), _KEEPS)
-
-
-@pytest.mark.parametrize("there", [0, 30, 170, 200])
-def test_an_improbable_number_of_sentinels_fails(there: int) -> None:
-    """Too few of two hundred, or too many, where half of all reports are kept."""
-    with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels arrived"):
-        check_batch(_sightings([*_shuffled(there, 1), *[None] * (200 - there)]), _SAMPLES)
+@pytest.mark.parametrize(
+    ("task", "there", "sent", "message"),
+    [
+        (_KEEPS, 49, 50, "1 of 50 sentinels are missing"),
+        *(
+            (_SAMPLES, there, 200, f"{there} of 200 reports of sentinels arrived")
+            for there in (0, 30, 170, 200)
+        ),
+    ],
+)
+def test_an_improbable_number_of_sentinels_fails(
+    task: Task, there: int, sent: int, message: str
+) -> None:
+    """One missing where everything is kept; too few or too many where half of it is."""
+    with pytest.raises(SuspectBatchError, match=message):
+        check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), task)
 
 
 @pytest.mark.parametrize("step", [1, -1])
