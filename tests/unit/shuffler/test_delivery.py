@@ -29,7 +29,7 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> None:
     """
     At the target size, with all sealed reports. Its key is stored encrypted; one left by a crash is
-    destroyed at the start.
+    destroyed at the start, which needs no analyzer to know that the batch is over.
     """
     await shuffler.submit(5)
     [key_file] = shuffler.key_files()
@@ -46,8 +46,13 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     assert [] == shuffler.key_files()
     key_file.touch(mode=0o600)
     key_file.write_bytes(kept)
+    shuffler.analyzer.reachable = False
     await shuffler.restart()
     assert [] == shuffler.key_files()
+    assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
+    assert BatchState.ERASED is await shuffler.state()
+    with pytest.raises(BatchStateError, match="is over"):
+        await shuffler.collection.submit(DIGEST, shuffler.envelope())
 
 
 async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
@@ -163,20 +168,6 @@ async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
         with pytest.raises(BatchStateError, match="is missing"):
             await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
-
-
-async def test_finished_batches_are_known_after_a_restart(shuffler: Shuffler) -> None:
-    """From the spool, without the analyzer."""
-    await shuffler.submit(CASE.task.target_size)
-    await shuffler.deliveries.advance()
-    shuffler.analyzer.reachable = False
-
-    for _ in range(2):
-        assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
-        assert BatchState.ERASED is await shuffler.state()
-        with pytest.raises(BatchStateError, match="is over"):
-            await shuffler.collection.submit(DIGEST, shuffler.envelope())
-        await shuffler.restart()
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -1,14 +1,14 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.errors import BatchStateError, DamagedStorageError, StorageError
+from common.errors import BatchStateError, DamagedStorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import BatchKey, form_group, open_group, open_tags
@@ -246,25 +246,6 @@ def test_files_are_encrypted_and_private(tmp_path: Path) -> None:
     assert len(written) > 2 * 150
     assert b"a sealed report" not in written
     assert 0o700 == (tmp_path / "batches" / "b").stat().st_mode & 0o777
-
-
-def test_a_permuted_batch_exists_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A crash while writing leaves none, and `begin` removes the remains."""
-    files = _files(tmp_path)
-
-    def crash() -> Iterator[bytes]:
-        yield from _CHUNKS
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        files.save(crash())
-    with pytest.raises(StorageError):
-        list(files.saved())
-    files.append(2, b"left over")
-    files.begin()
-    assert [] == list((tmp_path / "batches" / "b").iterdir())
-    files.save(_CHUNKS)
-    assert _CHUNKS == list(files.saved())
 
 
 def _flip(path: Path, place: int) -> None:
