@@ -52,7 +52,8 @@ def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) 
 
 def _projected(shares: Vector) -> Vector:
     """Take the same off every share, and cut at 0, such that 1 is left; found by bisection."""
-    low, high = float(shares.min()) - 1, float(shares.max())
+    high = float(shares.max())
+    low = high - 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if np.maximum(shares - middle, 0).sum() > 1:
@@ -64,8 +65,10 @@ def _projected(shares: Vector) -> Vector:
 
 
 def _multiplied(shares: Vector) -> Vector:
-    """Leave negative shares out, and multiply the others."""
+    """Leave negative shares out, and multiply the others; project if there are none."""
     positive = np.maximum(shares, 0)
+    if not positive.any():
+        return _projected(shares)
     scaled: Vector = positive / positive.sum()
     return scaled
 

@@ -1,6 +1,7 @@
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from common.errors import BatchStateError, SuspectBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import AnalyzerCore
@@ -82,17 +84,22 @@ def _fails_by_number(there: int, sent: int) -> bool:
     return False
 
 
-def test_one_missing_sentinel_fails_a_shuffler_that_keeps_everything() -> None:
-    """The shuffler had acknowledged it."""
-    with pytest.raises(SuspectBatchError, match="1 of 50 sentinels are missing"):
-        check_batch(_sightings([*_shuffled(49, 1), None]), _KEEPS)
-
-
-@pytest.mark.parametrize("there", [0, 30, 170, 200])
-def test_an_improbable_number_of_sentinels_fails(there: int) -> None:
-    """Too few of two hundred, or too many, where half of all reports are kept."""
-    with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels arrived"):
-        check_batch(_sightings([*_shuffled(there, 1), *[None] * (200 - there)]), _SAMPLES)
+@pytest.mark.parametrize(
+    ("task", "there", "sent", "message"),
+    [
+        (_KEEPS, 49, 50, "1 of 50 sentinels are missing"),
+        *(
+            (_SAMPLES, there, 200, f"{there} of 200 reports of sentinels arrived")
+            for there in (0, 30, 170, 200)
+        ),
+    ],
+)
+def test_an_improbable_number_of_sentinels_fails(
+    task: Task, there: int, sent: int, message: str
+) -> None:
+    """One missing where everything is kept; too few or too many where half of it is."""
+    with pytest.raises(SuspectBatchError, match=message):
+        check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), task)
 
 
 @pytest.mark.parametrize("step", [1, -1])
@@ -105,20 +112,21 @@ def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool)
         check_batch(_sightings(places), _KEEPS)
 
 
-def _manifest(n_users: int, n_reports: int) -> BatchManifest:
-    return BatchManifest(
-        task_digest=TaskDigest(bytes(32)),
-        batch_id=BatchId(bytes(16)),
-        n_users=n_users,
-        n_reports=n_reports,
-    )
-
-
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """Of a hundred users and two hundred reports."""
-    left = exclude_sentinels(_manifest(100, 200), _sightings(_shuffled(10, 1)), _KEEPS)
+    """A planned one that did not arrive counts as a user only where reports are sampled."""
+    sightings = _sightings(_shuffled(10, 1))
+    planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
+    sightings = replace(sightings, sentinels=(*sightings.sentinels, planned))
+    for task, n_users, left in ((_KEEPS, 100, 90), (_SAMPLES, 1100, 1089)):
+        manifest = BatchManifest(
+            task_digest=TaskDigest(bytes(32)),
+            batch_id=BatchId(bytes(16)),
+            n_users=n_users,
+            n_reports=200,
+        )
+        found = exclude_sentinels(manifest, sightings, task)
 
-    assert (90, 190) == (left.n_users, left.n_reports)
+        assert (left, 190) == (found.n_users, found.n_reports)
 
 
 @pytest.mark.parametrize(

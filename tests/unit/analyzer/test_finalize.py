@@ -28,12 +28,13 @@ _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)
 
 
-def _conclude(case: PublishedTask, intake: Intake, *, users: int = 100) -> Result:
+def _conclude(case: PublishedTask, intake: Intake, n_reports: int | None = None) -> Result:
+    """Build the result of a batch of a hundred users."""
     manifest = BatchManifest(
         task_digest=case.signed.digest(),
         batch_id=BatchId(bytes(16)),
-        n_users=users,
-        n_reports=users * case.task.reports_per_user,
+        n_users=100,
+        n_reports=n_reports or 100 * case.task.reports_per_user,
     )
     return build_result(manifest, case.task, mechanism_of(case.task), intake)
 
@@ -69,28 +70,28 @@ def test_the_number_of_dummies_is_exact_without_refusals() -> None:
     np.testing.assert_allclose(result.histogram.frequencies, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("null", "malformed"), [(0, 0), (75, 0), (100, 0), (101, 1), (180, 80)])
-def test_null_reports_beyond_the_padding_are_malformed(null: int, malformed: int) -> None:
-    """A hundred users have room for one null report each."""
-    intake = _intake(_FRACTIONAL.task, own=100, dummies=200 - null, null=null)
+@pytest.mark.parametrize(
+    ("case", "counted", "dummies", "malformed"),
+    [
+        # A fifth of everything was unreadable: a fifth of users' own reports and of dummies.
+        (_FRACTIONAL, {"own": 80, "dummies": 100, "null": 60, "unreadable": 60}, 100, 0),
+        (_FIXED, {"own": 80, "dummies": 80, "unreadable": 40}, 80, 0),
+        # Forty users send malformed reports only: sixty users and their 75 dummies are left.
+        (_FRACTIONAL, {"own": 60, "dummies": 75, "null": 45, "malformed": 120}, 75, 120),
+        # A hundred users have room for one null report each; further ones are malformed.
+        (_FRACTIONAL, {"own": 100, "dummies": 200}, 200, 0),
+        (_FRACTIONAL, {"own": 100, "dummies": 100, "null": 100}, 100, 0),
+        (_FRACTIONAL, {"own": 100, "dummies": 99, "null": 101}, 99, 1),
+        (_FRACTIONAL, {"own": 100, "dummies": 20, "null": 180}, 47, 80),
+    ],
+)
+def test_refusals_are_taken_to_be_proportional(
+    case: PublishedTask, counted: dict[str, int], dummies: int, malformed: int
+) -> None:
+    """Users' own reports and dummies are refused alike, excess null reports included."""
+    result = _conclude(case, _intake(case.task, **counted))
 
-    assert malformed == _conclude(_FRACTIONAL, intake).refused["malformed"]
-
-
-def test_refusals_are_taken_to_be_proportional() -> None:
-    """A fifth of everything was unreadable: a fifth of users' own reports and of dummies."""
-    intake = _intake(_FRACTIONAL.task, own=80, dummies=100, null=60, unreadable=60)
-
-    assert 100 == _conclude(_FRACTIONAL, intake).n_dummies
-    fixed = _intake(_FIXED.task, own=80, dummies=80, unreadable=40)
-    assert 80 == _conclude(_FIXED, fixed).n_dummies
-
-
-def test_users_who_spoil_all_their_reports_cause_no_bias() -> None:
-    """Forty send malformed reports only: sixty users and their 75 dummies are left."""
-    intake = _intake(_FRACTIONAL.task, own=60, dummies=75, null=45, malformed=120)
-
-    assert 75 == _conclude(_FRACTIONAL, intake).n_dummies
+    assert (dummies, malformed) == (result.n_dummies, result.refused["malformed"])
 
 
 def test_the_number_of_dummies_is_never_negative() -> None:
@@ -152,15 +153,6 @@ _BATCHES: Final = 250
 _USERS: Final = np.array([60, 30, 0, 9, 1])
 
 
-def _manifest(case: PublishedTask, n_reports: int, *, users: int = 100) -> BatchManifest:
-    return BatchManifest(
-        task_digest=case.signed.digest(),
-        batch_id=BatchId(bytes(16)),
-        n_users=users,
-        n_reports=n_reports,
-    )
-
-
 @pytest.mark.parametrize("lost", [0.0, 0.2], ids=["nothing lost", "a fifth lost"])
 @pytest.mark.parametrize("name", _CASES)
 def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) -> None:
@@ -195,7 +187,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
             null=kept_null,
             refused={"repeated": 0, "unreadable": refused, "malformed": 0},
         )
-        histogram = build_result(_manifest(case, total), task, mechanism, intake).histogram
+        histogram = _conclude(case, intake, total).histogram
         estimates.append(histogram.frequencies)
         stated.append(histogram.mse_theory)
     errors = np.array(estimates) - truth

@@ -44,43 +44,25 @@ def test_every_report_is_counted_once(
     np.testing.assert_array_equal(_MECHANISM.tally(reports), intake.cells)
 
 
-def test_repeated_ciphertexts_are_dropped() -> None:
-    """In the same chunk and in another; the first one counts."""
-    sealed = _sealed(_MECHANISM.dummies(10, np.random.default_rng(2)))
-    intake = _take_in([*sealed, sealed[0], sealed[9], sealed[9]])
-
-    assert (10, 3) == (intake.counted, intake.refused["repeated"])
-
-
-def test_unreadable_reports_are_counted() -> None:
-    """A changed bit, another task's report, random bytes."""
-    sealed = _sealed(_MECHANISM.dummies(4, np.random.default_rng(3)))
+def test_refused_and_null_reports_are_counted_apart() -> None:
+    """
+    Repeats in the same chunk and in another; a changed bit, another task's report and random bytes,
+    which do not open; a seed and a bucket out of range, which open; and padding.
+    """
+    reports = _MECHANISM.dummies(12, np.random.default_rng(2))
+    reports["bucket"][1] = 13
+    reports["seed"][2] = 2**63
+    sealed = _sealed(reports)
     flipped = bytes([sealed[0][0] ^ 1]) + sealed[0][1:]
     elsewhere = _CASE.analyzer_key.public_key().seal(
         bytes(12), report_context(TaskDigest(bytes(32)))
     )
-    intake = _take_in([*sealed, flipped, elsewhere, bytes(60)])
+    padding = _sealed(null_reports(3, _MECHANISM.report_dtype))
+    repeats = [sealed[0], sealed[9], sealed[9]]
+    intake = _take_in([*sealed, *repeats, flipped, elsewhere, bytes(60), *padding])
 
-    assert (4, 3) == (intake.counted, intake.refused["unreadable"])
-
-
-def test_malformed_reports_are_counted() -> None:
-    """A seed or a bucket out of range opens, and is not counted."""
-    reports = _MECHANISM.dummies(5, np.random.default_rng(4))
-    reports["bucket"][1] = 13
-    reports["seed"][2] = 2**63
-    intake = _take_in(_sealed(reports))
-
-    assert (3, 2) == (intake.counted, intake.refused["malformed"])
-
-
-def test_null_reports_are_counted_apart() -> None:
-    """They are not refused."""
-    padding = null_reports(3, _MECHANISM.report_dtype)
-    intake = _take_in(_sealed(padding) + _sealed(_MECHANISM.dummies(2, np.random.default_rng(5))))
-
-    assert (2, 3) == (intake.counted, intake.null)
-    assert 0 == sum(intake.refused.values())
+    assert (10, 3) == (intake.counted, intake.null)
+    assert {"repeated": 3, "unreadable": 3, "malformed": 2} == intake.refused
 
 
 def test_chunks_without_a_valid_report_are_skipped() -> None:

@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.hpke import key_id
 from common.crypto.key_ring import DAY
-from common.crypto.signing import SignedTask
 from common.errors import UnusableBatchError
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import chunks_of
@@ -22,11 +21,6 @@ async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
     await started.start()
     yield started
     await started.stop()
-
-
-async def _publish(analyzer: AnalyzerCore, suite: str) -> SignedTask:
-    shuffler_key = HpkePrivateKey.generate(suite).public_key().raw
-    return await analyzer.publish(suite=suite, shuffler_key=shuffler_key)
 
 
 async def _rotate(analyzer: AnalyzerCore, days: float) -> None:

@@ -71,42 +71,37 @@ async def _released(core: AnalyzerCore, population: str, budget: float) -> Signe
     return signed
 
 
-async def test_the_largest_budget_share_is_shown(analyzer: AnalyzerCore) -> None:
-    """The composed ε over the smallest budget promised to the population."""
-    await _released(analyzer, "guests", 10.0)
-    alone = await _number(analyzer, "budget_spent_ratio")
-    await _released(analyzer, "staff", 2.0)
-    await _released(analyzer, "staff", 10.0)
-    ledger = await analyzer.store.ledger(0)
-
-    assert ledger[0].composed_epsilon / 10 == pytest.approx(alone)
-    spent = ledger[2].composed_epsilon / 2
-    assert 0.4 < spent < 1
-    assert spent == pytest.approx(await _number(analyzer, "budget_spent_ratio"))
-
-    await analyzer.restart()
-    await analyzer.releases.measure_budgets()
-    assert spent == pytest.approx(await _number(analyzer, "budget_spent_ratio"))
-    assert 3 == await _number(analyzer, "ledger_entries")
-
-
 async def _spent(core: AnalyzerCore) -> float | None:
     series = series_of(core.process_metrics.metrics)
     return series.get(("shuffledp_budget_spent_ratio", ()))
 
 
-async def test_no_budget_share_is_shown_until_all_are_measured(analyzer: AnalyzerCore) -> None:
-    """A part of the populations could show too little."""
+async def test_the_largest_budget_share_is_shown_once_all_are_measured(
+    analyzer: AnalyzerCore,
+) -> None:
+    """
+    The composed ε over the smallest budget promised to the population.
+
+    A part of the populations could show too little.
+    """
     assert await _spent(analyzer) is None
     await analyzer.releases.measure_budgets()
     assert 0 == await _spent(analyzer)
-
+    await _released(analyzer, "guests", 10.0)
+    alone = await _spent(analyzer)
     await _released(analyzer, "staff", 2.0)
-    share = await _spent(analyzer)
+    await _released(analyzer, "staff", 10.0)
+    ledger = await analyzer.store.ledger(0)
+
+    assert pytest.approx(alone) == ledger[0].composed_epsilon / 10
+    spent = ledger[2].composed_epsilon / 2
+    assert 0.4 < spent < 1
+    assert pytest.approx(spent) == await _spent(analyzer)
     await analyzer.restart()
     assert await _spent(analyzer) is None
-    await _released(analyzer, "guests", 50.0)
-    assert share == await _spent(analyzer)
+    await _released(analyzer, "others", 50.0)
+    assert pytest.approx(spent) == await _spent(analyzer)
+    assert 4 == await _number(analyzer, "ledger_entries")
 
 
 async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(

@@ -20,46 +20,44 @@ from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 
 
-async def test_a_batch_becomes_a_result(analyzer: AnalyzerCore) -> None:
-    """With its guarantees; the ledger is charged, and the staged reports are gone."""
-    await analyzer.deliver(50, analyzer.sealed(50))
+async def test_a_batch_becomes_one_result_however_often_it_is_delivered(
+    analyzer: AnalyzerCore,
+) -> None:
+    """
+    With its guarantees and one ledger entry. The staged reports are deleted, also from the
+    database's log, and no other file is written, which could hold an opened report.
+    """
+    before, sealed = sorted(analyzer.path.rglob("*")), analyzer.sealed(50)
+    for _ in range(3):
+        await analyzer.deliver(50, sealed)
     result = await analyzer.result()
+    [entry] = await analyzer.store.ledger(0)
 
     assert (50, 100, 50) == (result.n_users, result.n_reports, result.n_dummies)
     assert guarantees(analyzer.task, 50, 0) == result.guarantees
     assert int(result.histogram.frequencies.argmax()) == 0
-    assert await analyzer.store.chunk(BATCH, 0) is None
-    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
-    rows = connection.execute("SELECT n_users, epsilon, delta FROM ledger").fetchall()
-    connection.close()
-    assert [(50, result.guarantees[0].epsilon, analyzer.task.delta)] == rows
-
-
-async def test_delivering_again_changes_nothing(analyzer: AnalyzerCore) -> None:
-    """Before and after the release: one batch, one ledger entry."""
-    sealed = analyzer.sealed(50)
-    for _ in range(3):
-        await analyzer.deliver(50, sealed)
-    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
-    assert [(1,)] == connection.execute("SELECT count(*) FROM ledger").fetchall()
-    connection.close()
-
-
-async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
-    """Another batch or another manifest is refused."""
-    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
-    for other in (analyzer.manifest(3, batch=BatchId(b"o" * 16)), analyzer.manifest(4)):
-        with pytest.raises(ConflictError):
-            await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(other.n_users)))
-
-
-async def test_a_release_writes_only_to_the_database(analyzer: AnalyzerCore) -> None:
-    """No other file could hold an opened report."""
-    before = sorted(analyzer.path.rglob("*"))
-    await analyzer.deliver(3, analyzer.sealed(3))
-
-    assert 3 == (await analyzer.result()).n_users
+    assert (50, result.guarantees[0].epsilon) == (entry.n_users, entry.epsilon)
+    assert analyzer.task.delta == entry.delta
     assert before == sorted(analyzer.path.rglob("*"))
+    files = b"".join(file.read_bytes() for file in analyzer.path.glob("analyzer.sqlite*"))
+    assert not [report for report in sealed if report[:32] in files]
+
+
+async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCore) -> None:
+    """Another batch, another manifest, or another task's batch under the id is refused."""
+    first, second = analyzer.signed, await analyzer.publish()
+    await analyzer.releases.deliver(
+        analyzer.manifest(3, signed=first), chunks_of(analyzer.sealed(3, first))
+    )
+    for users, batch, signed, message in (
+        (3, BatchId(b"o" * 16), first, "one task, one release"),
+        (4, BATCH, first, "one task, one release"),
+        (3, BATCH, second, "for another task"),
+    ):
+        manifest = analyzer.manifest(users, batch=batch, signed=signed)
+        with pytest.raises(ConflictError, match=message):
+            await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(users, signed)))
+    await analyzer.settle()
 
 
 @pytest.mark.parametrize(
@@ -132,22 +130,15 @@ async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore
     assert caught.value.status == "ABORTED"
 
 
-async def test_an_incomplete_delivery_does_not_block_another(analyzer: AnalyzerCore) -> None:
-    """A stray manifest cannot block the real batch."""
+async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
+    """None for an interrupted delivery, which blocks no other, and another for every batch."""
+    before = analyzer.staging._rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
         await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
-    await analyzer.deliver(50, analyzer.sealed(50))
-
-    assert 50 == (await analyzer.result()).n_users
-
-
-async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
-    """None for an interrupted delivery, and another for every batch."""
-    before = analyzer.staging._rng.bit_generator.state
-    with pytest.raises(WireError):
-        await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(analyzer.sealed(3)))
     assert before == analyzer.staging._rng.bit_generator.state
+    await analyzer.deliver(50, analyzer.sealed(50))
+    assert 50 == (await analyzer.result()).n_users
 
     salts = set()
     for _ in range(2):
@@ -170,15 +161,6 @@ async def test_a_batch_staged_by_an_earlier_version_has_no_commitment(
     await analyzer.store.finish_batch(BATCH, earlier)
 
     assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
-
-
-async def test_staged_reports_are_deleted_with_the_release(analyzer: AnalyzerCore) -> None:
-    """Also from the database's log."""
-    sealed = analyzer.sealed(50)
-    await analyzer.deliver(50, sealed)
-
-    files = b"".join(file.read_bytes() for file in analyzer.path.glob("analyzer.sqlite*"))
-    assert not [report for report in sealed if report[:32] in files]
 
 
 _USERS = 50
@@ -234,16 +216,3 @@ async def test_a_batch_without_a_stored_hash_is_released(analyzer: AnalyzerCore)
     await _stage_and_damage(analyzer, "DELETE FROM staged_hashes")
 
     assert _USERS == (await analyzer.result()).n_users
-
-
-async def test_a_batch_id_belongs_to_one_task(analyzer: AnalyzerCore) -> None:
-    """Another task's batch under it is refused for good."""
-    first, second = analyzer.signed, await analyzer.publish()
-    await analyzer.releases.deliver(
-        analyzer.manifest(_USERS, signed=first), chunks_of(analyzer.sealed(_USERS, first))
-    )
-    with pytest.raises(ConflictError, match="for another task"):
-        await analyzer.releases.deliver(
-            analyzer.manifest(_USERS, signed=second), chunks_of(analyzer.sealed(_USERS, second))
-        )
-    await analyzer.settle()

@@ -43,6 +43,8 @@ async def test_an_undeliverable_batch_is_stuck_until_it_is_delivered(shuffler: S
     assert 0 == await _number(shuffler, "batches_stuck")
     assert 0 == await _number(shuffler, "oldest_undelivered_seconds")
     assert 5 == await _number(shuffler, "users_released_total")
+    for left in ("closed", "permuted", "delivered"):
+        assert 0 == await _number(shuffler, "batches", state=left)
 
 
 @pytest.mark.parametrize(("moved_on", "age"), [(10.0, 60.0), (4_000_000_000.0, 1_000_000_060.0)])

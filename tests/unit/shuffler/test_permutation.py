@@ -1,9 +1,6 @@
-import itertools
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from shuffler.permutation import (
     BUCKET_BYTES,
@@ -45,26 +42,6 @@ def test_every_report_passes_the_buckets_unchanged(n_buckets: int, room: int) ->
     assert (reports != permuted).any()
 
 
-@pytest.mark.parametrize("room", [0, 10**9], ids=["in buckets", "in memory"])
-def test_all_orders_of_five_reports_are_equally_likely(room: int) -> None:
-    """
-    All 120 orders, three buckets, two reports added at a time; 12,000 shuffles against 100 each.
-
-    Seed 3; chi-square of 119 degrees of freedom, fails by chance with probability below 1e-7.
-    """
-    reports = np.arange(5, dtype=np.uint8)[:, None]
-    rng, shuffles = np.random.default_rng(3), 12_000
-    counts = dict.fromkeys(itertools.permutations(range(5)), 0)
-    for _ in range(shuffles):
-        order, _ = _shuffled(reports, rng, parts=2, n_buckets=3, room=room)
-        counts[tuple(order[:, 0].tolist())] += 1
-    expected = shuffles / len(counts)
-    distance = sum((count - expected) ** 2 / expected for count in counts.values())
-
-    assert 120 == len(counts)
-    assert stats.chi2.sf(distance, 119) > 1e-7
-
-
 @pytest.mark.parametrize("n_reports", [0, 1, 6, 1024, 70_000])
 def test_the_permutation_is_the_generators(n_reports: int) -> None:
     """Report by report; a statistic would not show a single moved one."""
@@ -72,6 +49,10 @@ def test_the_permutation_is_the_generators(n_reports: int) -> None:
     for seed in (1, 2):
         expected = reports[np.random.default_rng(seed).permutation(n_reports)]
         assert np.array_equal(expected, permute(reports, np.random.default_rng(seed)))
+        if n_reports:
+            rng = np.random.default_rng(seed)
+            held, _ = _shuffled(reports, rng, parts=n_reports, n_buckets=3, room=10**9)
+            assert np.array_equal(expected, held)
 
 
 @pytest.mark.parametrize(("n_reports", "n_buckets"), [(500, 2), (500, 16), (80_000, 96)])

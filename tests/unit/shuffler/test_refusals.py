@@ -18,11 +18,6 @@ from shuffler.storage.spool import Spool
 from tests.support.tasks import published
 
 _BATCH = BatchId(b"b" * 16)
-_FAILURES = pytest.mark.parametrize(
-    "failure",
-    [StorageError("the disk is full"), sqlite3.IntegrityError("no batch"), RuntimeError()],
-    ids=lambda failure: type(failure).__name__,
-)
 
 
 class _FailingSpool(Spool):
@@ -84,11 +79,15 @@ async def _saved(spool: Spool, expected: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@_FAILURES
-async def test_a_failed_save_is_retried_and_logged_once(
+@pytest.mark.parametrize(
+    "failure",
+    [StorageError("the disk is full"), sqlite3.IntegrityError("no batch"), RuntimeError()],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_up(
     spool: _FailingSpool, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Later saves succeed."""
+    """Later saves succeed. If the last one fails, the service stops, and the log says so."""
     spool.failure = failure
     refusals = RefusalCounts(spool, pause=0.01)
     saving = asyncio.create_task(refusals.run())
@@ -101,20 +100,12 @@ async def test_a_failed_save_is_retried_and_logged_once(
     saving.cancel()
     await asyncio.gather(saving, return_exceptions=True)
 
-    assert [type(failure).__name__] == _reported(caplog, "refusals not saved yet")
-
-
-@_FAILURES
-async def test_a_failing_last_save_does_not_stop_the_stop(
-    spool: _FailingSpool, failure: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The counts are lost, and the log says so."""
     spool.failure = failure
-    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await refusals.save_last()
 
-    assert [type(failure).__name__] == _reported(caplog, "refusals lost")
+    for event in ("refusals not saved yet", "refusals lost"):
+        assert [type(failure).__name__] == _reported(caplog, event)
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -52,29 +52,28 @@ class _SlowPool(InlinePool):
         return super().seal(key, plaintexts, plaintext_bytes, context)
 
 
+def _files(path: Path) -> BatchFiles:
+    return BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
+
+
+def _shuffler(case: PublishedTask, path: Path, n_users: int, **changes: Any) -> BatchShuffler:
+    fields: dict[str, Any] = {
+        "task": case.task,
+        "digest": case.signed.digest(),
+        "n_users": n_users,
+        "files": _files(path),
+        "pool": InlinePool(),
+        "rng": np.random.default_rng(1),
+    }
+    return BatchShuffler(**fields | changes)
+
+
 def _shuffle(
-    case: PublishedTask,
-    path: Path,
-    groups: list[bytes],
-    n_users: int,
-    room: int,
-    *,
-    seed: int = 1,
-    pool: InlinePool | None = None,
+    case: PublishedTask, path: Path, groups: list[bytes], n_users: int, **changes: Any
 ) -> tuple[ShuffleSummary, list[bytes]]:
-    files = BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
-    shuffler = BatchShuffler(
-        task=case.task,
-        digest=case.signed.digest(),
-        n_users=n_users,
-        files=files,
-        pool=pool or InlinePool(),
-        rng=np.random.default_rng(seed),
-        buffer_bytes=room,
-    )
-    shuffled = shuffler.shuffle(iter(groups))
+    shuffled = _shuffler(case, path, n_users, **changes).shuffle(iter(groups))
     size = case.task.sealed_report_bytes
-    order = b"".join(files.saved())
+    order = b"".join(_files(path).saved())
     return shuffled, [order[start : start + size] for start in range(0, len(order), size)]
 
 
@@ -109,7 +108,7 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
     groups = _groups(case, 2000)
     sent = b"".join(groups)
     own = {sent[start : start + size] for start in range(0, len(sent), size)}
-    shuffled, order = _shuffle(case, tmp_path, groups, 2000, room)
+    shuffled, order = _shuffle(case, tmp_path, groups, 2000, buffer_bytes=room)
     kept = [report for report in order if report in own]
     n_dummies = len(order) - len(kept)
 
@@ -149,7 +148,8 @@ def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> N
         for group in groups:
             shuffle.add(np.frombuffer(group, dtype=np.uint8).reshape(-1, size))
         expected = [bytes(report) for chunk in shuffle.permuted(7) for report in chunk]
-        _, order = _shuffle(case, tmp_path / str(seed), groups, 300, room, seed=seed)
+        changes = {"rng": np.random.default_rng(seed), "buffer_bytes": room}
+        _, order = _shuffle(case, tmp_path / str(seed), groups, 300, **changes)
 
         assert expected == order
         assert expected != [bytes(report) for report in sent]
@@ -158,7 +158,7 @@ def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> N
 def test_the_reported_time_excludes_sealing(tmp_path: Path) -> None:
     """It would reveal the number of dummies, and so how many reports were kept."""
     case, pool = _CASES["dummies, sampled"], _SlowPool()
-    shuffled, _ = _shuffle(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
+    shuffled, _ = _shuffle(case, tmp_path, _groups(case, 60), 60, pool=pool)
 
     assert pool.seconds > 0
     assert shuffled.seconds < pool.seconds
@@ -169,21 +169,14 @@ def test_a_missing_or_extra_submission_stops_the_shuffle(tmp_path: Path, change:
     """The number of reports must be that of the batch's users."""
     case = _CASES["permutes"]
     with pytest.raises(DamagedStorageError, match="users sent 120 reports"):
-        _shuffle(case, tmp_path, _groups(case, 60 + change), 60, 10**9)
+        _shuffle(case, tmp_path, _groups(case, 60 + change), 60)
     assert [] == list((tmp_path / "batches" / "b").iterdir())
 
 
 def test_an_abandoned_shuffle_leaves_no_file(tmp_path: Path) -> None:
     """The service stops, and shuffles again after its next start."""
     case = _CASES["permutes"]
-    shuffler = BatchShuffler(
-        task=case.task,
-        digest=case.signed.digest(),
-        n_users=60,
-        files=BatchFiles(tmp_path / "batches" / "b", BatchKey(bytes(32))),
-        pool=InlinePool(),
-        rng=np.random.default_rng(1),
-    )
+    shuffler = _shuffler(case, tmp_path, 60)
     shuffler.abandon()
     with pytest.raises(RuntimeError, match="stops"):
         shuffler.shuffle(iter(_groups(case, 60)))

@@ -49,25 +49,6 @@ def agent(tmp_path: Path, shuffler: MemoryShuffler) -> Iterator[Agent]:
     made.budget.close()
 
 
-async def test_a_retry_sends_the_same_bytes(tmp_path: Path) -> None:
-    """Even after a restart: randomizing again would spend ε again."""
-    shuffler = MemoryShuffler(_CASE.signed)
-    shuffler.reachable = False
-    agent = agent_of(tmp_path, _CASE, shuffler)
-    with pytest.raises(PeerError):
-        await agent.contribute(_DIGEST, 3, "")
-    [saved] = await agent.budget.pending()
-    agent.budget.close()
-
-    shuffler.reachable = True
-    agent = agent_of(tmp_path, _CASE, shuffler)
-    await agent.resend_pending()
-
-    assert [saved.envelope] == shuffler.received
-    assert await agent.budget.pending() == []
-    agent.budget.close()
-
-
 async def test_the_answer_is_saved_before_it_is_sent(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:

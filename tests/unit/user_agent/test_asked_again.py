@@ -76,12 +76,3 @@ async def test_responses_are_the_same_for_one_person_question_and_text(
     other = await _report(tmp_path, **{"case": _task(2), "person": "Ada", "seed": 2, **second})
 
     assert same is (one == other)
-
-
-async def test_tasks_without_a_question_share_no_noise(tmp_path: Path) -> None:
-    """A person who is asked twice answers with independent noise."""
-    first, second = [
-        await _report(tmp_path, _task(number, question=""), "Ada", seed=number) for number in (1, 2)
-    ]
-
-    assert first != second

@@ -9,7 +9,6 @@ from scipy import stats
 from common.crypto.hpke import envelope_context, report_context
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
-from common.mechanisms.support import SupportCounting
 from common.messages.submission import unpack
 from common.protocols import protocols_of
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
@@ -52,40 +51,6 @@ def test_a_fractional_number_of_dummies_is_padded_to_its_maximum() -> None:
         seen.add(int(mechanism.valid(reports).sum()))
 
     assert {2, 3} == seen
-
-
-def test_the_extra_dummy_follows_its_weight_exactly() -> None:
-    """Below the weight it comes, from the weight on it does not."""
-
-    class Draws:
-        def integers(self, low: int, high: int, *, size: int, dtype: type) -> NDArray[np.int64]:
-            assert (0, 2**32) == (low, high)
-            assert (4, np.int64) == (size, dtype)
-            return np.array([0, 6, 7, 2**32 - 1])
-
-    law = DummySpec(law="fractional", per_user=2, trials=1, extra_weight=7, most=1)
-
-    assert [3, 3, 2, 2] == draw_dummy_counts(law, 4, Draws()).tolist()  # type: ignore[arg-type]
-
-
-def test_the_own_report_has_no_place_of_its_own() -> None:
-    """
-    It stands at each of four places equally often.
-
-    Local ε 12 makes it recognisable: it supports item 0 almost surely, a dummy with chance 1/13.
-    Seed 3; fails by chance with probability below 1e-8 (800 draws, six standard deviations).
-    """
-    case = published(dummies_per_user=3, local_epsilon=12.0)
-    contributor = Contributor(case.task, case.signed.digest())
-    mechanism, rng = mechanism_of(case.task), np.random.default_rng(3)
-    assert isinstance(mechanism, SupportCounting)
-    supports = np.zeros(4)
-    for _ in range(800):
-        reports = _opened(case, contributor.prepare(0, rng))
-        supports += [mechanism.support_counts(mechanism.tally(r[None]))[0] for r in reports]
-    chance = (1 + 3 / 13) / 4
-
-    assert (np.abs(supports - 800 * chance) < 6 * np.sqrt(800 * chance * (1 - chance))).all()
 
 
 def test_ids_and_ciphertexts_are_never_repeated() -> None:
@@ -155,6 +120,7 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
 @pytest.mark.parametrize(
     ("law", "draws", "expected"),
     [
+        ({"law": "fractional", "per_user": 2, "trials": 1, "most": 1}, [[6, 7]], [3, 2]),
         (
             {"law": "binomial", "per_user": 1, "trials": 3, "most": 3},
             [[6, 7], [0, EXTRA_WEIGHT_SUM - 1], [7, 6]],
@@ -171,7 +137,7 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
             [0, 1],
         ),
     ],
-    ids=["each trial", "while trials succeed", "above the maximum"],
+    ids=["one trial", "each trial", "while trials succeed", "above the maximum"],
 )
 def test_numbers_of_dummies_are_decided_by_their_weight(
     law: dict[str, Any], draws: list[list[int]], expected: list[int]

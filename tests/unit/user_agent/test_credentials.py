@@ -48,36 +48,30 @@ def test_a_secret_of_another_length_is_refused(length: int) -> None:
     assert "abab" not in str(caught.value)
 
 
-async def test_a_restarted_agent_keeps_its_secret(tmp_path: Path) -> None:
-    """It is made on first start, encrypted and private."""
+async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
+    """
+    On the first start, encrypted and private. Answers with other noise would break the promise.
+
+    Without lasting responses none is needed.
+    """
     settings = _settings(tmp_path, lasting_responses=True)
-    secrets, sealed = [], []
-    for _ in range(2):
-        service = await user_agent.server.start(settings)
-        await service.stop()
-        state = StateDirectory.open(settings.state_directory)
-        secrets.append(state.secret(_FILE, _must_not_be_made))
-        sealed.append((settings.state_directory / _FILE).read_bytes())
-
-    assert secrets[0] == secrets[1]
-    assert sealed[0] == sealed[1]
-    assert secrets[0] not in sealed[0]
-    assert 0o600 == (settings.state_directory / _FILE).stat().st_mode & 0o777
-
-
-async def test_a_lost_secret_is_not_replaced(tmp_path: Path) -> None:
-    """Answers with other noise would break the promise. Without lasting ones none is needed."""
-    settings = _settings(tmp_path, lasting_responses=True)
-    await (await user_agent.server.start(_settings(tmp_path, lasting_responses=False))).stop()
-    assert not (settings.state_directory / _FILE).exists()
+    without = _settings(tmp_path, lasting_responses=False)
+    file = settings.state_directory / _FILE
+    await (await user_agent.server.start(without)).stop()
+    assert not file.exists()
     await (await user_agent.server.start(settings)).stop()
-    kept = (settings.state_directory / _FILE).read_bytes()
-    (settings.state_directory / _FILE).unlink()
+    kept = file.read_bytes()
+    secret = StateDirectory.open(settings.state_directory).secret(_FILE, _must_not_be_made)
+    assert secret not in kept
+    assert 0o600 == file.stat().st_mode & 0o777
+    await (await user_agent.server.start(settings)).stop()
+    assert kept == file.read_bytes()
 
+    file.unlink()
     with pytest.raises(SettingsError, match="is not the secret that earlier answers"):
         await user_agent.server.start(settings)
-    await (await user_agent.server.start(_settings(tmp_path, lasting_responses=False))).stop()
-    (settings.state_directory / _FILE).write_bytes(kept)
+    await (await user_agent.server.start(without)).stop()
+    file.write_bytes(kept)
     await (await user_agent.server.start(settings)).stop()
 
 

@@ -79,8 +79,14 @@ async def device(tmp_path: Path) -> AsyncIterator[Device]:
     started.budget.close()
 
 
-async def test_leaves_of_a_counted_answer_are_erased(device: Device) -> None:
-    """From the row and from every byte of the files: they would identify the reports."""
+async def test_a_counted_answer_is_asked_for_by_prefixes_and_its_leaves_erased(
+    device: Device,
+) -> None:
+    """
+    First the commitment alone is asked for, then a bucket of some 375 leaves for each own leaf.
+
+    Leaves are erased from the row and from every byte of the files: they identify the reports.
+    """
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own])
 
@@ -92,6 +98,11 @@ async def test_leaves_of_a_counted_answer_are_erased(device: Device) -> None:
     assert InclusionState.COUNTED is await device.check()
     assert b"" == (await device.evidence()).leaves
     assert [] == left()
+    first, *prefixes = device.shuffler.asked
+    assert first is None
+    assert sorted(prefix_of(salted(SALT, leaf), 2) for leaf in own) == sorted(
+        prefix for prefix in prefixes if prefix is not None
+    )
 
 
 async def test_an_answer_with_a_missing_report_is_kept_as_evidence(device: Device) -> None:
@@ -103,18 +114,6 @@ async def test_an_answer_with_a_missing_report_is_kept_as_evidence(device: Devic
     device.show([*some_leaves(1500), *own])
     assert InclusionState.MISSING is await device.check()
     assert own == split((await device.evidence()).leaves)
-
-
-async def test_only_prefixes_are_asked_for(device: Device) -> None:
-    """First the commitment alone, then a bucket of some 375 leaves for each own leaf."""
-    own = split((await device.evidence()).leaves)
-    device.show([*some_leaves(1500), *own])
-    await device.check()
-
-    assert device.shuffler.asked[0] is None
-    assert sorted(prefix_of(salted(SALT, leaf), 2) for leaf in own) == sorted(
-        prefix for prefix in device.shuffler.asked if prefix is not None
-    )
 
 
 async def test_an_invalid_proof_concludes_nothing(

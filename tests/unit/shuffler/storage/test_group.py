@@ -50,17 +50,8 @@ def test_small_groups_are_merged_and_large_ones_left() -> None:
     assert [] == merge_small([], _KEY)
 
 
-def test_a_group_opens_only_as_itself() -> None:
-    """Stored bytes are bound to their group and kind."""
-    group, _ = form_group(_SUBMISSIONS, _KEY)
-    with pytest.raises(DamagedStorageError):
-        open_group(group.number + 1, group.sealed, _KEY)
-    with pytest.raises(DamagedStorageError):
-        open_tags(group.number, group.sealed, _KEY)
-
-
 def test_rows_open_only_under_their_key_at_their_place() -> None:
-    """Another key or place, or a changed byte, is detected."""
+    """Another key or place, or a changed byte, is detected; a group opens only as itself."""
     key, other = BatchKey(BatchKey.generate()), BatchKey(BatchKey.generate())
     sealed = key.seal(b"row", b"place 1")
 
@@ -74,6 +65,10 @@ def test_rows_open_only_under_their_key_at_their_place() -> None:
     ):
         with pytest.raises(DamagedStorageError):
             opener.open(row, place)
+    group, _ = form_group(_SUBMISSIONS, _KEY)
+    for reader, number in ((open_group, group.number + 1), (open_tags, group.number)):
+        with pytest.raises(DamagedStorageError):
+            reader(number, group.sealed, _KEY)
 
 
 def test_rows_have_fresh_nonces_and_tags_are_keyed_hashes() -> None:

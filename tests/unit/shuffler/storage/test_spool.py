@@ -1,14 +1,14 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.errors import BatchStateError, DamagedStorageError, StorageError
+from common.errors import BatchStateError, DamagedStorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import BatchKey, form_group, open_group, open_tags
@@ -144,29 +144,6 @@ async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> 
         assert (one[1:] > one[:-1]).all()
 
 
-async def test_a_permuted_batch_keeps_no_submissions(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The state is recorded first; after a crash in between, the next start deletes the rest."""
-    await _append(spool, _submission(1))
-    batch = await spool.get(_SIGNED.digest())
-
-    async def crash(batch_id: BatchId) -> None:
-        raise RuntimeError(batch_id)
-
-    monkeypatch.setattr(spool, "_drop_submissions", crash)
-    with pytest.raises(RuntimeError):
-        await spool.record_permuted(batch, BatchState.PERMUTED, 5, 0.5)
-    monkeypatch.undo()
-    found = await spool.get(_SIGNED.digest())
-
-    assert (BatchState.PERMUTED, 5, 0.5) == (found.state, found.n_reports, found.shuffle_seconds)
-    assert [Outcome.CLOSED] == await _append(spool, _submission(1))
-    assert 1 == len(await _stored(spool))
-    await spool.sweep()
-    assert [] == await _stored(spool)
-
-
 async def test_a_state_changes_only_from_the_one_that_was_read(spool: Spool) -> None:
     """Of two callers that read the same state, one fails."""
     batch = await spool.get(_SIGNED.digest())
@@ -232,14 +209,6 @@ def _files(path: Path) -> BatchFiles:
     return files
 
 
-def test_a_saved_batch_can_be_read_repeatedly(tmp_path: Path) -> None:
-    """Also by another process that has the directory and the key."""
-    _files(tmp_path).save(_CHUNKS)
-    other = BatchFiles(tmp_path / "batches" / "b", _KEY)
-
-    assert _CHUNKS == list(other.saved()) == list(other.saved())
-
-
 def test_a_permuted_batch_is_flushed_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,25 +246,6 @@ def test_files_are_encrypted_and_private(tmp_path: Path) -> None:
     assert len(written) > 2 * 150
     assert b"a sealed report" not in written
     assert 0o700 == (tmp_path / "batches" / "b").stat().st_mode & 0o777
-
-
-def test_a_permuted_batch_exists_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A crash while writing leaves none, and `begin` removes the remains."""
-    files = _files(tmp_path)
-
-    def crash() -> Iterator[bytes]:
-        yield from _CHUNKS
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        files.save(crash())
-    with pytest.raises(StorageError):
-        list(files.saved())
-    files.append(2, b"left over")
-    files.begin()
-    assert [] == list((tmp_path / "batches" / "b").iterdir())
-    files.save(_CHUNKS)
-    assert _CHUNKS == list(files.saved())
 
 
 def _flip(path: Path, place: int) -> None:
