@@ -85,6 +85,10 @@ def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
 
     assert missing == pytest.approx(law.missing, rel=1e-6)
     assert NegativeBinomial(4000, 4000.0) == law.law
+    outcome = np.array([3900.0, 4000.0])
+    np.testing.assert_allclose(
+        law.probabilities(outcome) * (1 - law.missing), law.law.probabilities(outcome)
+    )
 
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
