@@ -32,22 +32,17 @@ def test_it_finds_what_a_dictionary_finds(together: int) -> None:
 
 
 def test_few_runs_hold_many_entries() -> None:
-    """About log2 of their number, however small the added pieces; an empty index finds nothing."""
+    """About log2 of their number, however small the pieces; the largest key is found too."""
     index = SortedIndex()
     index.add(_words(), _words())
     assert (0, 0) == (len(index), len(index.find(_words(1, 2))[0]))
+    largest = SortedIndex()
+    largest.add(_words(2**64 - 1, 0), _words(1, 2))
+    places, found = largest.find(_words(2**64 - 1, 0, 5))
+    assert [(0, 1), (1, 2)] == sorted(zip(places.tolist(), found.tolist(), strict=True))
     for number in range(4096):
         index.add(_words(number * 7919 % 4099), _words(number))
         index.find(_words(0))
 
     assert 4096 == len(index)
     assert len(index._runs) <= 12
-
-
-def test_the_largest_key_is_found() -> None:
-    """A search for it ends after every run."""
-    index = SortedIndex()
-    index.add(_words(2**64 - 1, 0), _words(1, 2))
-    places, found = index.find(_words(2**64 - 1, 0, 5))
-
-    assert [(0, 1), (1, 2)] == sorted(zip(places.tolist(), found.tolist(), strict=True))

@@ -1,11 +1,18 @@
-"""Conditioned random dummies, against enumeration."""
+"""Conditioned random dummies, against enumeration, and the mass of the number of messages."""
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
-from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
+from common.accounting.anonymity_set import (
+    AnonymitySet,
+    Bins,
+    BlanketSize,
+    each_item_release,
+    uniform_dummies,
+)
+from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import DummyLaw
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
@@ -78,8 +85,28 @@ def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
 
     assert missing == pytest.approx(law.missing, rel=1e-6)
     assert NegativeBinomial(4000, 4000.0) == law.law
+    outcome = np.array([3900.0, 4000.0])
+    np.testing.assert_allclose(
+        law.probabilities(outcome) * (1 - law.missing), law.law.probabilities(outcome)
+    )
 
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
     """No dummies are an upper bound."""
     assert Binomial(0, 0.0) == uniform_dummies(_dummies("negative-binomial", 4, 0.5, 1), 10_000)
+
+
+def test_mass_below_the_first_bin_is_charged() -> None:
+    """Of random dummies too."""
+    surroundings = BlanketSize(AnonymitySet(users=200, random_dummies=Poisson(50.0)), 0.5)
+    bins, random = Bins(np.array([120.0, 140.0])), Bins(np.array([45.0, 50.0]))
+    masses, weights, below = surroundings.masses(bins, random)
+    low_dummies = float(Poisson(50.0).tails(np.array([44.0]))[0][0])
+    others = Binomial(199, 0.5)
+    low = sum(
+        float(weight) * float(others.tails(np.array([119.0 - 1 - edge]))[0][0])
+        for weight, edge in zip(weights, random.edges, strict=True)
+    )
+
+    assert below == pytest.approx(low_dummies + low, rel=1e-6)
+    assert float((weights @ masses).sum()) + below == pytest.approx(1, abs=1e-7)

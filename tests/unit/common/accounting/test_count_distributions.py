@@ -1,6 +1,5 @@
 """Distributions of counts, against 50-digit sums."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -13,7 +12,6 @@ from common.accounting import binomial
 from common.accounting.count_distributions import (
     Binomial,
     BinomialWindow,
-    Conditioned,
     CountDistribution,
     Groups,
     NegativeBinomial,
@@ -107,19 +105,6 @@ def test_thinning_stays_in_the_family(
     assert thinned == law.thinned(0.5)
 
 
-def test_a_conditioned_law_is_bounded_by_its_own_divided_by_what_is_left() -> None:
-    """Tails and probabilities alike."""
-    law = Conditioned(Binomial(10, 0.5), 0.2)
-    outcome = np.arange(-1.0, 12.0)
-    below, above = law.tails(outcome)
-
-    np.testing.assert_allclose(below, Binomial(10, 0.5).tails(outcome)[0] / 0.8)
-    np.testing.assert_allclose(above, Binomial(10, 0.5).tails(outcome)[1] / 0.8)
-    np.testing.assert_allclose(
-        law.probabilities(outcome), Binomial(10, 0.5).probabilities(outcome) / 0.8
-    )
-
-
 @pytest.mark.parametrize("chance", [0.0, 1e-6, 0.02, 0.5, 1.0])
 @pytest.mark.parametrize("trials", [0, 1, 7, 400])
 def test_stop_loss_bounds_its_sum(trials: int, chance: float) -> None:
@@ -132,26 +117,6 @@ def test_stop_loss_bounds_its_sum(trials: int, chance: float) -> None:
 
     assert (bound >= np.array(exact) * (1 - 1e-12)).all()
     np.testing.assert_allclose(bound, exact, rtol=1e-8, atol=1e-12)
-
-
-def test_interval_masses_keep_their_digits_in_both_tails() -> None:
-    """Seven standard deviations out they agree with sums of probabilities."""
-    trials = np.asarray(10_000.0)
-    for edges in ([4600.0, 4620.0, 4640.0, 4660.0], [5340.0, 5360.0, 5380.0, 5400.0]):
-        masses = binomial.interval_masses(np.array(edges), trials, 0.5)
-        exact = [
-            stats.binom.pmf(np.arange(low, high), 10_000, 0.5).sum()
-            for low, high in itertools.pairwise(edges)
-        ]
-        np.testing.assert_allclose(masses, exact, rtol=1e-9)
-
-
-def test_the_ends_of_the_range_have_their_own_values() -> None:
-    """0 below 0, and 1 from the number of trials on."""
-    outcomes = np.array([-1.0, 5.0, 6.0])
-
-    assert [0.0, 1.0, 1.0] == binomial.at_most(outcomes, np.full(3, 5.0), 0.5).tolist()
-    assert [1.0, 0.0, 0.0] == binomial.more_than(outcomes, np.full(3, 5.0), 0.5).tolist()
 
 
 @pytest.mark.parametrize("chance", [0.5, 0.125, 0.0009765625])

@@ -93,7 +93,6 @@ def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: Dummy
 @pytest.mark.parametrize(
     ("changes", "n_users", "n_refused", "expected"),
     [
-        ({"dummies_per_user": 3}, 100, 0, AnonymitySet(users=90, dummies=270)),
         ({"dummies_per_user": 3}, 100, 10, AnonymitySet(users=80, dummies=240)),
         ({"dummies_per_user": 3}, 100, 400, AnonymitySet(users=1, dummies=0)),
         ({"dummies_per_user": 3}, 1, 1, AnonymitySet(users=1, dummies=2)),
@@ -103,12 +102,6 @@ def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: Dummy
             100,
             0,
             AnonymitySet(users=90, dummies=180, random_dummies=Binomial(90, 0.5)),
-        ),
-        (
-            {"dummies_per_user": 2.5},
-            100,
-            10,
-            AnonymitySet(users=80, dummies=160, random_dummies=Binomial(80, 0.5)),
         ),
         (
             {"dummies_per_user": 2.5},

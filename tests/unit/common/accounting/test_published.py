@@ -47,6 +47,8 @@ def _blanket(mean: float, dummies: int) -> float:
 
 
 _N = 602_325
+_MILLION = AnonymitySet(users=10**6)
+_LOG_4 = math.log(4e6)
 _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
 
 
@@ -76,6 +78,20 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
             AnonymitySet(users=_N, dummies=31 * _N + 1000, known_dummies=1000),
             math.sqrt(14 * 915 * math.log(2e6) / (31 * _N - 1)),
         ),
+        # λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above
+        (ddps, _grr(2, 4.0), _MILLION, math.sqrt(64 * _LOG_4 / (_grr(2, 4.0).blanket * 10**6))),
+        *(
+            (ddps, reduction, _MILLION, (1 - reduction.blanket) * math.sqrt(432 * _LOG_4 / 10**6))
+            for reduction in (_grr(2, 0.5), _grr(2, math.log(5) - 1e-9))
+        ),
+        # μ = 32·ln(2/δ)/ε² expected dummies in each bucket
+        *(
+            (fe1, _hashing(101, math.inf), crowd, math.sqrt(32 * math.log(2e6) * 101 / 190_000))
+            for crowd in (
+                AnonymitySet(users=10**5, dummies=190_000),
+                AnonymitySet(users=10**5, dummies=180_000, random_dummies=Binomial(20_000, 0.5)),
+            )
+        ),
     ],
 )
 def test_bounds_match_the_printed_formulas(
@@ -83,39 +99,6 @@ def test_bounds_match_the_printed_formulas(
 ) -> None:
     """At δ = 1e-6."""
     assert bound(reduction, crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
-
-
-def test_ddps_is_the_printed_formula() -> None:
-    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; they meet."""
-    n, log = 10**6, math.log(4e6)
-    few, many = _grr(2, 4.0), _grr(2, 0.5)
-
-    assert ddps(few, AnonymitySet(users=n), 1e-6) == pytest.approx(
-        math.sqrt(64 * log / (few.blanket * n)), rel=1e-12
-    )
-    assert ddps(many, AnonymitySet(users=n), 1e-6) == pytest.approx(
-        (1 - many.blanket) * math.sqrt(432 * log / n), rel=1e-12
-    )
-    third = math.log(5)  # blanket 2 / (e^ε0 + 1) = 1/3
-    below, above = (
-        ddps(_grr(2, third + step), AnonymitySet(users=n), 1e-6) for step in (1e-9, -1e-9)
-    )
-    assert below == pytest.approx(above, rel=1e-6)
-
-
-def test_fe1_is_the_printed_formula() -> None:
-    """μ = 32·ln(2/δ)/ε² expected dummies in each bucket."""
-    reduction = _hashing(101, math.inf)
-    mu = 32 * math.log(2e6) / 0.5**2
-    certain = math.ceil(mu * 101)
-    drawn = AnonymitySet(
-        users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5)
-    )
-
-    assert fe1(reduction, AnonymitySet(users=10**5, dummies=certain), 1e-6) == pytest.approx(
-        0.5, rel=1e-4
-    )
-    assert fe1(reduction, drawn, 1e-6) == pytest.approx(0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize(

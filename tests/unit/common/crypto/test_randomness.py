@@ -1,5 +1,4 @@
 import copy
-import multiprocessing
 import os
 import pickle
 import secrets
@@ -62,14 +61,3 @@ def test_a_forked_child_draws_another_stream() -> None:
 
     assert len(theirs) == 32
     assert theirs != _draw(generator)
-
-
-def _draw_in_worker(_: int) -> bytes:
-    return _draw(secure_generator())
-
-
-def test_spawned_workers_draw_different_streams() -> None:
-    """Nor do any two generators of one process."""
-    assert len({_draw(secure_generator()) for _ in range(100)}) == 100
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        assert len(set(pool.map(_draw_in_worker, range(8)))) == 8

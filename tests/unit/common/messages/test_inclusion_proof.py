@@ -36,15 +36,17 @@ def test_a_proof_shows_whether_a_leaf_arrived() -> None:
 
 
 def test_a_changed_or_moved_bucket_proves_nothing() -> None:
-    """With a leaf added or removed, of another place, or with a shorter or longer path."""
+    """With a leaf added or removed, of another place, or with another path."""
     [absent], own = some_leaves(1, start=10**6), _LEAVES[0]
     added = b"".join(sorted([*split(_proof(absent).bucket), salted(SALT, absent)]))
     proof = _proof(own)
     removed = b"".join(leaf for leaf in split(proof.bucket) if leaf != salted(SALT, own))
+    paths = ([bytes(32), proof.path[1]], [proof.path[0], bytes(32)], proof.path[::-1])
     for forged, leaf in (
         (dataclasses.replace(_proof(absent), bucket=added), absent),
         (dataclasses.replace(proof, bucket=removed), own),
         (InclusionProof.of(_TREE, _COMMITMENT, _COMMITMENT.prefix_of(own) ^ 1), own),
+        *((dataclasses.replace(proof, path=path), own) for path in paths),
     ):
         with pytest.raises(ProofError, match="does not lead to the root"):
             _holds(forged, leaf)
@@ -76,29 +78,6 @@ def test_every_field_of_a_commitment_is_signed() -> None:
         forged = dataclasses.replace(_COMMITMENT, **{name: value})  # type: ignore[arg-type]
         with pytest.raises(ProofError):
             forged.check(_ANALYZER.public_identity(), forged.task_digest)
-
-
-def test_no_bit_of_a_proof_can_be_changed() -> None:
-    """Of bucket and path; every field of the commitment is signed."""
-    own = _LEAVES[7]
-    proof = _proof(own)
-
-    def flipped(field: bytes, bit: int) -> bytes:
-        changed = bytearray(field)
-        changed[bit // 8] ^= 1 << bit % 8
-        return bytes(changed)
-
-    changed = [
-        dataclasses.replace(proof, bucket=flipped(proof.bucket, bit))
-        for bit in range(0, 8 * len(proof.bucket), 331)
-    ]
-    for step, beside in enumerate(proof.path):
-        for bit in range(256):
-            path = [*proof.path[:step], flipped(beside, bit), *proof.path[step + 1 :]]
-            changed.append(dataclasses.replace(proof, path=path))
-    for one in changed:
-        with pytest.raises(ProofError):
-            _holds(one, own)
 
 
 @pytest.mark.parametrize(("n_leaves", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])

@@ -64,23 +64,6 @@ async def test_a_full_file_refuses_until_there_is_room(database: Database) -> No
     assert 10_010 == len(await database.run(_all))
 
 
-async def test_a_read_only_file_refuses_until_it_is_writable_again(database: Database) -> None:
-    """As after the system remounted a disk."""
-    await database.run(_insert, 1)
-    connection = database._connection
-
-    def switch(on: int) -> None:
-        database._thread.submit(connection.execute, f"PRAGMA query_only={on}").result()
-
-    switch(1)
-    with pytest.raises(StorageError, match="read-only"):
-        await database.run(_insert, 2)
-    switch(0)
-    await database.run(_insert, 3)
-
-    assert [1, 3] == await database.run(_all)
-
-
 async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     """A damaged page, a table name that Python cannot decode, and a missing column."""
     path = tmp_path / "page.sqlite"
@@ -129,13 +112,19 @@ async def test_deleted_rows_are_in_no_file_once_the_log_is_empty(tmp_path: Path)
     database.close()
 
 
-async def test_a_locked_file_refuses_until_it_is_free(database: Database, tmp_path: Path) -> None:
-    """As when a backup holds the file for longer than SQLite waits."""
+async def test_a_read_only_or_locked_file_refuses_until_it_is_free(
+    database: Database, tmp_path: Path
+) -> None:
+    """As after the system remounted a disk, and while a backup holds the file."""
 
-    def wait_no_longer(connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA busy_timeout=1")
+    def pragma(text: str) -> None:
+        database._thread.submit(database._connection.execute, f"PRAGMA {text}").result()
 
-    await database.run(wait_no_longer)
+    pragma("query_only=1")
+    with pytest.raises(StorageError, match="read-only"):
+        await database.run(_insert, 1)
+    pragma("query_only=0")
+    pragma("busy_timeout=1")
     with closing(sqlite3.connect(tmp_path / "d.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageError, match="in use by another process"):

@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -19,6 +19,7 @@ from common.runtime.key_store import RING_FILE, KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
+from tests.support.faults import Crash, Faults, FaultyState, Life
 from tests.support.keys import SCHEDULE, key_files, store_holding
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
@@ -55,46 +56,15 @@ def test_a_restart_keeps_the_keys_of_every_suite(tmp_path: Path) -> None:
         assert _opens(again, store.public_key(suite))
 
 
-class _CrashError(Exception):
-    """The process ends."""
-
-
-class _CrashingState(StateDirectory):
-    """A state directory whose process ends before one of its writes."""
-
-    left: ClassVar[list[int]] = [0]
-
-    def _count(self) -> None:
-        if self.left[0] == 0:
-            raise _CrashError
-        self.left[0] -= 1
-
-    def secret(self, name: str, make: Any) -> bytes:
-        """Count writes."""
-        if not (self.path / name).exists():
-            self._count()
-        return super().secret(name, make)
-
-    def publish(self, name: str, content: str) -> None:
-        """Count a write."""
-        self._count()
-        super().publish(name, content)
-
-    def destroy(self, name: str) -> None:
-        """Count a write."""
-        self._count()
-        super().destroy(name)
-
-
 @pytest.mark.parametrize("days", [(0,), (0, 88), (0, 88, 90), (0, 88, 90, 120, 178, 180, 210)])
-def test_a_crash_before_any_write_loses_no_key(tmp_path: Path, days: tuple[float, ...]) -> None:
+def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float, ...]) -> None:
     """The next start works, published keys open until they are due, and no file is left over."""
-    for writes in range(5):
-        path = tmp_path / str(writes)
+    for boundary in range(13):
+        path = tmp_path / str(boundary)
         published = _run(path, *days[:-1]).public_key() if days[:-1] else None
-        state = _CrashingState.open(path / "state")
-        state.left[0] = writes
-        with contextlib.suppress(_CrashError):
+        life = Life("analyzer", Faults(countdown=boundary))
+        state = FaultyState.of(path / "state", life)
+        with contextlib.suppress(Crash):
             KeyStore(state, SCHEDULE).rotate(days[-1] * DAY, _NO_KEYS)
         store = _run(path, days[-1], days[-1])
         store = _run(path, days[-1])

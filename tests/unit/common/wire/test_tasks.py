@@ -6,11 +6,11 @@ from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.tasks import draft
+from tests.support.wire_parsers import DRAFTS
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -19,18 +19,8 @@ _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 @pytest.mark.parametrize(
     "asked",
     [
-        draft(labels=("a", "b"), domain_size=2, dummies_per_user=1.3),
-        draft(local_epsilon=math.inf),
-        draft(bytes(1216), suite=_HYBRID),
-        draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5),
-        draft(
-            dummies=DummySpec(
-                law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
-            ),
-            shuffler=ShufflerSpec(
-                law="geometric", keep_weight=2**31, peak=3, left_weight=5, right_weight=7, most=20
-            ),
-        ),
+        *DRAFTS,
+        draft(bytes(1216), suite=_HYBRID, dummies_per_user=1.3),
         *(draft(**kind_draft_fields(name)) for name in OF_OTHER_KINDS),
     ],
     ids=lambda asked: asked.protocol,

@@ -1,9 +1,6 @@
 """Attacks: lower bounds that are never above brute force, and close to formula 1."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,30 +15,6 @@ from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower
-
-_VECTORS = json.loads(
-    (Path(__file__).parents[4] / "vectors" / "accounting.json").read_text(encoding="utf-8")
-)["vectors"]
-_ATTACKED = [vector for vector in _VECTORS if isinstance(vector.get("eps_lower"), float)]
-
-
-@pytest.mark.parametrize("vector", _ATTACKED[::6], ids=lambda vector: str(vector["inputs"]))
-def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> None:
-    """To .2 %, and never above the certified upper bound."""
-    given = vector["inputs"]
-    reduction = MatchCountReduction.for_epsilon(
-        answers=given["k"],
-        local_epsilon=float(given["eps_l"]),
-        hashed=given["kind"] == "olh",
-        collision=given.get("coll"),
-    )
-    crowd = AnonymitySet(
-        users=given["n"], dummies=given.get("M", 0), colluders=given.get("colluders", 0)
-    )
-    proven = epsilon_lower(reduction, crowd, given["delta"])
-
-    assert 0.998 * vector["eps_lower"] <= proven
-    assert proven <= epsilon_upper(reduction, crowd, given["delta"])
 
 
 @pytest.mark.parametrize(
