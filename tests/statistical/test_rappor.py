@@ -1,22 +1,18 @@
 """
-RAPPOR: random draws of devices, and the stated errors of its decoder.
+RAPPOR: the stated errors of its decoder.
 
 Each test has a fixed seed and states the false-alarm rate of its limits over seeds.
 """
 
 from collections import Counter
-from itertools import product
 from typing import Final
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from randomgen import ChaCha
 from scipy import stats
 
-from common.mechanisms.base import Counts, Reports
+from common.mechanisms.base import Counts
 from common.mechanisms.rappor.decoder import Decoding, decode
-from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import rappor_of
 from common.task.draft import TextDraft
@@ -27,99 +23,6 @@ from tests.support.kind_tasks import kind_task
 _FALSE_ALARM: Final = 1e-7
 _LIMIT: Final = 7.0
 """Standard deviations, of practically Gaussian means."""
-
-
-def _generator(seed: int) -> np.random.Generator:
-    return np.random.Generator(ChaCha(key=seed, rounds=20))
-
-
-def _fits(observed: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
-    expected = law / law.sum() * observed.sum()
-    return bool(stats.chisquare(observed, expected).pvalue > _FALSE_ALARM)
-
-
-def _secrets(seed: int, count: int) -> list[bytes]:
-    device = seed.to_bytes(32, "big")
-    return [scope_secret(device, number.to_bytes(8, "big")) for number in range(count)]
-
-
-def _labelled(f: float, p: float, q: float) -> Rappor:
-    spec = Rappor.specify(bits=4, f=f, p=p, q=q, encoding="labels")
-    return Rappor.of(spec, ["a", "b", "c", "d"])
-
-
-def _patterns(reports: Reports) -> NDArray[np.int64]:
-    return np.bincount(reports["bits"][:, 0], minlength=16)
-
-
-def _pattern_law(own: int, is_set: float, unset: float) -> NDArray[np.float64]:
-    """Return the chances of the 16 patterns of four independent bits, the lowest bit first."""
-    law = np.zeros(16)
-    for bits in product((0, 1), repeat=4):
-        chances = [is_set if place == own else unset for place in range(4)]
-        each = [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
-        law[sum(bit << place for place, bit in enumerate(bits))] = np.prod(each)
-    return law
-
-
-@pytest.mark.parametrize("f", [0.1, 0.5, 0.9])
-def test_permanent_responses_have_their_distribution(f: float) -> None:
-    """
-    60,000 people's four bits together: each replaced with chance f, all independently.
-
-    By chance the test fails with probability 1e-7 over secrets.
-    """
-    mechanism = _labelled(f, 0.0, 1.0)
-    weight = mechanism.spec.permanent_weight
-    responses = mechanism.permanent(["c"] * 60_000, _secrets(1, 60_000))
-
-    assert _fits(_patterns(responses), _pattern_law(2, 1 - weight / 256, weight / 256))
-    wrong = _pattern_law(2, 1 - (weight + 3) / 256, (weight + 3) / 256)
-    assert not _fits(_patterns(responses), wrong)
-
-
-def test_wide_permanent_responses_have_their_distribution() -> None:
-    """
-    20,000 people's 64 bits from HMAC-DRBG: the bits of a text with 1-f/2, all others with f/2.
-
-    The largest of 64 deviations of a binomial count; 1e-7 over secrets.
-    """
-    spec = Rappor.specify(bits=64, hashes=2, cohorts=1, f=0.5, p=0.0, q=1.0)
-    mechanism = Rappor.of(spec, ())
-    cells = mechanism.tally(mechanism.permanent(["text"] * 20_000, _secrets(2, 20_000)))
-    own = np.unique(mechanism.set_bits(["text"]))
-    chances = np.full(64, 0.25)
-    chances[own] = 0.75
-    deviations = (cells[1:] - 20_000 * chances) / np.sqrt(20_000 * chances * (1 - chances))
-
-    assert 2 == len(own)
-    assert np.abs(deviations).max() < stats.norm.isf(_FALSE_ALARM / 128)
-
-
-@pytest.mark.slow
-def test_all_cohorts_are_equally_likely() -> None:
-    """64,000 secrets over 32 cohorts, by HMAC-SHA256 and by HMAC-DRBG; 1e-7 over secrets."""
-    for bits in (32, 40):
-        spec = Rappor.specify(bits=bits, hashes=1, cohorts=32, f=0.5, p=0.0, q=1.0)
-        responses = Rappor.of(spec, ()).permanent([""] * 64_000, _secrets(3, 64_000))
-        assert _fits(np.bincount(responses["cohort"], minlength=32), np.ones(32))
-
-
-def test_reports_have_their_distribution() -> None:
-    """
-    400,000 reports of one permanent response: set bits shown with q, unset ones with p.
-
-    Over the production generator's own algorithm; 1e-7 over seeds. Weights 2 % off are rejected.
-    """
-    mechanism = _labelled(0.5, 0.3, 0.7)
-    response = np.zeros(400_000, dtype=mechanism.report_dtype)
-    response["bits"][:, 0] = 0b0010
-    seen = _patterns(mechanism.randomize(response, _generator(4)))
-    p, q = mechanism.spec.unset_weight / 65536, mechanism.spec.set_weight / 65536
-
-    assert _fits(seen, _pattern_law(1, q, p))
-    assert not _fits(seen, _pattern_law(1, q, p * 1.02))
-    assert not _fits(seen, _pattern_law(1, q * 1.02, p))
 
 
 def _collect(  # noqa: PLR0917

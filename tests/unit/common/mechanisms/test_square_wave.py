@@ -29,20 +29,6 @@ def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
 
 
 @_SHAPES
-def test_the_channel_is_the_distribution_of_a_place(items: int, reach: int) -> None:
-    """Users' own reports and uniform dummies, mixed in the real share."""
-    channel = SquareWave(items, reach, _3_TO_1).channel(0.25)
-    theta = np.random.default_rng(1).dirichlet(np.ones(items))
-    own = sum(
-        share * np.array(_weights(items, reach, value)) for value, share in enumerate(theta)
-    ) / (3 * (2 * reach + 1) + items - 1)
-    law = channel.forward(theta)
-
-    np.testing.assert_allclose(law, 0.25 * own + 0.75 / (items + 2 * reach), rtol=1e-12)
-    assert law.sum() == pytest.approx(1, abs=1e-12)
-
-
-@_SHAPES
 def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
     """Each report and dummy by its exact distribution and estimate."""
     mechanism = SquareWave(items, reach, _3_TO_1)

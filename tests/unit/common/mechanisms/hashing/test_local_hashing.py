@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.base import Mixture
 from common.mechanisms.hashing.finite_field import HashFamily
 from common.mechanisms.hashing.local_hashing import (
     LocalHashing,
@@ -103,17 +102,6 @@ def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     """Below the number of items, in a field that can be decoded."""
     assert buckets == optimal_buckets(local_epsilon, domain_size)
     assert buckets == family_for(domain_size, buckets).q
-
-
-@pytest.mark.parametrize("dummies_per_user", [0, 1, 5])
-def test_theorem_3_is_corrected_for_the_collisions_of_hashes(dummies_per_user: int) -> None:
-    """(1+m)(e^ε+h-1)² / (n(h-1)(e^ε-1)²) for a rare item; [CC24] prints plain items' variance."""
-    e, h, n = math.exp(2.0), 13, 5000
-    mixture = Mixture(n_real=n, n_dummies=dummies_per_user * n)
-    found = _hashing().variance(np.zeros(100), mixture)[0]
-    corrected = (1 + dummies_per_user) * (e + h - 1) ** 2 / (n * (h - 1) * (e - 1) ** 2)
-
-    assert corrected == pytest.approx(found, rel=1e-7)
 
 
 @pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")

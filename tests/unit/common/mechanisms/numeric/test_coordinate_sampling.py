@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from decimal import Context
 from fractions import Fraction
 
 import numpy as np
@@ -18,13 +17,11 @@ from common.mechanisms.numeric.coordinate_sampling import (
     equal_share,
     paper_sample,
 )
-from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
-_PRECISE = Context(prec=60)
 
 
 @pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
@@ -50,39 +47,6 @@ def test_a_report_has_the_drawn_coordinates_in_order() -> None:
     assert [[1, 3]] == reports["coordinates"].tolist()
     assert [[0, 1]] == reports["codes"].tolist()
     assert [0, 0, 1, 0, 0, 0, 0, 1] == mechanism.tally(reports).tolist()
-
-
-@pytest.mark.parametrize(("dimensions", "sampled"), [(3, 1), (3, 2), (3, 3)])
-def test_reports_are_unbiased_with_the_predicted_variance(dimensions: int, sampled: int) -> None:
-    """For one person, over all sets of coordinates and the exact distribution of codes."""
-    hybrid = Hybrid(4, 1, _3_TO_1, 2**31)
-    mechanism = MultiHm(dimensions, sampled, hybrid)
-    value = np.array([0.5, -1.0, 0.0])[:dimensions]
-    codes = np.arange(hybrid.answers)
-    chances = np.array([_hybrid_chances(number) for number in value])
-    sets = list(itertools.combinations(range(dimensions), sampled))
-    mean, square = np.zeros(dimensions), np.zeros(dimensions)
-    for chosen in sets:
-        for told in itertools.product(codes.tolist(), repeat=sampled):
-            reports = np.zeros(1, dtype=mechanism.report_dtype)
-            reports["coordinates"], reports["codes"] = chosen, told
-            stands = mechanism.estimate(mechanism.tally(reports)).means
-            chance = math.prod(
-                chances[place][code] for place, code in zip(chosen, told, strict=True)
-            )
-            mean += chance / len(sets) * stands
-            square += chance / len(sets) * stands**2
-
-    np.testing.assert_allclose(mean, value, atol=1e-12)
-    np.testing.assert_allclose(square - value**2, mechanism.variance(value[np.newaxis]), rtol=1e-12)
-
-
-def _hybrid_chances(number: float) -> list[float]:
-    """Half bits, half places 0 .. 6 of a grid of 4 steps with a reach of 1, all at odds of 3."""
-    up = 0.5 + number / 4
-    point = round((number + 1) * 2)
-    places = [3 if point <= place <= point + 2 else 1 for place in range(7)]
-    return [0.5 * (1 - up), 0.5 * up, *(0.5 * weight / 13 for weight in places)]
 
 
 @pytest.mark.parametrize(

@@ -30,21 +30,6 @@ _PRECISE = Context(prec=60)
 
 @_EVERY
 @_EPSILONS
-def test_a_task_determines_its_mechanism(name: NumberMechanismName, local_epsilon: float) -> None:
-    """Two built from the same integers make the same reports."""
-    spec = spec_for(name, local_epsilon)
-    one, other = built(spec), built(spec)
-    values = np.random.default_rng(1).uniform(-1, 1, (20, one.dimensions))
-
-    assert (name, 0.0, 10.0) == (spec.name, spec.low, spec.high)
-    assert dimensions_of(name) == one.dimensions
-    assert one.report_dtype.itemsize == spec.report_bytes
-    made = [each.randomize(values, np.random.default_rng(2)).tobytes() for each in (one, other)]
-    assert made[0] == made[1]
-
-
-@_EVERY
-@_EPSILONS
 def test_the_promise_is_kept_and_used(name: NumberMechanismName, local_epsilon: float) -> None:
     """The odds of all answers are e^ε to 1e-6, and never more."""
     spec, mechanism = spec_for(name, local_epsilon), number_example(name, local_epsilon)

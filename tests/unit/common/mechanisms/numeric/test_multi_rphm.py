@@ -1,7 +1,4 @@
-import hashlib
 import itertools
-import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -24,25 +21,6 @@ def test_a_projection_matches_its_vector() -> None:
         [0.3112825545167058, 0.6019720860704331],
     ]
     np.testing.assert_allclose(projection(bytes(32), 4, 2), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("byte", range(8))
-def test_columns_match_gram_and_schmidt(byte: int) -> None:
-    """By hand: the upper 53 bits of eight bytes, Φ⁻¹, then column by column."""
-    d, q, nonce = 5, 3, bytes([byte]) * 32
-    stream = hashlib.shake_256(b"shuffledp v1 projection" + nonce).digest(8 * d * q)
-    words = [int.from_bytes(stream[at : at + 8], "little") for at in range(0, len(stream), 8)]
-    normal = [NormalDist().inv_cdf(((word >> 11) + 0.5) / 2**53) for word in words]
-    columns: list[list[float]] = []
-    for column in range(q):
-        rest = normal[column::q]
-        for other in columns:
-            along = math.fsum(a * b for a, b in zip(rest, other, strict=True))
-            rest = [value - along * part for value, part in zip(rest, other, strict=True)]
-        length = math.hypot(*rest)
-        columns.append([value / length for value in rest])
-
-    np.testing.assert_allclose(projection(nonce, d, q).T, columns, atol=1e-9)
 
 
 @pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (2, 1), (5, 2), (400, 120)])

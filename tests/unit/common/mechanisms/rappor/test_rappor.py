@@ -126,25 +126,6 @@ def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
     assert kept == response.tobytes()
 
 
-@_ALL
-def test_tallies_count_the_reports(name: str) -> None:
-    """Cohorts, then bits by cohort; in one piece and in several."""
-    mechanism = _example(name)
-    spec, rng = mechanism.spec, np.random.default_rng(1)
-    texts = [f"v{number % 5}" for number in range(3000)]
-    reports = mechanism.randomize(mechanism.permanent(texts, _secrets(3000)), rng)
-    expected = np.zeros((spec.cohorts, 1 + spec.bits), dtype=np.int64)
-    for cohort, bits in zip(reports["cohort"], _bits(mechanism, reports), strict=True):
-        expected[cohort] += (1, *bits)
-    cells = mechanism.tally(reports)
-
-    assert np.int64 == cells.dtype
-    assert expected[:, 0].tolist() == cells[: spec.cohorts].tolist()
-    assert expected[:, 1:].ravel().tolist() == cells[spec.cohorts :].tolist()
-    parts = [mechanism.tally(part) for part in np.array_split(reports, 3)]
-    assert cells.tolist() == np.sum(parts, axis=0).tolist()
-
-
 def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
     """4,194,304 bits at a time: 30,000 reports of 320 bits make three pieces."""
     mechanism = Rappor.of(Rappor.specify(bits=320, hashes=1, cohorts=2, f=0.5, p=0.25, q=0.75), [])
@@ -158,17 +139,6 @@ def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
     assert [15_000, 15_000, *bits[::2].sum(axis=0), *bits[1::2].sum(axis=0)] == cells.tolist()
     assert 0.75 == pytest.approx(bits[27_000:, 8:16].mean(), abs=0.02)
     assert 0.25 == pytest.approx(bits[27_000:, 16:].mean(), abs=0.02)
-
-
-def test_sampled_cells_of_certain_bits_are_certain() -> None:
-    """With almost no noise: 7 and 5 people's own bits, none twice where hashes agree."""
-    spec = Rappor.specify(bits=16, hashes=8, cohorts=1, f=0, p=1 / 65536, q=65535 / 65536)
-    mechanism = Rappor.of(spec, [])
-    cells = mechanism.sample_cells(np.array([7, 5]), ["a", "b"], np.random.default_rng(4))
-    own = [set(bloom.positions(text, 0, 16, 8)) for text in (b"a", b"b")]
-
-    assert len(own[0]) < 8
-    assert [12, *(7 * (i in own[0]) + 5 * (i in own[1]) for i in range(16))] == cells.tolist()
 
 
 @_ALL
