@@ -1,10 +1,12 @@
 """
 Vectors of the public clients [GRappor]: client/cpp/encoder_unittest.cc (the constants, and its
-stand-in for the operating system's randomness) and client/cpp/openssl_hash_impl_unittest.cc.
+stand-in for the operating system's randomness), client/cpp/openssl_hash_impl_unittest.cc, and
+client/python/rappor_test.py; the steps between were worked out from the latter by hand.
 """
 
 import hashlib
 import hmac
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -86,6 +88,48 @@ def test_wide_filters_are_encoded_as_by_the_cpp_client() -> None:
 
     assert 93 == cohort
     assert [134, 255, 11, 255, 252, 119, 240, 223] == list(report.to_bytes(8, "big"))
+
+
+def _cycle_masks(cycle: list[float], chances: tuple[float, float]) -> Iterator[int]:
+    """Masks of the Python test's stand-in, whose draws repeat three numbers."""
+    for chance in chances:
+        yield sum((cycle[bit % len(cycle)] < chance) << bit for bit in range(16))
+
+
+def test_a_text_is_encoded_as_by_the_python_client() -> None:
+    """testEncoder: f = 1/2, p = 1/2, q = 3/4, with all intermediate values."""
+    filled = _filter(b"abc", 0, 16, 2)
+    message = permanent.filter_message(filled, 16, b"")
+    stream = np.frombuffer(permanent.stream(b"secret", message, 16)[:16], dtype=np.uint8)
+    coins, replaced = permanent.masks(stream, 64)
+    response = _respond(filled, 16, 64, b"secret", b"")
+    unset, shown = _cycle_masks([0.0, 0.6, 0.0], (0.5, 0.75))
+
+    assert 8256 == filled
+    assert (50360, 56237) == (_number(coins), _number(replaced))
+    assert 57576 == response
+    assert 64493 == (unset & ~response) | (shown & response)
+
+
+def test_wide_streams_match_nist() -> None:
+    """HmacDrbgNist: the example of 128 bits' strength; only the concatenated seed matters."""
+    seed = bytes(range(0x37)) + bytes(range(0x20, 0x28))
+    expected = (
+        "d67b8c1734f46fa3f763cf57c6f9f4f2dc1089bd8bc1f6f023950bfc56176352"
+        "08c8501238ad7a4400defee46c640b61af77c2d1a3bfaa90ede5d207406e5403"
+    )
+
+    assert 63 == len(seed)
+    assert expected == permanent.stream(seed, b"", 64).hex()
+    assert expected == permanent.stream(seed[:40], seed[40:], 64).hex()
+
+
+def test_wide_streams_of_texts_match_the_cpp_client() -> None:
+    """HmacDrbgTextStrings; a longer stream begins with a shorter one."""
+    forty = permanent.stream(b"key", b"value", 40)
+
+    assert "89d71bb8a37d80c26e639cbd68f3607aa94deef425a7afbbf8d00992af92" == forty[:30].hex()
+    assert forty == permanent.stream(b"key", b"value", 64)[:40]
 
 
 @pytest.mark.parametrize(
