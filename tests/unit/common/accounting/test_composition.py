@@ -91,13 +91,6 @@ def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
     assert both == pytest.approx(composed_epsilon([large, small], 1e-6), rel=1e-12)
 
 
-def test_rounds_of_one_user_cost_at_most_the_sum_of_local_epsilons() -> None:
-    """δ helps a little."""
-    release = AmplifiedRelease(reduction=_grr(4, 1.0), crowd=AnonymitySet(users=1))
-
-    assert 2.0 < composed_epsilon([release] * 3, 1e-9) <= 3.0
-
-
 def test_claims_compose_to_no_more_than_their_sum() -> None:
     """And to less if there are many and δ leaves room."""
     assert composed_claims([(0.3, 1e-7)], 1e-6) == pytest.approx(0.3)

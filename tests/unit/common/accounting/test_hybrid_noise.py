@@ -78,16 +78,11 @@ def test_the_figure_is_at_most_every_other_bound(
 ) -> None:
     """Formula 1, the noise alone, and the local ε."""
     release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
-    epsilon = release.epsilon(1e-6)
+    noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler))
+    formula_1 = epsilon_upper(release.reduction, release.crowd, 1e-6)
 
-    assert epsilon <= min(
-        local_epsilon,
-        epsilon_upper(release.reduction, release.crowd, 1e-6),
-        ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler)).epsilon(1e-6),
-    ) * (1 + 1e-9)
+    smallest = min(local_epsilon, formula_1, noise.epsilon(1e-6))
+    assert release.epsilon(1e-6) <= smallest * (1 + 1e-9)
     delta = release.delta(0.8 * wanted)
     assert delta <= delta_upper(release.reduction, release.crowd, 0.8 * wanted)
-    noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler)).delta(
-        0.8 * wanted
-    )
-    assert delta <= release.reduction.signal * noise * (1 + 1e-9)
+    assert delta <= release.reduction.signal * noise.delta(0.8 * wanted) * (1 + 1e-9)

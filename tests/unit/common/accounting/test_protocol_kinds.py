@@ -46,8 +46,8 @@ _EVERY_KIND: Final = [
 
 
 @pytest.mark.parametrize("protocol", _EVERY_KIND)
-def test_claims_match_the_guarantees(protocol: str) -> None:
-    """They hold at n_min, as the device recomputes."""
+def test_claims_match_the_guarantees_and_compose(protocol: str) -> None:
+    """They hold at n_min, as the device recomputes; two rounds cost about twice one at most."""
     task = _task(protocol)
     table = _table(protocol)
     charged = claimed(table)
@@ -63,16 +63,8 @@ def test_claims_match_the_guarantees(protocol: str) -> None:
     assert task.local_epsilon == by_coalition["shuffler+analyzer"].epsilon
     assert 0 == by_coalition["shuffler"].epsilon
     assert "computational" in by_coalition["shuffler"].theorem
-
-
-@pytest.mark.parametrize("protocol", _EVERY_KIND)
-def test_rounds_of_every_kind_compose(protocol: str) -> None:
-    """Two cost more than one, and at most about twice as much."""
-    task = _task(protocol)
-    release = claimed_release(task, 2000)
-    delta = 4 * task.delta
+    release, delta = claimed_release(task, 2000), 4 * task.delta
     together = composed_epsilon([release] * 2, delta)
-
     assert hash(release) == hash(claimed_release(task, 2000))
     assert release.epsilon(delta) <= together * (1 + 1e-5)
     assert together <= 2.1 * release.epsilon(task.delta)

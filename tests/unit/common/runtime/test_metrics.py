@@ -45,16 +45,6 @@ def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAss
     assert len(allowed) == len(DEFINITIONS[party])
 
 
-def test_every_series_starts_at_zero() -> None:
-    """A series that appears later would reveal an event."""
-    begun = series_of(Metrics("shuffler"))
-
-    assert 0 == value(begun, "shuffledp_batches", state="expired")
-    assert 0 == value(begun, "shuffledp_submissions_refused_total", cause="conflict")
-    assert {0.0} == set(begun.values())
-    assert "shuffledp_up" not in {name for name, _ in begun}
-
-
 def test_a_counter_only_grows() -> None:
     """It cannot be set or fall, even where a measured total does; undefined series are refused."""
     metrics = Metrics("shuffler")

@@ -63,6 +63,13 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
         (_GOOD + "plaintext = true", {}, "in exactly one way"),
         (_GOOD.replace('tls_directory = "tls"', ""), {}, "in exactly one way"),
         (_GOOD.replace("tls_directory", "tls_key"), {}, "go together"),
+        (
+            _GOOD.replace('tls_directory = "tls"', "plaintext = true").replace(
+                "127.0.0.1:7002", "0.0.0.0:1"
+            ),
+            {},
+            "loopback only",
+        ),
         (_GOOD + "log_level = 'LOUD'", {}, "log_level must be 'DEBUG', 'INFO', 'WARNING' or"),
         (_GOOD + "listen", {}, "is not TOML"),
         (_GOOD.replace(":7002", ":99999"), {}, "with a port of 0 .. 65535, or unix:PATH"),
@@ -106,13 +113,6 @@ def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) 
     with pytest.raises(SettingsError, match=r"^most_dummies must be a valid integer") as caught:
         _load(tmp_path, _GOOD, SHUFFLEDP_SHUFFLER_MOST_DUMMIES="s3cret")
     assert "s3cret" not in str(caught.value)
-
-
-def test_plaintext_stays_on_loopback() -> None:
-    """An explicit flag, and a local address."""
-    ServiceSettings(state_directory=Path(), listen="127.0.0.1:1", plaintext=True)
-    with pytest.raises(SettingsError, match="loopback only"):
-        ServiceSettings(state_directory=Path(), listen="0.0.0.0:1", plaintext=True)
 
 
 def _device(tmp_path: Path, line: str) -> UserAgentSettings:
