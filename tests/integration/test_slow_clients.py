@@ -109,7 +109,7 @@ async def test_a_place_is_held_until_the_answer_is_gone() -> None:
         await greedy.call(_SUBMIT, b"")
         said = bytearray()
         async with asyncio.timeout(_SOON):
-            while b"under way on this connection" not in said:
+            while b"are running on this connection" not in said:
                 said += await greedy.read()
         greedy.close()
 

@@ -29,10 +29,10 @@ from analyzer.estimation.projection import (
     base_cut,
     norm_cut,
     norm_sub,
+    power_law,
     shrink_to_common_mean,
     shrink_to_zero,
 )
-from analyzer.finalize import mixture_of
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
@@ -41,10 +41,7 @@ from common.mechanisms.randomized_response import Grr
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS, Refinement, protocols_of
-from deploy.audit.harness.tasks import sample_task
 from deploy.datasets.choice import dataset
-from deploy.simulate.collection import count
-from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
@@ -168,6 +165,16 @@ def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> Non
     assert float(weights @ np.exp(logs) / weights.sum()) == pytest.approx(found, rel=1e-4)
 
 
+@pytest.mark.parametrize("mean", [1e-3, 0.05])
+def test_the_fitted_power_law_has_the_wanted_mean(mean: float) -> None:
+    """On [1e-6, 1], by the trapezoidal rule over the logarithm."""
+    nodes = np.geomspace(1e-6, 1, 1_000_001)
+    weights = nodes ** (1 - power_law(mean, 1e-6))
+    weights[[0, -1]] /= 2
+
+    assert float(weights @ nodes / weights.sum()) == pytest.approx(mean, rel=1e-6)
+
+
 _HASHED = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0), b"n" * 32)
 
 
@@ -228,23 +235,6 @@ def test_an_extrapolation_is_a_distribution() -> None:
     landed = squarem_step(start, first, second)
     assert float(landed.sum()) == pytest.approx(1)
     assert 1e-3 < landed[0] < 0.11
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", get_args(Refinement))
-def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
-    """A result mixed with 3 % of the uniform distribution does not."""
-    task = sample_task(protocol="murs", domain_size=12, local_epsilon=1.5, buckets=5)
-    mechanism, rng = mechanism_of(task), np.random.default_rng(1)
-    users = np.array([700_000, *[0] * 10, 300_000])
-    counted = count(task, mechanism, users, rng, one_by_one=False)
-    mixture = mixture_of(task, 1_000_000, counted=counted.n_reports)
-    evidence = gather(mechanism, counted.cells, mixture)
-    refined = refine(evidence, way)
-
-    assert is_right(way, evidence, refined)
-    assert not is_right(way, evidence, 0.97 * refined + 0.03 / 12)
-    assert not is_right(way, evidence, np.full(12, 1 / 12))
 
 
 def _moments(means: object, variance: float = 1.0, *, unbiased: bool = True) -> Moments:
