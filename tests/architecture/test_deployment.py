@@ -169,13 +169,14 @@ def test_an_image_holds_its_own_folders_and_has_the_usual_base() -> None:
     """The Dockerfile names what a party's image holds: protos, common and its own."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [USUAL_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
+    assert [len(IMAGES), 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
+    assert {"10001:10001"} == set(re.findall(r"(?m)^USER (.*)$", text))
     for party in _SETTINGS:
         [stage] = re.findall(
             rf"^FROM party AS {party}\n(.*?)(?=^FROM|\Z)", text, re.DOTALL | re.MULTILINE
         )
         copied = re.findall(r"^COPY --from=code (\S+)", stage, re.MULTILINE)
         assert {"/app/protos", "/app/common", f"/app/{party}"} == set(copied)
-        assert "\nUSER 10001:10001\n" in stage
 
 
 def test_a_build_is_shown_no_secret() -> None:

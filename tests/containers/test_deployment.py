@@ -102,17 +102,6 @@ def test_a_service_writes_to_its_state_and_to_scratch_alone(
     assert inspect(deployment, service)["HostConfig"]["ReadonlyRootfs"]
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_service_is_given_no_secret_of_another(deployment: Deployment, service: str) -> None:
-    """Its own key and certificate, its state's key, the authority's certificate; not its key."""
-    files: list[str] = inside(
-        deployment, service, "import json, os; print(json.dumps(os.listdir('/run/secrets')))"
-    )
-
-    own = {"authority.pem", f"{service}.pem", f"{service}.key", "state.key"}
-    assert set(files) == ({"authority.pem"} if service == "user_agent" else own)
-
-
 @pytest.mark.parametrize(("one", "other"), [("user_agent", "analyzer"), ("analyzer", "user_agent")])
 def test_agents_and_the_analyzer_cannot_reach_each_other(
     deployment: Deployment, one: str, other: str

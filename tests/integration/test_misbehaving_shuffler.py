@@ -124,18 +124,6 @@ async def test_a_tampered_batch_is_not_estimated(
     assert {"batch quarantined", "batch unusable"} & set(caplog.messages)
 
 
-async def test_a_duplicated_user_is_counted_once_and_the_copy_as_refused(
-    line: InProcessRun,
-) -> None:
-    """One of twenty users' places is taken by a copy: 2 of 40 reports, just what is allowed."""
-    await _contribute(line)
-    await line.shuffler.deliver(duplicates(3))
-    result = await _result(line)
-
-    assert 2 == result.refused["repeated"]
-    assert InclusionState.MISSING is (await line.inclusions(_USERS))[4]
-
-
 async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
     """A user's place is taken by a copy of a sentinel: the sentinels are all there."""
     await _contribute(line)
