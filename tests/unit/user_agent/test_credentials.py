@@ -74,7 +74,7 @@ async def test_a_lost_secret_is_not_replaced(tmp_path: Path) -> None:
     kept = (settings.state_directory / _FILE).read_bytes()
     (settings.state_directory / _FILE).unlink()
 
-    with pytest.raises(SettingsError, match="is not the secret that earlier answers"):
+    with pytest.raises(SettingsError, match="is not the secret of earlier answers"):
         await user_agent.server.start(settings)
     await (await user_agent.server.start(_settings(tmp_path, lasting_responses=False))).stop()
     (settings.state_directory / _FILE).write_bytes(kept)
