@@ -25,7 +25,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _MAX_CACHED: Final = 256
-"""Cached compositions: each is needed when a batch arrives, opens and is released."""
+"""Number of cached compositions: each is needed when a batch arrives, opens and is released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class PopulationBudget:
 
     @property
     def share(self) -> float:
-        """The share of the budget that is spent; 1 is all."""
+        """The share of the budget that is spent; 1 if all of it is."""
         return self.spent_epsilon / self.epsilon
 
 
@@ -96,7 +96,7 @@ class ReleaseBudgets:
         Args:
             task: The task of the release.
             n_users: Users in its batch.
-            n_refused: Reports of the batch that are not counted, as far as is known.
+            n_refused: Reports of the batch known not to be counted.
             digest: The task's digest, so that its own ledger entry is not counted twice.
 
         Returns:
@@ -118,7 +118,7 @@ class ReleaseBudgets:
         Raises:
             LedgerError: A task of the ledger is missing.
 
-        Cost: that of `compose` for each δ, in a thread; cached.
+        Cost: as `compose` for each δ, in a thread; cached.
         """
         releases = await self._store.run(ledger.entries_of, population)
         together = [await self._spent(entry) for entry in releases]

@@ -1,11 +1,11 @@
 """
 Take in a batch: check its sentinels, open it on all cores, and count it by cell. Pure.
 
-A batch that no honest shuffler delivers is kept and not estimated. Two checks are statistical: the
-number of sentinels that a sampling shuffler kept, and the order of sentinels. Each fails an honest
-shuffler with probability FALSE_ALARM at most, so an honest batch fails with at most that where
-every report is kept, and twice that where reports are sampled. The other checks never fail an
-honest shuffler. No check detects that a uniform permutation was leaked.
+A batch that fails a check is kept and not estimated. Two checks are statistical: the number of
+sentinels that a sampling shuffler kept, and the order of sentinels. Each fails an honest shuffler
+with probability FALSE_ALARM at most: an honest batch fails with at most that probability if every
+report is kept, and twice that if reports are sampled. The other checks never fail an honest
+shuffler. No check detects a leaked permutation.
 
 Dropping repeated ciphertexts drops every repeat of a report, since no ciphertext can be changed
 into another that opens: in each suite the keys are derived from the whole encapsulated key, and the
@@ -39,7 +39,7 @@ FALSE_ALARM: Final = 1e-9
 _MIN_ORDERED: Final = 13
 """With fewer sentinels no order is significant: 2/13! is below FALSE_ALARM, 2/12! above."""
 _MAX_ORDERED: Final = 400
-"""Sentinels in the exact test of order, whose cost is cubic."""
+"""Maximum number of sentinels in the exact test of order, whose cost is cubic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SentinelMatches:
     """
 
     sentinels: tuple[Sentinel, ...]
-    """In the order in which they were sent."""
+    """In the order of sending."""
     places: dict[bytes, int]
     """First position in the batch of every sentinel leaf found."""
     n_repeated: int
@@ -86,7 +86,7 @@ class SentinelMatches:
         )
 
     def reports(self) -> tuple[int, int]:
-        """Return how many reports of acknowledged sentinels were sent, and how many arrived."""
+        """Return the numbers of acknowledged sentinels' reports that were sent and that arrived."""
         leaves = [
             leaf for sentinel in self.sentinels if sentinel.acknowledged for leaf in sentinel.leaves
         ]
@@ -225,10 +225,10 @@ def check_refusals(result: Result, most_refused_share: float) -> None:
 
 
 _AHEAD: Final = 4
-"""Chunks queued for each worker."""
+"""Chunks queued per worker."""
 _HASH_BYTES: Final = 16
 _TALLIED_AT_ONCE: Final = 2**19
-"""Reports counted together: there may be many more cells than reports in a chunk."""
+"""Reports tallied together, since there may be many more cells than reports in a chunk."""
 
 
 class RepeatFilter:

@@ -83,7 +83,7 @@ class ReleaseMetrics:
         """
         Record the share of its budget that each population has spent; all of them the first time.
 
-        Budgets are never refunded: of two figures for one population the larger is the later.
+        Budgets are never refunded, so the larger of two figures for one population is the later.
         """
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))

@@ -34,12 +34,12 @@ from common.wire.tasks import MAX_LISTED_TASKS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerKeys:
-    """Created on first start and kept in the state directory with mode 0600. Prints no secret."""
+    """The analyzer's keys, created on first start, in the state directory with mode 0600."""
 
     identity: SigningIdentity
     """Never rotated: devices and shufflers pin it."""
     reports: KeyStore
-    """Rotated: reports are sealed to them."""
+    """Rotated. Reports are sealed to them."""
     operator_token: OperatorToken
 
     @classmethod
@@ -146,7 +146,7 @@ class Registry:
         their deadline.
 
         None if this version cannot read one of the tasks: its key is unknown, and a later version
-        may yet open its batch.
+        may open its batch.
 
         Cost: parses each of the tasks.
         """
@@ -177,9 +177,10 @@ class TaskListing:
 
     async def add_lines(self) -> None:
         """
-        Store a line for each task that an earlier version published without one. Run at start.
+        Store a summary line for each task that an earlier version published without one. Run at
+        start.
 
-        A task that this version cannot read gets none, and is named in the log.
+        A task that this version cannot read gets none, and is logged.
 
         Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
         """

@@ -1,5 +1,5 @@
 """
-Release batches: stage, open, estimate, state the guarantee, charge the ledger, keep the result.
+Release batches: stage, open, estimate, compute the guarantee, charge the ledger, store the result.
 
 A delivery is acknowledged once the whole batch is staged; after a crash the next start resumes
 there. A batch is released once.
@@ -79,7 +79,7 @@ class Releases:
         self._pool = pool
         self._staging = staging
         self._charging = asyncio.Lock()
-        """Held from composing the cost of a release until it is charged."""
+        """Serializes composing and charging the cost of a release."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
         self._budgets_known = False
 
@@ -112,7 +112,7 @@ class Releases:
                 level="WARNING",
             )
             raise
-        # Even if it was staged before: that call may have been cut off before this line.
+        # Even if it was staged before: that call may have been cancelled before this line.
         self._start_release(manifest)
         kept = await self._store.commitment(manifest.task_digest)
         return None if kept is None else commitment_from_bytes(kept)
@@ -250,7 +250,7 @@ class Releases:
         await self._registry.get(digest)
         kept = await self._store.result(digest)
         if kept is not None:
-            return await asyncio.to_thread(result_from_bytes, kept)  # may be of millions of items
+            return await asyncio.to_thread(result_from_bytes, kept)  # may have millions of items
         failure = await self._store.failure(digest)
         if failure is not None:
             raise UnusableBatchError(failure)
@@ -262,7 +262,7 @@ class Releases:
 
     async def measure_budgets(self, population: str = "") -> None:
         """
-        Measure the share of its budgets that a population has spent. Failures are only logged.
+        Measure the share of its budgets that a population has spent; log failures.
 
         Args:
             population: The population; empty for all of them, as at start. All are measured until

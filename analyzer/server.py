@@ -39,7 +39,7 @@ class AnalyzerService:
 
     @property
     def address(self) -> str:
-        """The address that it listens on."""
+        """The listening address."""
         return self.listener.address
 
     async def stop(self) -> None:
@@ -59,7 +59,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
 
     Raises:
         SettingsError: A key in the state directory is damaged, or sealed under another state key.
-        LedgerError: The ledger is broken: nothing may be released.
+        LedgerError: The ledger is broken; nothing can be released.
     """
     clock = SystemClock()
     process_metrics = ProcessMetrics("analyzer", clock)

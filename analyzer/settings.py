@@ -16,4 +16,4 @@ class AnalyzerSettings(KeyHolderSettings):
     opening_processes: Processes = 0
     """Worker processes that open reports; 0 means one per core."""
     most_refused_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Largest share of refused reports with which a batch is estimated; 1.0 for no limit."""
+    """Maximum share of refused reports in a batch that is estimated; 1.0 for no limit."""

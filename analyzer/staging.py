@@ -2,7 +2,7 @@
 Receive batches, store them until they are released, and detect damage when they are read back.
 
 SQLite has no checksums: a flipped bit in a page of ciphertexts would appear as reports that do not
-open. So a hash of each batch is stored with it.
+open. So each batch is stored with a hash.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class StagedHash:
             expected: The hash stored with them; None if an earlier version staged the batch.
 
         Raises:
-            UnusableBatchError: The batch is damaged, and the shuffler no longer has a copy.
+            UnusableBatchError: The batch is damaged; the shuffler no longer has a copy.
         """
         if self._n_reports != n_reports:
             raise UnusableBatchError(
@@ -66,7 +66,7 @@ class StagedHash:
 
 
 _CHUNKS_AT_ONCE: Final = 64
-"""Chunks stored in one transaction."""
+"""Chunks stored per transaction."""
 
 
 class Staging:
@@ -159,7 +159,7 @@ class Staging:
         if received != manifest.n_reports:
             raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        # Drawn last: a shuffler that knew it could send reports that all fall into one bucket.
+        # Drawn last: a shuffler that knew the salt could send reports that all share a bucket.
         salt = self._rng.bytes(SALT_BYTES)
         commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
         await self._store.finish_batch(

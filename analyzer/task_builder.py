@@ -29,7 +29,7 @@ from common.task.specs import (
 from common.task.task import MAX_LOCAL_EPSILON, Task
 
 MIN_EPSILON: Final = 1e-6
-"""Smallest local ε of numbers and pairs: below it, no number of users gives an estimate."""
+"""Minimum local ε of numbers and pairs; below it, no number of users gives an estimate."""
 _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
 _OWN_TABLE: Final[dict[Kind, str]] = {
@@ -39,7 +39,7 @@ _OWN_TABLE: Final[dict[Kind, str]] = {
     "vector": "numbers",
     "key-value": "pairs",
 }
-"""The table of a draft for each kind of value."""
+"""Name of the draft's table for each kind of value."""
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:

@@ -1,19 +1,18 @@
 """
-One family of errors: each says whose fault it is by naming the gRPC status its caller sees.
+The project's errors, each with the gRPC status that its caller sees.
 
-A class exists where a caller acts on it: catches it, maps it, or tells its status from others'.
-Messages state the rule and the public number that broke it, never a user's value, a report's
-content or key bytes.
+Each class exists because a caller handles it differently. Messages state the rule and the public
+number that broke it, never a user's value, a report's content or key bytes.
 """
 
 
 class ShuffleDpError(Exception):
-    """Any failure that the project foresees; `status` is the name of a gRPC status code."""
+    """Base of all expected failures; `status` is the name of a gRPC status code."""
 
     status: str = "INTERNAL"
 
     def __init_subclass__(cls, *, status: str | None = None) -> None:
-        """Take the status of a class beside its name; without one it has its base's."""
+        """Set the class's status, by default its base's."""
         super().__init_subclass__()
         cls.status = status or cls.status
 
@@ -39,15 +38,15 @@ class ValueRangeError(ShuffleDpError, status="INVALID_ARGUMENT"):
 
 
 class PlanError(ShuffleDpError, status="INVALID_ARGUMENT"):
-    """The requirements for a task break a rule, or nothing fits all of them."""
+    """The requirements for a task break a rule, or no task meets all of them."""
 
 
 class AccountingError(ShuffleDpError, status="INVALID_ARGUMENT"):
-    """A guarantee was asked for parameters for which there is none."""
+    """No guarantee exists for the parameters."""
 
 
 class BoundRangeError(AccountingError):
-    """A published theorem was asked outside the range in which it holds."""
+    """The parameters are outside the range of a published theorem."""
 
 
 class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
@@ -55,23 +54,23 @@ class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task's signature does not verify, or a proof shows neither that a report came nor not."""
+    """A task's signature does not verify, or an inclusion proof is invalid."""
 
 
 class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """The device refuses this task: its promise is too weak, or not what its weights deliver."""
+    """The device refuses this task: its claims exceed a cap, or its weights exceed the claims."""
 
 
 class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
+    """A task names a key that this party does not hold: another's, or a destroyed one."""
 
 
 class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
-    """A call or a submission came without the token that it needs, or with a wrong one."""
+    """The required token of a call or a submission is missing or wrong."""
 
 
 class CallerError(ShuffleDpError, status="PERMISSION_DENIED"):
-    """A call came from a party that may not make it, by its certificate."""
+    """The caller's certificate names a party that may not make this call."""
 
 
 class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
@@ -79,15 +78,15 @@ class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
 
 
 class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """The batch is not in a state that allows this; its result may not be there yet."""
+    """The batch's state does not allow this; its result may not be released yet."""
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
-    """What may come once came again and differs: a submission id, or a task's batch."""
+    """A submission id or a task's batch was repeated with other content."""
 
 
 class TokenUsedError(ConflictError):
-    """A user's token came a second time for a task, with another submission."""
+    """A user's token was used for this task with another submission."""
 
 
 class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
@@ -95,20 +94,20 @@ class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
 
 
 class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
-    """A batch arrived whole and no result can ever be made of it."""
+    """A complete batch can never be released."""
 
 
 class SuspectBatchError(UnusableBatchError):
-    """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
+    """A batch failed a check that an honest shuffler's passes; it is kept, but not estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
-        """Take the sentence, and the number of required sentinels that are missing."""
+        """Take the message, and the number of missing sentinels."""
         super().__init__(message)
         self.n_missing = n_missing
 
 
 class BudgetError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
-    """A release, or an answer, would cost more than what is left to spend."""
+    """A release, or an answer, would exceed a budget."""
 
 
 class LedgerError(ShuffleDpError, status="DATA_LOSS"):
@@ -116,15 +115,15 @@ class LedgerError(ShuffleDpError, status="DATA_LOSS"):
 
 
 class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
-    """There is no room for this call at the moment; retry later."""
+    """The service is overloaded; retry later."""
 
 
 class ShareError(OverloadError):
-    """This connection, or a minor kind of call, has used its share; the service has room."""
+    """This connection, or a minor kind of call, has reached its limit; the service has not."""
 
 
 class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
-    """A call took longer than calls of its kind may; safe to retry."""
+    """A call exceeded the time limit of its kind; safe to retry."""
 
 
 class StorageError(ShuffleDpError, status="UNAVAILABLE"):
@@ -132,23 +131,23 @@ class StorageError(ShuffleDpError, status="UNAVAILABLE"):
 
 
 class DamagedStorageError(StorageError):
-    """What this party's disk gives back is not what was stored; nothing is made of it."""
+    """Data on this party's disk is damaged, and not used."""
 
 
 class PeerError(ShuffleDpError, status="UNAVAILABLE"):
-    """Another party did not answer in time, or its answer is worthless; safe to retry."""
+    """Another party did not answer in time, or its answer is invalid; safe to retry."""
 
 
 class PeerBusyError(PeerError):
-    """Another party has no room for the call at the moment; retry later."""
+    """Another party is overloaded; retry later."""
 
 
 class PeerUnableError(PeerError):
-    """Another party answers that it cannot serve at the moment, for example for a full disk."""
+    """Another party cannot serve at the moment, for example because its disk is full."""
 
 
 class PeerRefusalError(ShuffleDpError):
-    """Another party answered with an error; its status is passed on as it came."""
+    """Another party refused the call; its status is passed on."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
 """
-The named compositions of the literature, as data: which mechanism, which dummies, what the
-shuffler adds, how the estimate is refined, and which published bound belongs to it.
+The protocols of the literature as a table: mechanism, users' and shuffler's dummies, refinement and
+published bound.
 
-A task names its protocol; everything that differs between two protocols stands in this table.
+A task names its protocol; this table holds everything that differs between two protocols.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 from common.errors import TaskError
 
 Kind = Literal["categorical", "string", "mean", "vector", "key-value"]
-"""What one person's value is: an item, a text, a number, several numbers, or pairs of a key and a
+"""One person's value: an item, a text, a number, several numbers, or pairs of a key and a
 number."""
 MechanismName = Literal[
     "grr",
@@ -24,9 +24,9 @@ MechanismName = Literal[
     "string-hashing",
     "square-wave",
 ]
-"""Of items."""
+"""Mechanisms for items."""
 RapporMechanismName = Literal["rappor"]
-"""Of texts."""
+"""Mechanisms for texts."""
 NumberMechanismName = Literal[
     "laplace",
     "duchi",
@@ -37,18 +37,18 @@ NumberMechanismName = Literal[
     "multi-hm",
     "multi-rphm",
 ]
-"""Of a number (the first four), or of several."""
+"""Mechanisms for a number (the first four), or several."""
 KeyValueMechanismName = Literal["priv-kv"]
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
 DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
-"""How many dummies a user adds: see common/task/dummy_spec.py."""
+"""Distribution of a user's dummies; see common/task/dummy_spec.py."""
 ShufflerLaw = Literal["none", "binomial", "geometric"]
-"""How many dummies of each item the shuffler adds: see common/task/dummy_spec.py."""
+"""Distribution of the shuffler's dummies of each item; see common/task/dummy_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
-"""What the items must be: anything; two; in an order; or named, each by a label."""
+"""Rule for the items: any; exactly two; ordered; or each with a label."""
 LocalNoise = Literal["required", "optional", "none"]
-"""Whether reports carry noise of their own: a finite local ε, either, or an infinite one."""
+"""Whether reports have local noise: a finite local ε, either, or an infinite one."""
 PublishedBound = Literal[
     "balle-closed-form",
     "ddps",
@@ -74,25 +74,25 @@ class Protocol:
     _: KW_ONLY
     local_noise: LocalNoise = "required"
     dummy_laws: tuple[DummyLaw, ...] = ()
-    """Laws that the number of dummies a device adds may have; nothing where it adds none."""
+    """Allowed distributions of a device's dummies; empty if it adds none."""
     refinement: Refinement | None = "norm-sub"
-    """None where the result is no distribution of items."""
+    """None if the result is not a distribution of items."""
     published_bound: PublishedBound | None = None
     """None if no paper states one."""
     kind: Kind = "categorical"
     shuffler_law: ShufflerLaw = "none"
-    """Law of the dummies that the shuffler adds for each item."""
+    """Distribution of the shuffler's dummies for each item."""
     samples: bool = False
     """Whether the shuffler may drop reports at random."""
     domain: Domain = "any"
     buckets: int = 0
-    """Buckets that it always hashes to; 0 where they are the task's to choose."""
+    """Fixed number of buckets; 0 if the task chooses it."""
     amplified: bool = True
-    """Whether a shuffler is relied on; if not, the local ε is claimed, against anybody."""
+    """Whether the central claim relies on a shuffler; if not, it is the local ε."""
 
     @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
-        """Used where there would be at least as many buckets as items: hashing gains nothing."""
+        """Used if there would be at least as many buckets as items, where hashing gains nothing."""
         return "grr" if self.mechanism == "local-hashing" else self.mechanism
 
     @property
@@ -109,8 +109,8 @@ class Protocol:
         """
         Choose the refinement of a mechanism's counts. Run by the analyzer.
 
-        Where a protocol that hashes reports plain items, EM gains little, and loses where many
-        items are rare.
+        If a hashing protocol reports plain items, EM gains little, and loses if many items are
+        rare.
         """
         return self.refinement if mechanism == self.mechanism else "norm-sub"
 
@@ -118,11 +118,10 @@ class Protocol:
         """
         Choose the mechanism of a task that collects at least 2 items. Run by the analyzer.
 
-        With 0 buckets, or domain_size and more, it reports plain items where a protocol may.
+        With 0 buckets, or domain_size and more, it reports plain items if the protocol allows it.
 
         Raises:
-            TaskError: There are buckets to hash to, and the protocol does not hash; or it collects
-                no items.
+            TaskError: The protocol does not hash but buckets are given, or it collects no items.
         """
         if not self.hashes and 0 < buckets < domain_size:
             raise TaskError(
@@ -140,7 +139,7 @@ _SURE: Final[tuple[DummyLaw, ...]] = ("fixed", "fractional")
 _DRAWN: Final[tuple[DummyLaw, ...]] = (*_SURE, "binomial", "negative-binomial")
 
 _ROWS: Final = (
-    # Each device for itself: no shuffler is relied on [War65], [WBLJ17], [LWLWLS20].
+    # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
     Protocol("ldp-warner", "warner", domain="binary", amplified=False),
     Protocol("ldp-grr", "grr", amplified=False),
     Protocol("ldp-sue", "symmetric-unary", amplified=False),
@@ -149,17 +148,17 @@ _ROWS: Final = (
     Protocol("ldp-olh", "local-hashing", refinement="em", amplified=False),
     Protocol("ldp-olh-strings", "string-hashing", domain="labelled", amplified=False),
     Protocol("ldp-sw", "square-wave", refinement="ems", domain="ordered", amplified=False),
-    # Shuffled randomized response, a report a user and nothing else [BBGN19].
+    # Shuffled randomized response, one report per user, no dummies [BBGN19].
     Protocol("sh", "grr", published_bound="balle-closed-form"),
     # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].
     Protocol("murs", "local-hashing", refinement="em", published_bound="balle-closed-form"),
-    # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available: SOLH's stands in.
+    # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available, SOLH's is used.
     Protocol("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
-    # A bit, and a fair coin instead of it now and then [CSUZZ19].
+    # A bit, replaced by a fair coin with a small probability [CSUZZ19].
     Protocol("ddps", "warner", published_bound="ddps", domain="binary"),
-    # The true item, and each item once more with a small chance [BC20].
+    # The true item, and each item once more with a small probability [BC20].
     Protocol("aue", "grr", local_noise="none", dummy_laws=("each-item",), published_bound="aue"),
-    # True items among uniform dummies: nothing else hides them [LLF+20].
+    # True items, hidden by uniform dummies alone [LLF+20].
     Protocol("puredump", "grr", local_noise="none", dummy_laws=_SURE, published_bound="puredump"),
     # Randomized response among uniform dummies [LLF+20].
     Protocol("mixdump", "grr", dummy_laws=_SURE, published_bound="mixdump"),
@@ -181,7 +180,7 @@ _ROWS: Final = (
         refinement="em",
         published_bound="fe1",
     ),
-    # True items; the shuffler samples, and adds fair coins or geometric noise for each [MSE25].
+    # True items; the shuffler samples, and adds binomial or geometric noise for each [MSE25].
     Protocol(
         "sbin",
         "grr",
@@ -202,7 +201,7 @@ _ROWS: Final = (
     Protocol("hybrid", "grr", shuffler_law="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
     Protocol("rappor", "rappor", kind="string", refinement=None),
-    # A number: noise of its own, a sign, a piece of a line, or one of the latter two [DJW18],
+    # A number: Laplace noise, a sign, a piecewise density, or a mix of the latter two [DJW18],
     # [WXY+19].
     Protocol("laplace", "laplace", kind="mean", refinement=None),
     Protocol("duchi", "duchi", kind="mean", refinement=None),
@@ -214,7 +213,7 @@ _ROWS: Final = (
     Protocol("mean-est", "mean-est", kind="vector", refinement=None),
     Protocol("multi-hm", "multi-hm", kind="vector", refinement=None),
     Protocol("multi-rphm", "multi-rphm", kind="vector", refinement=None),
-    # Pairs: whether one key is there, and a sign of its value [YHMZ19].
+    # Pairs: the presence of one key, and a sign of its value [YHMZ19].
     Protocol("priv-kv", "priv-kv", kind="key-value", refinement=None),
 )
 
@@ -224,12 +223,12 @@ PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
 
 
 def protocols_of(kind: Kind) -> tuple[str, ...]:
-    """Name the protocols that collect a kind of value."""
+    """List the names of the protocols that collect a kind of value."""
     return tuple(name for name, protocol in PROTOCOLS.items() if protocol.kind == kind)
 
 
 def protocol_named(name: str) -> Protocol:
-    """Look a protocol up; raise TaskError if there is none of this name."""
+    """Return the protocol of this name, or raise TaskError."""
     if name not in PROTOCOLS:
         raise TaskError(
             f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"

@@ -1,8 +1,8 @@
 """
-A look-up of many million keys in few bytes: sorted runs of numbers, merged as they grow.
+A compact index of many million keys: sorted runs of numbers, merged as they grow.
 
-Python's own set of 16-byte strings takes some 100 bytes an entry, and a B-tree on the disk writes a
-page for each random key. This takes 16 bytes an entry, all in two arrays a run.
+A Python set of 16-byte strings takes some 100 bytes per entry, and a B-tree on the disk writes a
+page for each random key. This index takes 16 bytes per entry, in two arrays per run.
 """
 
 from typing import Final
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _EVENNESS: Final = 2
-"""A run is merged into the one before it unless that is more than so many times as long."""
+"""A run is merged into the previous one unless that is more than this many times as long."""
 _MANY: Final = 2**18
-"""Entries that are sorted in at once."""
+"""Number of entries sorted in together."""
 _RECENT: Final = 2**12
-"""Entries added a few at a time that a dictionary holds until they make a run."""
+"""Maximum entries, added a few at a time, that a dictionary holds until they make a run."""
 _FEW: Final = 64
-"""Entries that go to the dictionary when they are added together."""
+"""Maximum entries added together that go to the dictionary."""
 
 
 class SortedIndex:
@@ -44,8 +44,7 @@ class SortedIndex:
         """
         Add entries, shape (n,) each.
 
-        A few are cheap: a dictionary holds them until they are many. Others are sorted in when
-        something is looked up next.
+        A few go to a dictionary until they are many. Others are sorted in at the next look-up.
         """
         if len(keys) <= _FEW:
             for key, value in zip(keys.tolist(), values.tolist(), strict=True):
@@ -59,14 +58,14 @@ class SortedIndex:
 
     def find(self, keys: Words) -> tuple[NDArray[np.intp], Words]:
         """
-        Find every entry whose key is among some, shape (n,).
+        Find every entry whose key is in `keys`, shape (n,).
 
         Returns:
-            For each entry found, shape (m,) each: its key's place among `keys`, and its value.
+            For each entry found, shape (m,) each: the index of its key in `keys`, and its value.
         """
         self._sort_in()
         order = keys.argsort()
-        wanted = keys[order]  # searches in ascending order find the memory warm
+        wanted = keys[order]  # searching in ascending order uses the cache
         places: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
         found: list[Words] = [np.empty(0, dtype=np.uint64)]
         for held, values in self._runs:
@@ -85,7 +84,7 @@ class SortedIndex:
         return np.concatenate(places), np.concatenate(found)
 
     def _gather_recent(self) -> None:
-        """Let the dictionary's entries be sorted in."""
+        """Move the dictionary's entries to the entries to be sorted in."""
         pairs = [(key, value) for key, values in self._recent.items() for value in values]
         keys, values = np.array(pairs, dtype=np.uint64).T
         self._recent = {}
@@ -103,7 +102,7 @@ class SortedIndex:
             self._merge()
 
     def _merge(self) -> None:
-        """Merge the last two runs, the keys first and then the values, to need less at once."""
+        """Merge the last two runs, first keys and then values, to save memory."""
         keys, values = self._runs.pop()
         into_keys, into_values = self._runs.pop()
         places = np.searchsorted(into_keys, keys, side="right")

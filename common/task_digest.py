@@ -1,4 +1,4 @@
-"""The name of a task."""
+"""The digest that identifies a task."""
 
 from typing import Final, NewType
 

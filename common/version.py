@@ -7,7 +7,7 @@ from typing import Final
 def _installed() -> str:
     try:
         return version("shuffledp")
-    except PackageNotFoundError:  # run from a tree that was copied
+    except PackageNotFoundError:  # run from a copied tree
         return "unknown"
 
 

@@ -64,13 +64,13 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 )
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
-"""States without a next one."""
+"""Final states."""
 
 KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
 """Final states in which batch and key are kept for an operator to inspect."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""A batch enters exactly one of these, once, when its counts of users and refusals are final."""
+"""Every batch enters exactly one of these, once its counts of users and refusals are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task whose batch is over. Small, since it is kept for ever."""
+    """A task whose batch is over. Small, since it is never deleted."""
 
     digest: TaskDigest
     batch_id: BatchId
@@ -183,11 +183,11 @@ class ActiveBatches:
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._reading = asyncio.Lock()
-        """Held while a task is parsed: one of two megabytes takes a third of a second."""
+        """Held while a task is parsed: two megabytes take a third of a second."""
         self._left_alone = False
         """Whether an unfinished batch could not be resumed."""
         self._claimed: list[KeyId] = []
-        """Keys of batches that are being begun."""
+        """Keys of the batches being begun."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -258,10 +258,10 @@ class ActiveBatches:
 
     def needed_keys(self) -> set[KeyId] | None:
         """
-        List the keys that envelopes may still be sealed to.
+        List the keys still in use for envelopes.
 
-        None if an unfinished batch could not be resumed: its task's key is unknown, and a repair
-        or a later version may yet resume it.
+        None if an unfinished batch could not be resumed: its task's key is unknown, and a repair or
+        a later version may resume it.
         """
         if self._left_alone:
             return None

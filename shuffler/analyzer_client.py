@@ -34,7 +34,7 @@ class Analyzer(Protocol):
         Deliver a batch; the analyzer has stored it durably when this returns.
 
         Returns:
-            The analyzer's commitment to what it received, if it makes one.
+            The analyzer's commitment to the batch; None if an earlier version staged it.
         """
 
 
@@ -99,7 +99,7 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     It first composes the population's spent budget: seconds, or minutes after dozens of releases.
 
     Raises:
-        PeerError: It does neither in time.
+        PeerError: The analyzer does not respond in time.
     """
     try:
         async with asyncio.timeout(LONG_DEADLINE):

@@ -37,7 +37,7 @@ from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 
 _CALLS_AHEAD: Final = 3
-"""Bulk calls admitted for each worker: one is opened, one waits, one is stored."""
+"""Bulk calls admitted per worker: one being opened, one waiting, one being stored."""
 
 _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
     {
@@ -51,10 +51,10 @@ _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
 """The outcome under which each error is counted."""
 
 _TOKEN: Final = b"token"
-"""Separates the tags of tokens from those of submission ids, which senders choose."""
+"""Separates the tags of tokens from those of submission ids, which clients choose."""
 
 _MAX_REMEMBERED: Final = 100_000
-"""Valid tokens that are not verified again; 100,000 take some 20 MB."""
+"""Maximum number of valid tokens remembered; 100,000 take some 20 MB."""
 
 
 class TokenCheck:
@@ -117,7 +117,7 @@ class Collection:
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
-        Store one submission durably before returning.
+                Store one submission durably before returning.
 
         The user's token, empty for none, is ignored unless this shuffler requires tokens.
 
@@ -129,7 +129,7 @@ class Collection:
             WireError: The envelope does not have the task's length, does not open, or holds
                 another number of reports.
             ConflictError: The submission id was used with other bytes.
-            BatchStateError: The batch no longer collects, whatever the token is.
+            BatchStateError: The batch no longer collects.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             StorageError: The submission could not be stored; safe to retry.
             CredentialError: A token is required, and this one is missing or invalid.
@@ -177,13 +177,13 @@ class Collection:
         Open many submissions on all cores and store them durably before returning.
 
         Returns:
-            The outcome of each, in order. `tokens` come in the same order, or not at all.
+            The outcome of each, in order. `tokens` are empty or in the same order.
 
         Raises:
             StorageError: None of them was stored; safe to retry.
 
-        Cost: opening, by the workers, and some microseconds for each; memory for as many calls as
-        keep the workers busy, however many wait.
+        Cost: opening, by the workers, and some microseconds for each; memory for the calls that
+        keep the workers busy, not for those that wait.
         """
         found = await self._batches.find_or_begin(digest)
         outcomes = await self._take_bulk(found, envelopes, tokens)

@@ -44,8 +44,8 @@ def permute(reports: Reports, rng: np.random.Generator) -> Reports:
     Permute sealed reports uniformly at random. Run by the shuffler.
 
     The permutation is numpy's Fisher-Yates shuffle, whose bounded integers are exact (by
-    rejection), over the given generator: ChaCha20 in production, so that telling its permutations
-    from uniform ones means breaking the cipher.
+    rejection), over the given generator: ChaCha20 in production, so that distinguishing its
+    permutations from uniform ones means breaking the cipher.
 
     Reports and result have shape (n, length).
 
@@ -87,7 +87,7 @@ class ExternalPermutation:
         self._scattered = False
         self.n_reports = 0
         self.seconds = 0.0
-        """Time spent drawing and moving so far, without reading and writing buckets."""
+        """Seconds spent drawing and moving so far, without reading and writing buckets."""
 
     def add(self, reports: Reports) -> None:
         """Add reports, shape (n, report_bytes)."""

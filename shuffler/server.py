@@ -44,7 +44,7 @@ class ShufflerService:
 
     @property
     def address(self) -> str:
-        """The address that it listens on."""
+        """The listening address."""
         return self.listener.address
 
     async def stop(self) -> None:
@@ -172,7 +172,7 @@ _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 
 def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
-    """Publish the envelope keys for new tasks: envelope.pub, and a file for each other suite."""
+    """Publish the envelope keys for new tasks: envelope.pub, and one file per other suite."""
     wanted = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:

@@ -21,19 +21,19 @@ from shuffler.inclusion import InclusionProofs
 _STORED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 
 _MAX_CONNECTIONS: Final = 100_000
-"""Connections whose submissions are counted; the least recent is forgotten first."""
+"""Maximum number of connections counted; the least recent is forgotten first."""
 
 
 class ConnectionCount:
     """
-    Limits the submissions of one connection where no tokens are required. In memory, never logged.
+    Limits submissions per connection where no tokens are required. In memory, never logged.
 
-    It stops a careless client. A client that opens many connections evades it: only tokens limit
-    people. On a Unix socket, where connections look alike, nothing is counted.
+    It stops careless clients only: a client evades it by opening many connections, while tokens
+    limit people. Nothing is counted on a Unix socket, where all connections look alike.
     """
 
     def __init__(self, most: int) -> None:
-        """Accept at most `most` submissions of a connection; 0 for no limit."""
+        """Accept at most `most` submissions per connection; 0 for no limit."""
         self._most = most
         self._counts: OrderedDict[str, int] = OrderedDict()
 
@@ -42,7 +42,7 @@ class ConnectionCount:
         Count submissions before they are opened.
 
         Raises:
-            ShareError: The connection has used its share. Another connection may continue.
+            ShareError: The connection has reached its limit.
         """
         if not self._most or not is_one_connection(peer):
             return
@@ -58,7 +58,7 @@ class ConnectionCount:
 
 
 class Receipts:
-    """Signs receipts for stored submissions. Called after the commit only."""
+    """Signs receipts for stored submissions, only after the commit."""
 
     def __init__(self, identity: SigningIdentity) -> None:
         self._identity = identity

@@ -61,7 +61,7 @@ def draw_item_dummies(
 
 
 def _heads(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `count` numbers of heads among fair coins, as the set bits of uniform words."""
+    """Draw `count` binomial numbers of fair coins, as the set bits of uniform words."""
     whole, rest = divmod(coins, _WORD_BITS)
     words = whole + (rest > 0)
     together = max(1, _WORDS_AT_ONCE // words)
@@ -114,9 +114,9 @@ def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.
 T = TypeVar("T")
 
 _CHUNK_REPORTS: Final = 1000
-"""Sealed reports in a chunk, unless they are long; dummies sealed by one call."""
+"""Sealed reports per chunk, unless they are long; dummies sealed per call."""
 _AHEAD: Final = 4
-"""Chunks queued for each worker that seals."""
+"""Chunks queued per sealing worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +124,11 @@ class ShuffleSummary:
     """Public facts about a shuffled batch."""
 
     n_reports: int
-    """With the shuffler's dummies."""
+    """Number of reports, the shuffler's dummies included."""
     seconds: float
-    """
-    Time of the permutation alone. The time of making dummies is left out: where reports are dropped
-    as well, it would reveal how many were kept, which the guarantee assumes hidden. Where none are
-    dropped, the number of reports reveals that of dummies, and no guarantee relies on it.
-    """
+    """Time of the permutation alone. The time to make dummies would reveal how many reports were
+    kept, which the guarantee assumes hidden where reports are dropped. Where none are, the number
+    of reports reveals that of dummies, and no guarantee relies on it."""
 
 
 class BatchShuffler:

@@ -1,8 +1,8 @@
 """
-An answer's way out of the device: fetch, check, charge, prepare, save, send.
+Answer a task: fetch, check, charge, prepare, save, send.
 
-Nothing is randomized that the person's caps do not allow, and nothing is randomized twice. Nothing
-is sent before it is saved: whatever fails, the same bytes are sent again.
+An answer is randomized once, and only within the person's caps. It is saved before it is sent, so
+that every retry sends the same bytes.
 """
 
 import asyncio
@@ -39,29 +39,29 @@ from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.policy import Claim, Policy, check
 
 _RESEND_SECONDS: Final = 30.0
-"""Pause between tries to send what could not be sent."""
+"""Pause between retries of unsent submissions."""
 _REMEMBERED: Final = 256
-"""Tasks whose central claim is known to hold, so that each person's answer need not ask again."""
+"""Number of tasks whose confirmed central claim is remembered."""
 
 
 _WHOM: Final = "the shuffler"
 
 
 class Shuffler(Protocol):
-    """What a user agent needs of a shuffler."""
+    """Interface of the shuffler to the user agent."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit with a token or an empty one; when the receipt returns, it is durably stored."""
+        """Submit with a token (empty for none); return the receipt of the stored submission."""
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch the signed commitment to a task's batch, and a bucket of it if one is named."""
+        """Fetch the signed commitment to a task's batch, with one bucket if a prefix is given."""
 
 
 class DeviceClient:
-    """A device's calls to the shuffler at the other end of a channel."""
+    """The shuffler behind a gRPC channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
@@ -90,15 +90,15 @@ class Acknowledgement:
     """The result of a person's call."""
 
     repeated: bool
-    """The task had been answered before; the value of this call was not used."""
+    """The task was already answered; this call's value was not used."""
     local_epsilon: float
     sent: bool
-    """This call sent the answer; it had not arrived before."""
+    """This call delivered the answer."""
 
 
 @dataclass(kw_only=True)
 class Agent:
-    """A person's device, or several people's if it is configured so."""
+    """A device of one person, or of several if configured."""
 
     shuffler: Shuffler
     budget: Budget
@@ -121,14 +121,14 @@ class Agent:
         Answer a task for a person. Only the first call for a task uses its value.
 
         Raises:
-            WireError: A name came to an agent of one person, or none to an agent of several.
-            PolicyError, BudgetError: The device does not answer this task, or has too little left.
+            WireError: An agent of one person got a name, or an agent of several got none.
+            PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
             ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value does not fit the task.
             PeerError: The shuffler cannot be reached, or its receipt does not verify; the agent
                 retries.
             PeerRefusalError: The shuffler refused.
-            SettingsError: The file of tokens cannot be read, or holds none.
+            SettingsError: The token file cannot be read, or is malformed.
         """
         self._check_person(person)
         saved = await self.budget.find(person, digest)
@@ -143,7 +143,7 @@ class Agent:
         )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
-        """Return what is known of an answer; raise UnknownTaskError if this person gave none."""
+        """Return the record of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
         saved = await self.budget.find(person, digest)
         kept = await self.budget.evidence(person, digest)
@@ -161,7 +161,7 @@ class Agent:
         if person and not self.several_persons:
             raise WireError("this agent answers for one person; it takes no name")
         if self.several_persons and not person:
-            raise WireError("this agent answers for several persons; say by name for whom")
+            raise WireError("this agent answers for several people; name the person")
 
     async def _charge(
         self, digest: TaskDigest, value: Value, person: str
@@ -186,7 +186,7 @@ class Agent:
         )
 
     async def _send(self, saved: SavedSubmission) -> None:
-        """Send a submission once at a time, and not at all once it has arrived."""
+        """Send a submission unless it has arrived; concurrent calls wait for each other."""
         async with self._turn_of(saved):
             latest = await self.budget.find(saved.person, saved.task_digest)
             if latest is None or latest.state is not SubmissionState.ARRIVED:
@@ -202,7 +202,7 @@ class Agent:
                 saved.task_digest, saved.envelope, self.tokens.token(saved.person)
             )
         except PeerRefusalError as error:
-            # A token that is missing or not valid may still come; the answer is kept until then.
+            # The person may still get a valid token; the answer stays pending.
             if error.status != CredentialError.status:
                 await self.budget.refused(saved)
             raise
@@ -217,18 +217,18 @@ class Agent:
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
-                "the receipt is not by the shuffler identity pinned here; the answer is sent again"
+                "the pinned shuffler identity did not sign the receipt; the device retries"
             )
         return True
 
     async def resend_pending(self) -> None:
-        """Send again what was saved and may not have arrived, unless it is on its way."""
+        """Resend saved submissions that may not have arrived, unless they are being sent."""
         for saved in await self.budget.pending():
             if self._turn_of(saved).locked():
                 continue
             try:
                 await self._send(saved)
-            except ShuffleDpError as error:  # whatever it is, it holds up no other
+            except ShuffleDpError as error:  # must not delay other submissions
                 logs.event(
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},
@@ -236,7 +236,7 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Send what is pending at once and every half minute, for as long as the service runs."""
+        """Send pending submissions now and every half minute, for as long as the service runs."""
         while True:
             try:
                 await self.resend_pending()

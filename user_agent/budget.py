@@ -1,10 +1,9 @@
 """
-What this device has given away, the submissions it owes, and the evidence of what became of them.
+The device's spent budget, pending submissions, and evidence of whether they were counted.
 
-Saved before anything is sent. No true value is ever stored. Each person's answer to a task is one
-row of submissions and one of evidence. The leaves of one's own sealed reports name them among all
-that the analyzer received: they are kept until it is known whether the reports were counted, and
-longer only if they were not.
+Saved before anything is sent; true values are never stored. Each person's answer to a task is one
+row of submissions and one of evidence. Leaves identify a person's sealed reports among all that the
+analyzer received, so they are deleted once the reports are proven to be counted.
 """
 
 import sqlite3
@@ -48,33 +47,33 @@ CREATE TABLE IF NOT EXISTS evidence (
 
 
 class SubmissionState(Enum):
-    """How far a submission got."""
+    """Delivery state of a submission."""
 
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler takes it no more. It may have been counted before its batch closed, if the
-    acknowledgement was lost; the spend stands either way."""
+    """The shuffler no longer accepts it. It may still have been counted, if the acknowledgement was
+    lost; the spend stands either way."""
 
 
 class InclusionState(Enum):
-    """What was proven of an answer."""
+    """Outcome of checking that an answer was counted."""
 
     UNCHECKED = "unchecked"
     """No proof has been seen yet."""
     COUNTED = "counted"
-    """The analyzer has signed for its reports."""
+    """The analyzer's signed commitment includes the reports."""
     MISSING = "missing"
-    """The analyzer has signed for a batch that lacks a report of it."""
+    """The analyzer's signed commitment lacks one of the reports."""
     SAMPLED = "sampled"
     """The task lets the shuffler drop reports: a missing one would prove nothing."""
     UNPROVEN = "unproven"
-    """Long after the deadline no proof has been shown."""
+    """There is still no proof PROOF_DAYS after the deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSubmission:
-    """What one person sent, or is about to send, for one task, and what it spends."""
+    """One person's submission to one task, and its cost."""
 
     person: str
     task_digest: TaskDigest
@@ -85,12 +84,12 @@ class SavedSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is kept of one answer to check on it."""
+    """The record needed to check that one answer was counted."""
 
     person: str
     task_digest: TaskDigest
     leaves: bytes
-    """Of its sealed reports, sorted, one after the other; empty where nothing is to be checked."""
+    """Sorted, concatenated leaves of its sealed reports; empty if there is nothing to check."""
     deadline: int
     inclusion: InclusionState
     receipt: bytes
@@ -99,14 +98,14 @@ class Evidence:
 
 
 class Budget:
-    """The device's record of submissions, durable."""
+    """The device's durable record of submissions."""
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
         self._database = Database(path, _SCHEMA)
 
     async def recognises(self, fingerprint: bytes) -> bool:
-        """Return whether lasting noise always followed from this secret, or does from now on."""
+        """Return whether this secret is the device's only lasting secret; the first is recorded."""
         return await self._database.run(_recognises, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
@@ -122,16 +121,14 @@ class Budget:
         prepare: Callable[[], PreparedSubmission],
     ) -> tuple[SavedSubmission, bool]:
         """
-        Charge an answer and save it before it is sent: all of it, or nothing.
+        Charge an answer and save it, atomically, before it is sent.
 
-        If the person had answered already (two calls at once), the earlier answer counts: a task is
-        answered once, and the same bytes are sent again. Caps are checked and the answer is saved
-        in one transaction, so that two answers at once cannot both pass. Within it, in the
-        database's thread, `prepare` makes the answer once the caps are kept; its errors come
-        through.
+        If a concurrent call has answered the task, its answer is returned and sent again. Caps are
+        checked and the answer is saved in one transaction, so that two answers cannot both pass.
+        `prepare` makes the answer within it, in the database's thread; its errors propagate.
 
         Returns:
-            The submission that counts, and whether it was there before.
+            The saved submission, and whether it already existed.
 
         Raises:
             BudgetError: A cap would be exceeded.
@@ -141,22 +138,22 @@ class Budget:
         )
 
     async def refused(self, submission: SavedSubmission) -> None:
-        """Record that the shuffler takes a submission no more, unless it has acknowledged it."""
+        """Record that the shuffler refuses a submission, unless it has acknowledged it."""
         await self._database.run(_mark, submission, SubmissionState.REFUSED)
 
     async def arrived(self, submission: SavedSubmission, receipt: bytes, *, verified: bool) -> None:
-        """Record that the shuffler has acknowledged a submission, and its receipt, at once."""
+        """Record that the shuffler acknowledged a submission, with its receipt."""
         await self._database.run(_arrived, submission, receipt, verified=verified)
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
-        """Look up what is kept of this person's answer to check on it."""
+        """Look up the evidence for this person's answer."""
         found = await self._database.run(
             _evidence, "WHERE person = ? AND task_digest = ?", person, digest
         )
         return found[0] if found else None
 
     async def unchecked(self) -> list[Evidence]:
-        """List what arrived and has not been proven to be counted or missing."""
+        """List the answers that arrived and are not proven to be counted or missing."""
         return await self._database.run(
             _evidence,
             "JOIN submissions USING (person, task_digest) "
@@ -164,12 +161,12 @@ class Budget:
         )
 
     async def conclude(self, checked: Evidence, inclusion: InclusionState) -> None:
-        """Record what came of a check; leaves that are not needed any more leave no trace."""
+        """Record the outcome of a check, and erase leaves that are no longer needed."""
         await self._database.run(_conclude, checked, inclusion)
         await self._database.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
-        """List what was saved and may not have arrived."""
+        """List the submissions that may not have arrived."""
         return await self._database.run(_pending)
 
     def close(self) -> None:
@@ -187,9 +184,9 @@ _SELECT_EVIDENCE: Final = (
 
 def _upgrade(path: Path) -> None:
     """
-    Add to a file of an earlier version what each answer cost against the analyzer.
+    Add each answer's central cost to a file of an earlier version.
 
-    It was not kept; the local ε, at δ = 0, is an upper bound whatever the shuffler did.
+    That version did not store it; the local ε, at δ = 0, is an upper bound.
     """
     if not path.exists():
         return
@@ -261,8 +258,8 @@ def _spend(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (person, digest, answer.envelope, *astuple(claim), submission.state.value),
     )
-    # Where the shuffler samples, nothing is kept or asked: a missing leaf proves nothing, and
-    # whether it is there is the very secret that sampling protects by.
+    # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
+    # secret that sampling relies on.
     leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
@@ -285,7 +282,7 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
 def _mark(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
-    """Two calls may send the same bytes; what has been acknowledged stays so."""
+    """Set a submission's state, unless it has arrived: two calls may send the same bytes."""
     connection.execute(
         "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ? AND state != ?",
         (state.value, submission.person, submission.task_digest, SubmissionState.ARRIVED.value),
@@ -295,7 +292,7 @@ def _mark(
 def _arrived(
     connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
 ) -> None:
-    """Where an earlier version sent the answer, there is no row of evidence."""
+    """Store the receipt; an answer of an earlier version has no row of evidence."""
     _mark(connection, submission, SubmissionState.ARRIVED)
     connection.execute(
         "UPDATE evidence SET receipt = ?, receipt_verified = ? "

@@ -1,8 +1,8 @@
 """
 One person's contribution to one task: randomize, add dummies, pad, shuffle, seal. Pure.
 
-The only code that turns a true value into bytes that leave the device; what is tested, simulated
-and shipped is this.
+The only code that turns a true value into bytes that leave the device, in production, simulations
+and tests.
 """
 
 from dataclasses import dataclass
@@ -24,26 +24,26 @@ from user_agent.encoding import encoder_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """What is sent for one user, and what it can be recognised by among all that arrives."""
+    """One user's envelope, and the leaves that identify its reports in the batch."""
 
     envelope: bytes
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports: common/crypto/merkle.py."""
+    """Hashes of its sealed reports; see common/crypto/merkle.py."""
     deadline: int
-    """Of the task."""
+    """The task's, in seconds since 1970 UTC."""
     sampled: bool
     """The task lets the shuffler drop reports."""
 
 
 class Contributor:
-    """Answers one task: laid out once a task, used once a person."""
+    """Prepares submissions to one task; made once a task, called once a person."""
 
     def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
         Prepare a task's mechanism and seals; `secret` is the person's, as for `encoder_for`.
 
         Raises:
-            TaskError: The task's mechanism is not one that this program knows.
+            TaskError: This version does not know the task's mechanism.
         """
         self._task = task
         self._mechanism = randomizer_of(task)
@@ -58,7 +58,7 @@ class Contributor:
         Prepare one user's submission from a value of the task's kind. Run by the user agent.
 
         Returns:
-            The envelope, whose length depends on the task alone. A retry sends these very bytes.
+            The envelope, whose length depends on the task alone. A retry must send the same bytes.
 
         Raises:
             ValueRangeError: The value does not fit the task; the message does not repeat it.
@@ -68,13 +68,13 @@ class Contributor:
         return self.answer(value, rng).envelope
 
     def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
-        """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
+        """Prepare one user's submission with its leaves; see `prepare`."""
         reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies])
         reports = pad(reports, self._task.reports_per_user)
-        # Shuffled before they are sealed, so that the order of sealing tells nothing either.
+        # Shuffled before sealing, so that the order of sealing reveals nothing either.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
@@ -89,24 +89,24 @@ class Contributor:
 
 
 def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:
-    """Draw one user's dummies. Run by the user agent; the value plays no part in it."""
+    """Draw one user's dummies, independently of the value. Run by the user agent."""
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)
     while True:
         items = np.flatnonzero(_chances(dummies, dummies.trials, rng))
         if len(items) <= dummies.most:
-            return mechanism.randomize(items, rng)  # without noise: reports that name the items
+            return mechanism.randomize(items, rng)  # no noise: the reports name the items
 
 
 def draw_dummy_counts(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw the numbers of dummies of n_users, shape (n_users,), each from per_user to `maximum`.
+    Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Run by the user agent, for one user, under any law but `each-item`. Chances are bounded
-    integers, true if below extra_weight. A fixed number draws nothing.
+    Run by the user agent for one user; for any law but `each-item`. Coins are bounded integers,
+    heads if below extra_weight. A fixed number draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)
@@ -122,7 +122,7 @@ def draw_dummy_counts(
 def _negative_binomial(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Add up `trials` geometric numbers a user: each goes on while chances come true."""
+    """Draw a sum of `trials` geometric numbers for each user, each counting heads before a tail."""
     total = np.zeros(n_users, dtype=np.int64)
     users = np.repeat(np.arange(n_users), dummies.trials)
     while len(users):
@@ -136,7 +136,7 @@ def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArra
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Pad a user's reports to the task's number with null reports; ValueError if there are more."""
+    """Pad reports to reports_per_user with null reports; ValueError if there are more."""
     missing = reports_per_user - len(reports)
     if missing < 0:
         raise ValueError(f"{len(reports)} reports where a submission holds {reports_per_user}")

@@ -1,7 +1,7 @@
-"""The secret that lasting noise of a person's answers follows from: it outlives every task.
+"""The secrets that lasting noise is derived from, and the tokens that shufflers require.
 
-Whoever has it can tell that noise from the value. It is made once the device's owner allows lasting
-responses, kept encrypted in the state directory, and never leaves the device.
+A secret outlives every task and separates the noise from the value. It is made when the device's
+owner allows lasting responses, kept encrypted in the state directory, and never leaves the device.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _FINGERPRINT_LABEL: Final = b"shuffledp v1 fingerprint\x00"
 
 
 class PersonalSecrets:
-    """Derives each person's secret from the device's, so that no two persons share noise."""
+    """Derives a secret for each person from the device's, so that no two people share noise."""
 
     def __init__(self, device_secret: bytes) -> None:
         """Take the device's secret; raise WireError if it does not have 32 bytes."""
@@ -32,12 +32,12 @@ class PersonalSecrets:
         self._device_secret = device_secret
 
     def __repr__(self) -> str:
-        """Show that there is one, and nothing of it."""
+        """Hide the secret."""
         return "PersonalSecrets(not shown)"
 
     @property
     def fingerprint(self) -> bytes:
-        """Identifies the secret without revealing it."""
+        """Hash that identifies the secret without revealing it."""
         return hashlib.sha256(_FINGERPRINT_LABEL + self._device_secret).digest()
 
     @staticmethod
@@ -52,11 +52,11 @@ class PersonalSecrets:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Where tokens are kept; None if the person has none. Read by whoever owns the device only."""
+    """The file of tokens; `path` is None if there is none."""
 
     path: Path | None
     name: str = "token_file"
-    """What errors call it."""
+    """Name of the setting, for errors."""
 
     def token(self, person: str) -> bytes:
         """Return a person's token, empty if there is none; SettingsError for a damaged file."""
@@ -68,11 +68,11 @@ class TokenFile:
         return found
 
     def tokens(self) -> list[bytes]:
-        """Return all tokens once, in their order, for an operator; SettingsError for names."""
+        """Return the distinct tokens in order, for an operator; SettingsError if one has a name."""
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines that are not empty, each with its number."""
+        """Yield the non-empty lines with their numbers."""
         if self.path is None:
             return
         try:
@@ -94,6 +94,6 @@ class TokenFile:
             token = b""
         if len(token) != TOKEN_BYTES:
             raise SettingsError(
-                f"line {number} of {self.name} holds no token: {2 * TOKEN_BYTES} hexadecimal digits"
+                f"line {number} of {self.name} has no token of {2 * TOKEN_BYTES} hexadecimal digits"
             )
         return token

@@ -1,7 +1,7 @@
 """
-From a person's value to what their task's mechanism randomizes: checked first, then laid out. Pure.
+Check a person's value and encode it for their task's mechanism. Pure.
 
-What a device refuses is said by the task's rule alone: no message repeats a value.
+Errors state the task's rule and never repeat a value.
 """
 
 import json
@@ -25,22 +25,22 @@ from common.task.task import Task
 
 _SECRET_BYTES: Final = 32
 _ITEM_DIGITS: Final = 20
-"""Digits of the largest number that a call carries, 2^64 - 1."""
+"""Digits of the largest item number on the wire, 2^64 - 1."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
-"""Lays one value out as the mechanism of its kind takes it; a ValueRangeError if it is none that
-the task asks for. The generator is for who keeps no secret."""
+"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. The
+generator replaces a missing secret."""
 
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     """
     Return the encoder of a task's values. Run by the user agent.
 
-    Lasting noise follows from the person's `secret`; it is None for simulated people, each of whom
-    gets noise of their own. Other tasks do not use it.
+    Lasting noise is derived from the person's `secret`; None, for simulated people, draws fresh
+    noise. Other tasks ignore it.
 
     Raises:
-        TaskError: The task's integers do not describe a mechanism that this program knows.
+        TaskError: This version does not know the task's mechanism.
     """
     if task.kind == "string":
         return _Texts(task, secret)
@@ -51,18 +51,18 @@ def lasting_scope(task: Task) -> bytes:
     """
     Return the scope in which a lasting task's permanent responses are the same.
 
-    Tasks that share population, question, filter, permanent noise and labels share one response to
-    a text, and no others do: the bit that a text sets, and its noise, follow from all of these.
+    Two tasks share a text's response exactly if they share population, question, filter, permanent
+    noise and labels: the text's bit and its noise are derived from all of these.
     """
     spec = spec_as(task.mechanism, RapporSpec)
     shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
     named = [task.population, spec.question, *task.labels]
-    # As JSON, so that no two lists of names have one form.
+    # As JSON, so that different lists of names have different encodings.
     return b"question " + json.dumps([shape, named]).encode()
 
 
 class _Items:
-    """An item of the domain: its number, or the text of its label or number."""
+    """Encodes an item of the domain: its number, or the text of its label or number."""
 
     def __init__(self, task: Task) -> None:
         self._domain_size, self._labels = task.domain_size, task.labels
@@ -72,11 +72,11 @@ class _Items:
             value = self._item(value)
         if not isinstance(value, int):
             _refuse("categorical", value)
-        check_value(value, self._domain_size)  # before numpy sees a number of any size
+        check_value(value, self._domain_size)  # before numpy: the number may be of any size
         return np.array([value], dtype=np.int64)
 
     def _item(self, text: str) -> int:
-        """Find the item a text names. A label comes first: it may be made of digits, too."""
+        """Parse an item's label or number. Labels come first, since they may consist of digits."""
         text = normalised(text.strip())
         for item, label in enumerate(self._labels):
             if text == normalised(label):
@@ -90,11 +90,11 @@ class _Items:
 
 
 class _Texts:
-    """A text in its normal form, as its permanent response."""
+    """Encodes a text, normalised, as its permanent response."""
 
     def __init__(self, task: Task, secret: bytes | None) -> None:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
-        # Where nobody is asked again, noise that follows from nothing kept cannot be taken off.
+        # A question asked once needs no lasting noise: fresh noise cannot be linked or removed.
         lasting = task.lasting and secret is not None
         self._key = scope_secret(secret or b"", lasting_scope(task)) if lasting else None
         self._labels = frozenset(task.labels)
@@ -107,17 +107,17 @@ class _Texts:
         return self._rappor.permanent([text], [self._key or rng.bytes(_SECRET_BYTES)])
 
     def _check(self, text: str) -> None:
-        # No exception of the codec, which would carry the text with it.
+        # Checked here, since the codec's exception would contain the text.
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueRangeError("a text must be valid Unicode")
         if len(text.encode()) > self._most:
-            raise ValueRangeError(f"a text may have at most {self._most} bytes, written as UTF-8")
+            raise ValueRangeError(f"a text may have at most {self._most} bytes in UTF-8")
         if self._labels and text not in self._labels:
             raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
 
 
 class _Numbers:
-    """One number, or several."""
+    """Encodes one number, or several."""
 
     def __init__(self, task: Task) -> None:
         self._kind, self._dimensions = task.kind, task.domain_size
@@ -128,14 +128,14 @@ class _Numbers:
             _refuse(self._kind, value)
         numbers = value if isinstance(value, tuple) else (value,)
         if len(numbers) != self._dimensions:
-            raise ValueRangeError(f"a value must hold {self._dimensions} numbers")
+            raise ValueRangeError(f"a value must have {self._dimensions} numbers")
         low, high = self._spec.low, self._spec.high
         _check_range(numbers, low, high)
         return to_unit(np.array([numbers], dtype=np.float64), low, high)
 
 
 class _KeyValues:
-    """A number for each key that the person owns."""
+    """Encodes a number for each key that the person owns."""
 
     def __init__(self, task: Task) -> None:
         self._keys, self._spec = task.domain_size, spec_as(task.mechanism, KeyValueSpec)
@@ -159,7 +159,7 @@ _WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
 
 
 def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
-    """Refuse what is no number, infinite, or outside."""
+    """Refuse NaN, infinities, and numbers out of range."""
     if not all(math.isfinite(number) and low <= number <= high for number in numbers):
         least, most = (str(end).removesuffix(".0") for end in (low, high))
         raise ValueRangeError(f"a number must lie between {least} and {most}")
@@ -168,6 +168,6 @@ def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
 def _refuse(kind: Kind, value: Value) -> NoReturn:
     given = kind_of(value)
     raise ValueRangeError(
-        f"this task asks for {KIND_IN_WORDS[kind]} (kind {kind}); what came is "
+        f"this task asks for {KIND_IN_WORDS[kind]} (kind {kind}); the value is "
         f"{KIND_IN_WORDS[given]} (kind {given})"
     )

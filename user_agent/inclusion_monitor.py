@@ -18,39 +18,39 @@ from user_agent.agent import Shuffler
 from user_agent.budget import Budget, Evidence, InclusionState
 
 MOST_ASKED: Final = 64
-"""Reports of one answer that are asked for; of more, so many drawn at random. A lost submission is
-found by any of them, and one report lost of k by 64/k of all devices that it happens to."""
+"""Maximum number of an answer's reports to check, drawn at random. Any of them detects a lost
+submission; one lost report of k is detected by 64/k of the devices affected."""
 
 
 def to_ask(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
-    """Choose the leaves to ask for, in an order drawn at random."""
+    """Choose the leaves to ask for, in random order."""
     own = split(leaves)
     return [own[place] for place in rng.permutation(len(own))[:MOST_ASKED]]
 
 
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
-"""After the deadline."""
+"""Time after the deadline until an answer without proof counts as unproven."""
 _TICK: Final = 5.0
 """Seconds between looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionMonitor:
-    """Checks on every answer that arrived."""
+    """Checks that every answer that arrived was counted."""
 
     shuffler: Shuffler
     budget: Budget
     identity: PublicIdentity
-    """The pinned analyzer's, which must have signed."""
+    """The pinned analyzer's."""
     clock: Clock
     rng: np.random.Generator
-    """Draws when to ask, and in which order."""
+    """Draws the times and the order of requests."""
     pause: float
-    """Seconds between two questions about an answer, on average."""
+    """Average number of seconds between two checks of an answer."""
     _not_before: dict[tuple[str, TaskDigest], float] = field(default_factory=dict, init=False)
 
     async def keep_checking(self) -> None:
-        """Ask about what is due, again and again, for as long as the service runs."""
+        """Check due answers for as long as the service runs."""
         while True:
             try:
                 await self.check_due()
@@ -59,7 +59,7 @@ class InclusionMonitor:
             await asyncio.sleep(min(_TICK, self.pause))
 
     async def check_due(self) -> None:
-        """Ask about every answer that is due, at times drawn for each answer apart."""
+        """Check every due answer; each has its own random times."""
         for evidence in await self.budget.unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self.clock.elapsed()
@@ -79,17 +79,17 @@ class InclusionMonitor:
                 )
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
-        """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
+        """Fetch the signed root, then the bucket of each leaf; only one is in memory at a time."""
         digest = evidence.task_digest
         try:
-            # Checked before any prefix is sent: its length and salt are the commitment's.
+            # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
             commitment.check(self.identity, digest)
             asked = to_ask(evidence.leaves, self.rng)
             counted = [await self._counted(leaf, commitment) for leaf in asked]
             return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:
-            # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
+            # Usually not delivered yet; an invalid proof proves nothing.
             if isinstance(error, ProofError):
                 fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
                 logs.event("proof does not hold", fields, level="WARNING")
@@ -97,9 +97,9 @@ class InclusionMonitor:
             return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
-        """Ask for the bucket of a leaf, and return whether the leaf is in it."""
+        """Fetch the bucket of a leaf, and return whether the leaf is in it."""
         digest = commitment.task_digest
         proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
         if proof.commitment != commitment:
-            raise ProofError("two commitments are shown for one task")
+            raise ProofError("the shuffler returned two commitments to one batch")
         return proof.holds(leaf, self.identity, digest)

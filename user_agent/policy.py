@@ -1,4 +1,4 @@
-"""What the device refuses, whatever the operator signed. Pure."""
+"""The device's own limits, checked whatever the operator signed. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,21 +21,20 @@ class Policy:
     identity: PublicIdentity
     """The analyzer that this device has pinned."""
     local_epsilon_cap: float
-    """The most that one answer may give away if nobody else is honest. Infinite: anything, so that
-    tasks without local noise are answered too."""
+    """Maximum local ε of one answer. If infinite, tasks without local noise are answered too."""
     total_local_epsilon_cap: float = 20.0
-    """The most that all answers of a person together may, ever: local ε are added up."""
+    """Maximum sum of the local ε of all answers of a person."""
     total_central_epsilon_cap: float = 1.0
-    """The most that all of them together may give away to the analyzer, at total_delta_cap."""
+    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: float = 1e-4
     lasting_responses: bool = False
-    """Whether tasks are answered whose permanent noise others share. They speak of an answer that
-    stays the same: that it changed may show, and no cap bounds it."""
+    """Answer tasks that share permanent noise with others. Their ε assumes that the answer stays
+    the same: a change may show, and no cap bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The cost of one answer for a person: as its task claims, and as this device confirmed."""
+    """The cost of one answer, as its task claims and this device confirmed."""
 
     local_epsilon: float
     central_epsilon: float
@@ -53,14 +52,14 @@ class Claim:
 
 def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None) -> Task:
     """
-    Read a task from a shuffler. Run by the user agent; with no pinned identity, by simulations.
+    Parse a task from a shuffler. Run by the user agent; by simulations without an identity.
 
     Raises:
-        ProofError: It is another task, or the pinned identity did not sign it.
-        TaskError: It is not a valid task.
+        ProofError: Its digest differs, or the pinned identity did not sign it.
+        TaskError: The task is invalid.
     """
     if signed.digest() != digest:
-        raise ProofError("the shuffler gave another task than the one that was asked for")
+        raise ProofError("the shuffler returned another task than the one requested")
     if identity is not None:
         identity.verify(signed)
     return Task.from_bytes(signed.task_bytes)
@@ -75,14 +74,14 @@ def check(
     claim_confirmed: bool = False,
 ) -> Task:
     """
-    Read a task and decide whether this device answers it. Run by the user agent.
+    Parse a task and check that this device may answer it. Run by the user agent.
 
-    No claim is believed. The task's integer weights are compared with its local ε in exact
-    arithmetic; its central ε is computed again for the fewest users it may be released with, unless
-    the claim of this digest was confirmed before. `now` is in seconds since 1970 UTC.
+    No claim is trusted. The task's integer weights are compared with its local ε in exact
+    arithmetic; its central ε is recomputed for n_min users, unless `claim_confirmed`. `now` is in
+    seconds since 1970 UTC.
 
     Raises:
-        PolicyError: Its deadline has passed, its local ε is over the cap, or a claim is false.
+        PolicyError: Its deadline has passed, its local ε exceeds the cap, or a claim is false.
         ProofError, TaskError: As `authentic`.
 
     Cost: tenths of a second, unless the claim is confirmed.
@@ -92,18 +91,18 @@ def check(
         raise PolicyError("the task's deadline has passed")
     if task.lasting and not policy.lasting_responses:
         raise PolicyError(
-            "the task names a question that may be asked again, and shares noise with its other "
-            "tasks: its owner may set lasting_responses in this device's settings"
+            "the task's question may be asked again, with the same lasting noise; to allow this, "
+            "set lasting_responses in this device's settings"
         )
     if task.local_epsilon > policy.local_epsilon_cap:
         raise PolicyError(
             f"the task's local epsilon is {task.local_epsilon}; "
-            f"this device answers up to {policy.local_epsilon_cap}: its owner may raise "
-            "local_epsilon_cap, and total_local_epsilon_cap, in its settings"
+            f"local_epsilon_cap is {policy.local_epsilon_cap}. To answer, raise local_epsilon_cap "
+            "and total_local_epsilon_cap in this device's settings"
         )
     if not randomizer_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(
-            f"the task's weights do not keep its claim of local epsilon {task.local_epsilon}"
+            f"the task's weights do not satisfy its claim of local epsilon {task.local_epsilon}"
         )
     if not claim_confirmed:
         _confirm_central_claim(task)
@@ -118,20 +117,19 @@ def _confirm_central_claim(task: Task) -> None:
         raise PolicyError(f"the task's weights do not certify {claim}: {error}") from error
     if found > task.delta:
         raise PolicyError(
-            f"the task's weights do not keep {claim}: for {task.n_min} users delta would be "
-            f"{rounded_up(found)}"
+            f"the task's weights do not satisfy {claim}: delta is {rounded_up(found)} for "
+            f"{task.n_min} users"
         )
 
 
 def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     """
-    Check that one more answer keeps the caps over all answers of a person.
+    Check that one more answer stays within the person's total caps.
 
-    The claims of all tasks that were answered count, whether or not the answer arrived; splitting
-    one question into many costs the same.
+    Every answered task counts, whether or not the answer arrived.
 
     Raises:
-        BudgetError: A cap would be exceeded; nothing is left to spend on this task.
+        BudgetError: A cap would be exceeded.
     """
     together = [*spent, claim]
     local_before = sum_upper(each.local_epsilon for each in spent)
@@ -155,8 +153,8 @@ def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
     """
     Compose central claims; together they cost no more than the local ε, whatever their δ.
 
-    What claims its local ε is added up and counted as one: of answers that share permanent noise no
-    more is known, and the device need not know which do.
+    Claims of a central ε no less than the local one are summed and composed as one: no better bound
+    is known for answers that share permanent noise, and any of these may.
     """
     local = sum_upper(each.local_epsilon for each in claims)
     amplified = [each for each in claims if each.central_epsilon < each.local_epsilon]

@@ -38,7 +38,7 @@ class UserAgentService:
 
     @property
     def address(self) -> str:
-        """The address that it listens on."""
+        """The listening address."""
         return self.listener.address
 
     async def stop(self) -> None:
@@ -52,7 +52,7 @@ class UserAgentService:
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
-    """Start a user agent, and send what an earlier run could not."""
+    """Start a user agent, and send an earlier run's pending submissions."""
     clock = SystemClock()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
@@ -103,13 +103,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
 
 
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
-    """Open the device's secret, made on first use; refuse one that earlier answers did not use."""
+    """Open the device's secret, made on first use; refuse another than earlier answers used."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
     if not await budget.recognises(secrets.fingerprint):
         budget.close()
         raise SettingsError(
-            f"{_LASTING_FILE} is not the secret that earlier answers drew their lasting noise "
-            "from, and new noise would tell more than they promised: restore it from a backup of "
-            "the state directory, or leave lasting_responses out"
+            f"{_LASTING_FILE} is not the secret of earlier answers, and new noise would break "
+            "their privacy guarantees: restore it from a backup of the state directory, or leave "
+            "lasting_responses out"
         )
     return secrets

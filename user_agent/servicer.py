@@ -1,4 +1,4 @@
-"""Wire in, core, wire out."""
+"""The user agent's gRPC methods: wire in, core, wire out."""
 
 from common.wire.submissions import (
     contribution_from_wire,
@@ -28,5 +28,5 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     async def GetReceipt(
         self, request: user_agent_pb2.GetReceiptRequest, _context: object
     ) -> user_agent_pb2.GetReceiptResponse:
-        """Return what is known of an answer."""
+        """Return the record of an answer."""
         return record_to_wire(await self._agent.record(*record_question_from_wire(request)))

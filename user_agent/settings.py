@@ -23,30 +23,30 @@ class UserAgentSettings(ServiceSettings):
     analyzer_identity: str
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
     shuffler_identity: str | None = None
-    """The shuffler's signing identity: 64 hexadecimal digits. Without it receipts are kept, and
-    not verified."""
+    """The shuffler's signing identity: 64 hexadecimal digits. Without it, receipts are stored
+    unverified."""
     inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
-    """About how often the shuffler is asked whether an answer that arrived was counted."""
+    """Average number of seconds between checks that an answer was counted."""
     local_epsilon_cap: float = 4.0
-    """The most that one answer may give away if nobody else is honest; infinite for no limit."""
+    """Maximum local ε of one answer; infinite for no limit."""
     total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
-    """The most that all answers of a person together may, ever; infinite for no limit."""
+    """Maximum sum of the local ε of all answers of a person; infinite for no limit."""
     total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
-    """The most that all of them together may give away to the analyzer, at total_delta_cap."""
+    """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = 1e-4
     lasting_responses: bool = False
-    """Answer questions that may be asked again, with noise that lasts: their epsilon is about an
-    answer that stays the same, and that it changed may show."""
+    """Answer questions that may be asked again, with lasting noise: their epsilon assumes that the
+    answer stays the same, and a change may show."""
     token_file: FilePath | None = None
-    """A file with the person's token, for shufflers that ask for one."""
+    """File of the person's token, for shufflers that require one."""
     several_persons: bool = False
-    """Answer for several people, told apart by name. For tests and shared devices."""
+    """Answer for several people, identified by name. For tests and shared devices."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_local(self.listen):
             raise SettingsError(
-                "the user agent is told true values; it listens on unix: or loopback only"
+                "the user agent receives true values; it must listen on unix: or loopback"
             )
         cap = self.local_epsilon_cap
         if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):

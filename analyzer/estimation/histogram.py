@@ -21,7 +21,7 @@ from common.protocols import Refinement
 _TINY: Final = 1e-300
 """Replaces a probability of 0 where nothing was reported, so that 0/0 is 0."""
 _FLOOR: Final = 0.1
-"""Least share of the second image that an extrapolation keeps of each item, before scaling."""
+"""Minimum of each extrapolated share, as a fraction of the second image, before scaling."""
 _MAX_CYCLES: Final = 2000
 
 
@@ -50,11 +50,9 @@ def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
 
 
 MIN_GAIN: Final = 0.5
-"""
-Stop when a cycle raises the log-likelihood by less than this. Fitting one parameter that is pure
+"""Stop when a cycle raises the log-likelihood by less than this. Fitting one parameter that is pure
 noise raises it by 1/2 on average (Wilks), so a smaller gain is no evidence of signal; going on to
-the maximum would fit noise.
-"""
+the maximum would fit noise."""
 
 
 def maximise_likelihood(
@@ -119,10 +117,8 @@ class Likelihood:
 
 
 MIN_CHANGE: Final = 1e-4
-"""
-Stop when the remaining steps would change the reports' distribution by less χ² than this: a
-hundredth of a standard deviation of the reports' own noise, in any direction.
-"""
+"""Stop when the remaining steps would change the reports' distribution by less χ² than this: a
+hundredth of a standard deviation of the reports' own noise, in any direction."""
 
 
 def smoothed_likelihood(
@@ -199,7 +195,7 @@ class DebiasedShares:
     shares: Vector
     """Debiased, shape (domain_size,)."""
     standard_errors: Vector
-    """Of each share; shape (domain_size,)."""
+    """Standard error of each share, shape (domain_size,)."""
     absent_errors: Vector
     """Standard error of each share if no user held its item; shape (domain_size,)."""
     n_users: float
@@ -282,7 +278,7 @@ def estimate(
 
 
 def gather(mechanism: Mechanism, cells: Counts, mixture: Mixture) -> DebiasedShares:
-    """Debias the counts and compute their standard errors; arguments as of `estimate`."""
+    """Debias the counts and compute their standard errors; see `estimate` for the arguments."""
     shares = mechanism.debias(cells, mixture)
     absent = mechanism.variance(np.zeros(mechanism.domain_size), mixture)
     return DebiasedShares(

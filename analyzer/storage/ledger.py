@@ -51,7 +51,7 @@ class Charge:
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
-    """Enter the cost of a release, in the transaction that releases it. Once a task."""
+    """Enter the cost of a release, once a task, in the transaction that releases it."""
     last = connection.execute(
         "SELECT entry, entry_hash FROM ledger ORDER BY entry DESC LIMIT 1"
     ).fetchone()
@@ -89,14 +89,14 @@ def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEn
 
 
 def populations(connection: sqlite3.Connection) -> list[str]:
-    """List the populations to which something was released."""
+    """List the populations with a release."""
     rows = connection.execute("SELECT DISTINCT population FROM ledger WHERE population != ''")
     return [population for (population,) in rows]
 
 
 def check(connection: sqlite3.Connection) -> ChainHead:
     """
-    Verify the whole chain, and that it holds every release. Run at start.
+    Verify the chain, and that it contains every release. Run at start.
 
     Raises:
         LedgerError: The chain is broken at an entry, or lacks a release; the message names it.

@@ -72,7 +72,7 @@ class Store:
         return await self._database.run(work, *args, **kwargs)
 
     async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
-        """Store a published task, and its line if there is one."""
+        """Store a published task, with its line if it has one."""
         await self._database.run(task_table.add, signed, line)
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
@@ -235,7 +235,7 @@ def _finish_batch(
 
 
 def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
-    """Return the value that a query finds; None if there is none."""
+    """Return a query's single value; None if it finds none."""
     row = connection.execute(query, key).fetchone()
     return None if row is None else bytes(row[0])
 

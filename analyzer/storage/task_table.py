@@ -1,5 +1,5 @@
 """
-The tables of published tasks: each as it was signed, its line (a summary), and its sentinels.
+The tables of published tasks: signed bytes, lines (summaries for lists), and sentinels.
 
 Tasks are listed from their lines, since a task may have two megabytes of labels. Functions of a
 connection, run by the store in its database's thread.
@@ -77,11 +77,11 @@ class StoredTask:
     """Users in the staged batch; 0 if there is none."""
     released: bool
     failure: str
-    """Why the batch can never be released; else empty."""
+    """Reason why the batch can never be released; else empty."""
 
 
 def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine | None) -> None:
-    """Store a task, and its line if there is one."""
+    """Store a task, with its line if it has one."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
@@ -239,7 +239,7 @@ def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: by
 
 
 def _check_leaves_differ(before: Sequence[bytes], new: Sequence[bytes]) -> None:
-    """Refuse repeated leaves: one report would count for two sentinels."""
+    """Refuse repeated leaves, since one report would count for two sentinels."""
     every = [*before, *(leaf for leaves in new for leaf in split(leaves))]
     if len(set(every)) != len(every):
         raise WireError(f"{len(every) - len(set(every))} leaves are repeated")

@@ -1,9 +1,9 @@
 """
 Hybrid public key encryption [RFC9180] with two verbs: a public key seals, a private key opens.
 
-Every ciphertext is bound to who sealed it, who may open it, and the task it belongs to: the three
-go into HPKE's `info`, every field of fixed length. A report is sealed by the user agent to the
-analyzer; the envelope around a user's reports by the user agent to the shuffler.
+HPKE's `info` binds every ciphertext to its sender, recipient and task, in fields of fixed length. A
+report is sealed by the user agent to the analyzer; the envelope around a user's reports by the user
+agent to the shuffler.
 
 A task names one suite for both layers, and a key belongs to one. Private keys have 32 bytes in
 every suite; for the post-quantum hybrid they are the seed of ML-KEM-768's and X25519's keys
@@ -38,7 +38,7 @@ PrivateHalf: TypeAlias = X25519PrivateKey | MLKEM768X25519PrivateKey
 PublicHalf: TypeAlias = X25519PublicKey | MLKEM768X25519PublicKey
 
 PRIVATE_KEY_BYTES: Final = 32
-"""Length of a private key, in every suite."""
+"""Bytes of a private key, in every suite."""
 
 _TAG_BYTES: Final = 16
 _X25519_BYTES: Final = 32
@@ -48,17 +48,17 @@ _MLKEM768_PUBLIC_BYTES: Final = 1184
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:
-    """One suite: its name in a task, its lengths, and how its keys are read."""
+    """One suite: its name in a task, its lengths, and its key formats."""
 
     name: str
     hpke: Suite
     hybrid: bool
     public_key_bytes: int
     overhead_bytes: int
-    """What sealing adds to a plaintext: the encapsulated key and the authentication tag."""
+    """Bytes that sealing adds to a plaintext: the encapsulated key and the authentication tag."""
 
     def private_half(self, raw: bytes) -> PrivateHalf:
-        """Read a private key of this suite; raise WireError if it has another length."""
+        """Parse a private key of this suite; raise WireError if its length is wrong."""
         if len(raw) != PRIVATE_KEY_BYTES:
             raise WireError(f"a private key has {len(raw)} bytes; it must have {PRIVATE_KEY_BYTES}")
         if not self.hybrid:
@@ -66,14 +66,14 @@ class SuiteSpec:
         return MLKEM768X25519PrivateKey(*_hybrid_halves(raw))
 
     def public_bytes(self, raw: bytes) -> bytes:
-        """Return the public key that belongs to a raw private key."""
+        """Return the public key of a raw private key."""
         if not self.hybrid:
             return X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw()
         lattice, curve = _hybrid_halves(raw)
         return lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
 
     def public_half(self, raw: bytes) -> PublicHalf:
-        """Read a public key of this suite; raise WireError if it is none, or of another length."""
+        """Parse a public key of this suite; raise WireError if it is invalid."""
         if len(raw) != self.public_key_bytes:
             raise WireError(
                 f"a public key has {len(raw)} bytes; in the suite {self.name} it must have "
@@ -92,14 +92,14 @@ class SuiteSpec:
 
 
 def suite_named(name: str) -> SuiteSpec:
-    """Find a suite; raise WireError if none has this name."""
+    """Return the suite of a name; raise WireError if there is none."""
     if name not in SUITES:
         raise WireError(f"the suite must be one of {', '.join(SUITES)}")
     return SUITES[name]
 
 
 def _hybrid_halves(seed: bytes) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
-    """Draw both halves from one seed, as [XWing] expands a decapsulation key."""
+    """Derive both halves from one seed, as [XWing] expands a decapsulation key."""
     expanded = hashlib.shake_256(seed).digest(_MLKEM768_SEED_BYTES + _X25519_BYTES)
     return (
         MLKEM768PrivateKey.from_seed_bytes(expanded[:_MLKEM768_SEED_BYTES]),
@@ -119,7 +119,7 @@ def _suite(name: str, kem: KEM, aead: AEAD) -> SuiteSpec:
 
 
 DEFAULT_SUITE: Final = "x25519-hkdf-sha256-chacha20poly1305"
-"""What a draft that says nothing gets."""
+"""The suite of drafts that name none."""
 
 SUITES: Final[Mapping[str, SuiteSpec]] = MappingProxyType(
     {
@@ -148,7 +148,7 @@ _KEY_LABEL: Final = b"shuffledp v1 key"
 
 
 class Role(IntEnum):
-    """Who seals and who opens; one byte of the context."""
+    """A sender or recipient; one byte of the context."""
 
     USER_AGENT = 1
     SHUFFLER = 2
@@ -157,7 +157,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealContext:
-    """What a ciphertext is bound to. Opening under any other context fails."""
+    """Sender, recipient and task of a ciphertext. It does not open under any other context."""
 
     sender: Role
     recipient: Role
@@ -266,7 +266,7 @@ class HpkePrivateKey:
 
     def open(self, sealed: bytes, context: SealContext) -> bytes:
         """
-        Decrypt what was sealed to this key under this very context.
+        Decrypt a ciphertext sealed to this key under this context.
 
         Raises:
             WireError: It does not open. One message, whatever the cause.
@@ -298,7 +298,7 @@ class HpkePrivateKey:
 
 
 def key_id(suite: str, public: bytes) -> KeyId:
-    """Return a key's id. Names of suites hold no zero byte, so no two keys share what is hashed."""
+    """Return a key's id. Names of suites have no zero byte, so the hashed bytes are unambiguous."""
     return KeyId(hashlib.sha256(_KEY_LABEL + suite.encode() + b"\0" + public).digest())
 
 

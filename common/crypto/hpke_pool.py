@@ -1,4 +1,4 @@
-"""Worker processes that end with the process that started them, however that ends."""
+"""Worker processes for sealing and opening, which end with their parent process."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, suite
 
 
 def end_with_parent() -> None:
-    """Prepare a worker process as it starts: it ends with its parent, which handles interrupts."""
+    """Initialize a worker process: it ends with its parent, which handles interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _KEYS_KEPT: Final = 64
-"""Private-key objects that a worker keeps: more than a party has."""
+"""Maximum number of private-key objects cached by a worker; more than a party has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,16 @@ class Opened:
     """Plaintexts of one chunk of ciphertexts."""
 
     plaintexts: bytes
-    """All plaintexts, one after the other; zeros where a ciphertext did not open."""
+    """All plaintexts, concatenated; zeros where a ciphertext did not open."""
     readable: bytes
-    """One byte a ciphertext: 1 if it opened, 0 if not."""
+    """One byte per ciphertext: 1 if it opened, 0 if not."""
 
 
 def open_each(
     key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
 ) -> Opened:
     """
-    Open ciphertexts of `sealed_bytes` bytes each, a whole number of them one after the other.
+    Open concatenated ciphertexts of `sealed_bytes` bytes each.
 
     Cost: about 0.05 ms each, on one core; twice that in the hybrid suite.
     """
@@ -71,7 +71,7 @@ def seal_each(
     key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
 ) -> bytes:
     """
-    Seal plaintexts of `plaintext_bytes` bytes each, a whole number of them one after the other.
+    Seal concatenated plaintexts of `plaintext_bytes` bytes each.
 
     Cost: about 0.1 ms each, on one core.
     """
@@ -86,7 +86,7 @@ def seal_each(
 
 @dataclass(frozen=True, slots=True)
 class _TravellingKey:
-    """A private key on its way to a worker; shows nothing."""
+    """A private key sent to a worker; never prints."""
 
     suite: str
     private_bytes: bytes = field(repr=False)
@@ -112,10 +112,10 @@ def _open_in_worker(
 
 
 class HpkePool:
-    """Worker processes that open and seal, under keys that come with the call. Spawned."""
+    """Spawned worker processes that open and seal under keys passed with each call."""
 
     def __init__(self, processes: int) -> None:
-        """Start `processes` workers when they are first needed; 0 means one for each core."""
+        """Start `processes` workers on first use; 0 means one per core."""
         self.processes = processes or os.cpu_count() or 1
         self._lock = threading.Lock()
         self._executor = self._start()
@@ -124,10 +124,9 @@ class HpkePool:
         self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
     ) -> Future[Opened]:
         """
-        Hand one chunk to a worker; see `open_each`.
+        Open one chunk in a worker; see `open_each`.
 
-        If a worker died, chunks in its hands fail with BrokenProcessPool; the next call starts
-        new workers.
+        If a worker dies, its chunks fail with BrokenProcessPool; the next call starts new workers.
         """
         return self.open_and(key, _as_opened, sealed, sealed_bytes, context)
 
@@ -140,10 +139,9 @@ class HpkePool:
         context: SealContext,
     ) -> Future[T]:
         """
-        Hand one chunk to a worker, which returns work(opened); plaintexts stay there.
+        Open one chunk in a worker and return work(opened); plaintexts stay in the worker.
 
-        `work` is a function of a module, or a partial call of one. A worker's death is as for
-        `open`.
+        `work` is a module's function, or a partial of one. Fails as `open` if a worker dies.
         """
         travelling = _TravellingKey(key.suite, key.private_bytes())
         return self._submit(_open_in_worker, travelling, work, sealed, sealed_bytes, context)
@@ -151,7 +149,7 @@ class HpkePool:
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
     ) -> Future[bytes]:
-        """Hand one chunk to a worker; see `seal_each`. A worker's death is as for `open`."""
+        """Seal one chunk in a worker; see `seal_each`. Fails as `open` if a worker dies."""
         return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
 
     def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -164,7 +162,7 @@ class HpkePool:
                 return self._executor.submit(work, *args, **kwargs)
 
     def forget_keys(self) -> None:
-        """Let new workers take over from those that may hold a destroyed key; these end first."""
+        """Stop all workers, which may hold a destroyed key, and start new ones."""
         with self._lock:
             self._executor.shutdown(wait=False)
             self._executor = self._start()
@@ -186,7 +184,7 @@ class HpkePool:
 
 
 def in_order(futures: Iterator[Future[T]], *, ahead: int) -> Iterator[T]:
-    """Return results in order, with a bounded number of chunks handed out ahead."""
+    """Yield results in order, with a bounded number of chunks submitted ahead."""
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)

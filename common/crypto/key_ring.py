@@ -1,11 +1,11 @@
 """
-The life of encryption keys, as a table. Pure: time is an argument, keys are made by the caller.
+The life cycle of encryption keys. Pure: the caller passes the time and makes the keys.
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
 A pending key is published for the overlap, before its use. New tasks are sealed to the active key
-of a suite. An expired key still opens; it is destroyed when it has been kept long enough and no
-unfinished task needs it.
+of a suite. An expired key still opens; it is destroyed after its retention once no unfinished task
+needs it.
 """
 
 import json
@@ -45,25 +45,25 @@ NEXT_STATE: Final[Mapping[KeyState, KeyState]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long keys live, in seconds."""
+    """Durations of the states of keys, in seconds."""
 
     lifetime: float
-    """How long a key is active; infinite where keys are never rotated."""
+    """Time for which a key is active; infinite if keys are never rotated."""
     overlap: float
-    """How long a pending key is published before it becomes active."""
+    """Time for which a pending key is published before it becomes active."""
     keep: float
-    """How long an expired key is kept at least."""
+    """Minimum time for which an expired key is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEntry:
-    """One key of a ring; the private half is elsewhere."""
+    """One key of a ring, without the private half."""
 
     suite: str
     public: bytes
     state: KeyState
     since: float
-    """When it came to this state: seconds since 1970 UTC."""
+    """Start of this state, in seconds since 1970 UTC."""
 
     @property
     def key_id(self) -> KeyId:
@@ -77,7 +77,10 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """All keys that a party ever had, oldest first. At most one of a suite is active or pending."""
+    """
+    All keys that a party ever had, oldest first. Each suite has at most one active and one pending
+    key.
+    """
 
     entries: tuple[KeyEntry, ...] = ()
 
@@ -93,7 +96,7 @@ class KeyRing:
             raise WireError("a suite has two active or two pending keys in its ring")
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
-        """Find the active or the pending key of a suite; None if it has none."""
+        """Return the key of a suite in a state, active or pending; None if there is none."""
         for entry in self.entries:
             if (entry.suite, entry.state) == (suite, state):
                 return entry
@@ -104,7 +107,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Find a kept key that a task names as `whose`; raise UnknownKeyError for any other."""
+        """Return the kept key that a task names as `whose`, or raise UnknownKeyError."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:
@@ -131,16 +134,15 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Return the ring after what is due at `now`, in seconds since 1970 UTC; itself if nothing is.
+        Return the ring after the changes due at `now`; itself if there are none.
 
         Args:
-            now: The time.
-            schedule: How long keys live.
-            suites: Those that are to have an active key.
-            needed: Keys of unfinished tasks, which are not destroyed however old they are; None if
-                they are not known, and nothing is destroyed.
-            make: Makes a key of a suite, whose private half is durable before the public one is
-                published.
+            now: Seconds since 1970 UTC.
+            schedule: Durations of the states.
+            suites: Suites that need an active key.
+            needed: Keys of unfinished tasks, which are not destroyed; None if they are unknown, so
+                that nothing is destroyed.
+            make: Makes a key of a suite and stores its private half durably.
         """
         ring = self
         for suite in suites:
@@ -151,7 +153,7 @@ class KeyRing:
         return _replacing(ring, *(key.moved(now) for key in old if key.key_id not in needed))
 
     def past_keeping(self, now: float, schedule: Schedule) -> list[KeyEntry]:
-        """List expired keys that nothing but an unfinished task may keep."""
+        """List expired keys that are kept only if an unfinished task needs them."""
         return [
             entry
             for entry in self.entries
@@ -159,7 +161,7 @@ class KeyRing:
         ]
 
     def to_json(self) -> str:
-        """Write the ring, for a file. It holds nothing secret."""
+        """Encode the ring for a file. It contains no secret."""
         keys = [
             {
                 "suite": entry.suite,
@@ -173,7 +175,7 @@ class KeyRing:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a ring; raise WireError if the text is not one."""
+        """Parse a ring; raise WireError if the text is invalid."""
         try:
             fields = json.loads(text)
             if fields["version"] != _FORMAT:
@@ -181,7 +183,7 @@ class KeyRing:
             return cls(tuple(_entry(key) for key in fields["keys"]))
         except (
             *(ValueError, TypeError, KeyError, AttributeError),
-            *(RecursionError, OverflowError),  # lists in lists, and a whole number of 400 digits
+            *(RecursionError, OverflowError),  # nested lists, and an integer of 400 digits
         ) as error:
             raise WireError("this is not a key ring") from error
 
@@ -193,11 +195,11 @@ def _renewed(
     schedule: Schedule,
     make: Callable[[str], HpkePublicKey],
 ) -> KeyRing:
-    """Do what is due with the active and the pending key of one suite."""
+    """Make the due changes to the active and pending key of one suite."""
     active = ring.in_state(suite, KeyState.ACTIVE)
     pending = ring.in_state(suite, KeyState.PENDING)
     if active is None:
-        # Nobody can have been told of another: the first key is active at once.
+        # The first key is active at once: no other was published.
         if pending is None:
             return ring.with_key(make(suite), KeyState.ACTIVE, now)
         return _replacing(ring, pending.moved(now))
@@ -208,12 +210,12 @@ def _renewed(
         return ring.with_key(make(suite), KeyState.PENDING, now)
     if age < schedule.lifetime or now - pending.since < schedule.overlap:
         return ring
-    # Both at once, so that there is no moment with two active keys or none.
+    # Both together, so that exactly one key is active at any time.
     return _replacing(ring, active.moved(now), pending.moved(now))
 
 
 def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:
-    """Put entries in the place of those of the same key, all at once."""
+    """Replace the entries of the same keys."""
     if not changed:
         return ring
     by_id = {entry.key_id: entry for entry in changed}

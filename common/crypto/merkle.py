@@ -1,17 +1,17 @@
 """
-A prefix tree of hashes over a batch's sealed reports: one root for what arrived. Pure.
+A prefix tree of hashes over a batch's sealed reports. Pure.
 
-A leaf is SHA-256(0 ‖ sealed report). In a batch's tree stands SHA-256(3 ‖ salt ‖ leaf), once
-however often its report came. These salted leaves are sorted and put into 2^bits buckets by their
-first `bits` bits; a bucket's hash is SHA-256(1 ‖ its leaves in order), a node's SHA-256(2 ‖ left ‖
+A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ salt ‖ leaf), once for
+each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
+`bits` bits; a bucket's hash is SHA-256(1 ‖ its leaves in order), a node's SHA-256(2 ‖ left ‖
 right). A bucket and `bits` hashes prove to a holder of salt and root that a leaf is in its bucket,
-or is not; the whole bucket is shown, so that a question does not tell whose leaf it is about. The
-first byte keeps the four kinds of hashes apart.
+or is not; a request names a whole bucket, so that it does not reveal a leaf. The first byte
+separates the four kinds of hashes.
 
-Senders choose their sealed reports, so a bucket that they could foresee, or fill with copies, could
-be made as long as they like. The salt is drawn when no report can come any more.
+The salt is drawn after the last report: senders, who choose their sealed reports, could otherwise
+make a bucket as long as they like.
 
-`bits` follows from the number of leaves alone, so that nobody can narrow a bucket down.
+`bits` depends on the number of leaves alone, so that nobody can shrink a bucket.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 32
 MAX_BITS: Final = 32
-"""What fits a prefix on the wire."""
+"""Maximum number of bits of a prefix on the wire."""
 BUCKET_LEAVES: Final = 256
-"""A bucket holds between so many leaves and twice as many, on average, where there are enough."""
+"""Average number of leaves per bucket: from this to twice as many, unless there are fewer."""
 
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
 _AT_ONCE: Final = 1 << 14
-"""Leaves of which Python holds an object each at one time."""
+"""Number of leaves that are Python objects at one time."""
 
 
 def bits_for(n_leaves: int) -> int:
-    """Return the depth of the tree over so many leaves; 0 below 2 · BUCKET_LEAVES."""
+    """Return the depth of the tree over n leaves; 0 below 2 · BUCKET_LEAVES."""
     return min(MAX_BITS, max(0, (n_leaves // BUCKET_LEAVES).bit_length() - 1))
 
 
@@ -44,18 +44,18 @@ def leaf(sealed_report: bytes) -> bytes:
 
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
-    """Return sealed reports' leaves, one after the other. Cost: about a microsecond each."""
+    """Return sealed reports' leaves, concatenated. Cost: about a microsecond each."""
     starts = range(0, len(sealed_reports), size)
     return b"".join([leaf(sealed_reports[start : start + size]) for start in starts])
 
 
 def split(leaves: bytes) -> list[bytes]:
-    """Take leaves that stand one after the other apart."""
+    """Split concatenated leaves."""
     return [leaves[start : start + HASH_BYTES] for start in range(0, len(leaves), HASH_BYTES)]
 
 
 def salted(salt: bytes, leaf: bytes) -> bytes:
-    """Return what stands for a leaf in a tree of this salt."""
+    """Return the salted leaf."""
     return hashlib.sha256(_SALTED + salt + leaf).digest()
 
 
@@ -65,7 +65,7 @@ def prefix_of(leaf: bytes, bits: int) -> int:
 
 
 def bucket_hash(leaves: bytes) -> bytes:
-    """Return the hash of a bucket, from its sorted leaves one after the other."""
+    """Return the hash of a bucket from its sorted, concatenated leaves."""
     return hashlib.sha256(_BUCKET + leaves).digest()
 
 
@@ -75,7 +75,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def salt_all(leaves: bytearray, salt: bytes) -> None:
-    """Salt leaves that stand one after the other, in place. Cost: 10^7 in six seconds."""
+    """Salt concatenated leaves in place. Cost: 10^7 in six seconds."""
     start, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
     for place in range(0, len(leaves), step):
         part = split(bytes(leaves[place : place + step]))
@@ -86,16 +86,16 @@ def salt_all(leaves: bytearray, salt: bytes) -> None:
 
 def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
     """
-    Sort whole leaves in place, and drop repeats; return an array over their memory.
+    Sort leaves in place and drop repeats; return an array over their memory.
 
     Returns:
-        The different ones in ascending order, shape (n, HASH_BYTES).
+        The distinct leaves in ascending order, shape (n, HASH_BYTES).
 
-    Cost: 10^7 in two seconds, and a byte of memory each beside their own.
+    Cost: 10^7 in two seconds, and one byte of extra memory each.
     """
     rows = np.frombuffer(leaves, dtype=np.uint8)
-    # numpy compares byte strings as memcmp does, but for zeros at their ends; of one length, the
-    # order is the same, and so is what is equal.
+    # numpy compares byte strings as memcmp does, except for trailing zeros, which make no
+    # difference between strings of one length.
     whole = rows.view(f"S{HASH_BYTES}")
     whole.sort()
     first = np.ones(len(whole), dtype=np.bool_)
@@ -113,7 +113,8 @@ class Tree:
 
     def __init__(self, leaves: NDArray[np.uint8]) -> None:
         """
-        Build it over different leaves in ascending order, shape (n, HASH_BYTES), maybe of a file.
+        Build it over distinct leaves in ascending order, shape (n, HASH_BYTES), maybe
+        memory-mapped.
 
         Cost: one pass of SHA-256 over the leaves.
         """
@@ -133,7 +134,7 @@ class Tree:
     @classmethod
     def over(cls, leaves: bytearray, salt: bytes) -> Self:
         """
-        Build the tree over all reports' leaves, whose memory it takes, and a salt unknown to
+        Build the tree over all reports' leaves, reusing their memory, and a salt unknown to
         senders.
 
         Cost: 10^7 in nine seconds.
@@ -143,25 +144,25 @@ class Tree:
 
     @property
     def root(self) -> bytes:
-        """The hash that stands for all leaves."""
+        """The root hash."""
         return self._levels[-1][0]
 
     @property
     def largest_bucket(self) -> int:
-        """Leaves in the fullest bucket."""
+        """Number of leaves in the fullest bucket."""
         return int(np.diff(self._edges).max())
 
     def bucket(self, prefix: int) -> bytes:
-        """Return a bucket's leaves in order, one after the other."""
+        """Return a bucket's sorted leaves, concatenated."""
         return self.leaves[self._edges[prefix] : self._edges[prefix + 1]].tobytes()
 
     def path(self, prefix: int) -> list[bytes]:
-        """Return the hashes beside the way from a bucket to the root, the bucket's own first."""
+        """Return the sibling hashes on the path from a bucket to the root."""
         return [level[(prefix >> up) ^ 1] for up, level in enumerate(self._levels[:-1])]
 
 
 def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
-    """Return the root that a bucket in this place, and the hashes beside its way, lead to."""
+    """Return the root computed from a bucket's position, leaves and sibling hashes."""
     found = bucket_hash(bucket)
     for beside in path:
         left, right = (beside, found) if prefix & 1 else (found, beside)

@@ -1,5 +1,5 @@
 """
-Randomness that a privacy promise may rest on.
+Cryptographically secure randomness.
 
 Everything that draws takes a `numpy.random.Generator`. In production it is `secure_generator()`;
 in tests and simulations it is `numpy.random.default_rng(seed)`. All draws that decide a
@@ -30,12 +30,12 @@ class _SecureGenerator(np.random.Generator):
         self.__reduce__()
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refuse: children come from secure_generator(), not from a seed sequence."""
+        """Refuse, since a child must come from secure_generator()."""
         raise TypeError(f"make {n_children} generators with secure_generator() instead")
 
 
 class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stubs
-    """ChaCha20 under a key of its own; as uncopyable as the generator around it."""
+    """ChaCha20 under its own key; it cannot be copied either."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the bit generator of a secure generator cannot be pickled or copied")
@@ -53,7 +53,7 @@ def _fresh_bits() -> _SecureChaCha:
 
 
 def _rekey_after_fork() -> None:
-    """Return every generator of a forked child a new key, so that it never repeats its parent."""
+    """Re-key every generator of a forked child, so that it never repeats its parent."""
     try:
         for generator in list(_living):
             generator.bit_generator.state = _fresh_bits().state

@@ -2,10 +2,10 @@
 Signing identities (Ed25519 [RFC8032]), signed tasks, the shuffler's receipts and users' tokens.
 
 Devices pin identities, not encryption keys, so that encryption keys can change with every task.
-Every kind of message has a label of its own, so that a signature of one kind is never one of
-another. A receipt is given after the commit: beside a batch commitment that lacks its reports it is
-evidence that an acknowledged submission was not passed on. It covers an envelope, which only the
-shuffler's key opens, and does not show the content.
+Every kind of message has its own label, so that no signature is valid for another kind. A receipt
+is signed after the commit: with a batch commitment that lacks the reports, it is evidence that an
+acknowledged submission was not forwarded. It covers an envelope, which only the shuffler's key
+opens, so it does not reveal the content.
 """
 
 import hashlib
@@ -32,21 +32,20 @@ class SignedTask:
     """
     A task exactly as published, and the signature over it.
 
-    The bytes are kept as they were received: they are what the digest and the signature are
-    about, and nothing is ever serialised again.
+    Digest and signature cover the bytes as received, which are never serialised again.
     """
 
     task_bytes: bytes
     signature: bytes
 
     def digest(self) -> TaskDigest:
-        """Return the SHA-256 of the bytes, which is the task's name everywhere."""
+        """Return the SHA-256 of the bytes, which identifies the task."""
         return TaskDigest(hashlib.sha256(self.task_bytes).digest())
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class PublicIdentity:
-    """The public half of a party's identity; what a device pins."""
+    """The public half of a party's identity, which devices pin."""
 
     _key: Ed25519PublicKey
     raw: bytes
@@ -59,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Read one from 64 hexadecimal digits; raise WireError, which calls it `whose`."""
+        """Parse one from 64 hexadecimal digits, or raise WireError, which names it `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -90,7 +89,7 @@ class PublicIdentity:
 
 
 class SigningIdentity:
-    """The private half. Held by its party alone; never prints."""
+    """The private half, known to its party alone; never prints."""
 
     __slots__ = ("_key",)
 
@@ -132,7 +131,7 @@ _BULK_RECEIPT_LABEL: Final = b"shuffledp v1 bulk receipt"
 
 
 def envelope_hash(envelope: bytes) -> bytes:
-    """Return what a receipt says of an envelope: its SHA-256."""
+    """Return the content of an envelope's receipt: its SHA-256."""
     return hashlib.sha256(envelope).digest()
 
 
@@ -144,7 +143,7 @@ def sign_receipt(identity: SigningIdentity, digest: TaskDigest, envelope: bytes)
 def receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
-    """Check that a receipt acknowledges this very envelope. Run by the user agent. Cost: 100 µs."""
+    """Check that a receipt acknowledges this envelope. Run by the user agent. Cost: 100 µs."""
     return identity.signed(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
 
 
@@ -167,7 +166,7 @@ _TOKEN_LABEL: Final = b"shuffledp v1 user token"
 
 
 class TokenIdentity(PublicIdentity):
-    """The public half of a token key: what a shuffler checks tokens by."""
+    """The public half of a token key, with which a shuffler verifies tokens."""
 
     __slots__ = ()
 
@@ -181,7 +180,7 @@ class TokenIdentity(PublicIdentity):
 
 
 class TokenIssuer:
-    """The private half, held by the party that decides who takes part; never prints."""
+    """The private half, held by the party that admits users; never prints."""
 
     __slots__ = ("_identity",)
 
@@ -194,7 +193,7 @@ class TokenIssuer:
         return SigningIdentity.generate().private_bytes()
 
     def identity(self) -> TokenIdentity:
-        """Return the half that a shuffler checks by."""
+        """Return the public half."""
         return TokenIdentity(self._identity.public_identity().raw)
 
     def issue(self) -> bytes:
@@ -207,5 +206,5 @@ class TokenIssuer:
 
 
 def serial_of(token: bytes) -> bytes:
-    """Return a token's serial number, which tells it from all others."""
+    """Return a token's unique serial number."""
     return token[:SERIAL_BYTES]

@@ -22,7 +22,7 @@ class BandResponse:
     """
     Answer with a place, in or outside the band of the item: places v .. v+2b for item v.
 
-    The sum of all weights is the same for every item, so a place is as private as the odds.
+    The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
 
     items: int
@@ -30,7 +30,7 @@ class BandResponse:
     reach: int
     """b, 0 or more."""
     weights: ResponseWeights
-    """Of one place."""
+    """Weights of one place."""
 
     def __post_init__(self) -> None:
         if self.total > MAX_WEIGHT_SUM:
@@ -38,12 +38,12 @@ class BandResponse:
 
     @property
     def width(self) -> int:
-        """Places in the band of an item: 2b+1."""
+        """Number of places in an item's band: 2b+1."""
         return 2 * self.reach + 1
 
     @property
     def places(self) -> int:
-        """All places: d+2b."""
+        """Number of places: d+2b."""
         return self.items + 2 * self.reach
 
     @cached_property

@@ -49,7 +49,7 @@ class Randomizer(Protocol):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Add up reports in whole numbers, which is all that the analyzer keeps. Run by the analyzer.
+        Sum reports to the integers that the analyzer keeps. Run by the analyzer.
 
         Returns:
             Counts of shape (cells,).
@@ -104,7 +104,7 @@ class Channel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
     """
-    The composition of the counted reports, as far as the analyzer knows it.
+    The composition of the counted reports, as known to the analyzer.
 
     Users' own reports, each kept with one probability; uniform dummies; and dummies that name an
     item, a random number for each item independently.
@@ -180,9 +180,9 @@ class Mechanism(Randomizer, Protocol):
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a cell if a share real_share of all reports is users' own.
+        Return the distribution of a report's cell if a share real_share of reports is users' own.
 
-        The rest are uniform dummies. None if the cells cannot be listed.
+        The others are uniform dummies. None if the cells cannot be enumerated.
         """
 
 
@@ -224,7 +224,7 @@ class MechanismRequest:
     domain_size: int
     """Items, at least 2."""
     buckets: int
-    """For hashing; other mechanisms ignore it."""
+    """Number of buckets for hashing; other mechanisms ignore it."""
     local_epsilon: float
     """Above 0 and at most 20, or infinite for reports without noise."""
 
@@ -243,7 +243,7 @@ class MechanismRequest:
 
 
 def check_answers(spec: MechanismSpec, buckets: int) -> None:
-    """Check buckets and digits that the domain determines: a mechanism has one form; TaskError."""
+    """Check buckets and digits that the domain determines, or raise TaskError."""
     if (spec.buckets, spec.digits) != (buckets, 1):
         raise TaskError(
             f"the mechanism {spec.name} has {buckets} buckets and one digit here; "

@@ -9,7 +9,7 @@ from common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
-"""Ranges for which accounting has been checked."""
+"""Ranges that accounting is tested for."""
 
 ThirdValue = Literal["exclusive", "independent", "none"]
 
@@ -32,13 +32,11 @@ class MatchCountReduction:
     blanket: float
     signal: float
     collision: float
-    """
-    Probability that a blanket report that supports one given value also supports another: 0 in one
-    histogram, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions are
-    less private, so 0 is an upper bound where the probability is unknown.
-    """
+    """Probability that a blanket report that supports one given value also supports another: 0 in
+    one histogram, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions
+    are less private, so 0 is an upper bound where the probability is unknown."""
     third_value: ThirdValue
-    """How the support of a third value relates to the two, for attacks."""
+    """Relation of a third value's support to the two, for attacks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.collision <= 1:
@@ -111,7 +109,7 @@ class MatchCountReduction:
 
         Args:
             answers: The alphabet of GRR, the buckets of local hashing; at least 2.
-            weights: Of one answer.
+            weights: Weights of one answer.
             hashed: True if the report holds a seed and the answer to the hashed value.
             collision: Collision probability of the hash family, by default 1/answers.
 
@@ -174,10 +172,10 @@ class MatchCountReduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureReduction:
-    """A mechanism accounted for by its local ε only, which every ε-LDP randomizer has."""
+    """A mechanism accounted for by its local ε only, as any ε-LDP randomizer."""
 
     local_epsilon: float
-    """Rounded up; finite."""
+    """Local ε, rounded up; finite."""
 
     def __post_init__(self) -> None:
         if not MIN_LOCAL_EPSILON <= self.local_epsilon < math.inf:

@@ -26,7 +26,7 @@ from common.task.task import Task
 
 
 class MechanismFactory(Protocol):
-    """The constructors of a mechanism for items."""
+    """Constructors of a mechanism for items."""
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:

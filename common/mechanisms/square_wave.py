@@ -3,7 +3,7 @@ The square wave mechanism [LWLWLS20] and its estimator, by least squares over ba
 
 Item v reaches the places v .. v+w-1, w the width: z = Aθ, z_j the sum of θ over the w items that
 reach place j. There are w-1 more places than items, so several formulas recover θ from z; least
-squares is the best of them if all places are equally noisy.
+squares is best if all places are equally noisy.
 
 One formula runs from the left, since z_j - z_(j-1) = θ_j - θ_(j-w):
     θ_v = Σ_k z_(v-kw) - z_(v-1-kw). The vectors orthogonal to all bands repeat with period w and
@@ -163,14 +163,14 @@ class SquareWave(OddsOfWeights):
     """
     Report a place, in or outside the band of the item: places v .. v+2b for item v.
 
-    The sum of all weights is the same for every item, so a place is as private as the odds.
+    The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
 
     domain_size: int
     reach: int
     """b, 0 or more."""
     weights: ResponseWeights
-    """Of one place."""
+    """Weights of one place."""
 
     def __post_init__(self) -> None:
         _ = self._response
@@ -264,12 +264,11 @@ class SquareWave(OddsOfWeights):
 
         The floor of noise and dummies, n·other/W + M/D, is subtracted at every place; the rest has
         the expectation n·(true-other)/W times the shares of the items that reach the place. Single
-        shares are as uncertain as differences of places: use them for sums over many items, and for
-        refinement.
+        shares are as noisy as differences of places: use sums over many items, or refine.
 
         Raises:
-            ValueError: Reports were sampled, or dummies name items; no protocol with places does
-                that.
+            ValueError: Reports were sampled, or dummies name items, which no protocol with places
+                does.
         """
         _check(mixture)
         floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
@@ -287,11 +286,11 @@ class SquareWave(OddsOfWeights):
         estimate is unbiased. That is f(1-f)·rise², and is subtracted.
 
         Args:
-            shares: At least 0; scaled to sum to 1. If all are 0, users are taken as spread evenly.
-            mixture: As of `debias`.
+            shares: At least 0; scaled to sum to 1. If all are 0, a uniform distribution is assumed.
+            mixture: As for `debias`.
 
         Raises:
-            ValueError: As of `debias`.
+            ValueError: As for `debias`.
         """
         _check(mixture)
         uniform = np.full(self.places, 1 / self.places)

@@ -17,7 +17,7 @@ Real = float | Vector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """The probabilities p, q and q_dummy of a mechanism that is only planned."""
+    """The probabilities p, q and q_dummy of a planned mechanism."""
 
     p: float
     q: float

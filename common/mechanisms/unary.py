@@ -1,6 +1,6 @@
 """
-Unary encodings of an item, one noisy bit for each: symmetric (SUE, which is also basic one-time
-RAPPOR [EPK14]) and optimized (OUE) [WBLJ17].
+Unary encodings, one noisy bit per item: symmetric (SUE, which is also basic one-time RAPPOR
+[EPK14]) and optimized (OUE) [WBLJ17].
 
 A report supports the items whose bits are set. The own bit is set with chance p and every other bit
 with chance q, all independently, so the counts of all items are independent too.
@@ -25,7 +25,7 @@ from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
 from common.task.task import Task, check_local_epsilon
 
 MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
-"""Items that fit a report, which has one spare bit."""
+"""Maximum number of items in a report, which has one spare bit."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class UnaryEncoding(SupportCounting):
 
     @property
     def q_dummy(self) -> float:
-        """The chance q: a dummy sets every bit as if none were its own."""
+        """Probability q: a dummy sets every bit as if none were its own."""
         return self.q
 
     @property

@@ -20,10 +20,8 @@ from common.task.task import check_local_epsilon
 _OTHER_WEIGHT: Final = 2**32
 _EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)
 _ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
-"""
-Lowers e^ε by far more than the error of a 60-digit exponential or logarithm, and by far less than
-one unit of a weight below 2^63. (Its 27 digits fit the default context exactly.)
-"""
+"""Lowers e^ε by far more than the error of a 60-digit exponential or logarithm, and by far less
+than one unit of a weight below 2^63. (Its 27 digits fit the default context exactly.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ class ResponseWeights:
         """
         Check true / other ≤ e^local_epsilon in 60 digits; false if the two are within 1e-27.
 
-        An infinite ε promises nothing, so all weights keep it.
+        An infinite ε holds for all weights.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
@@ -100,8 +98,8 @@ class ResponseWeights:
         """
         Apply exact randomized response to each true answer. Run by the user agent.
 
-        One bounded integer is drawn for each: below `true` it means the truth, above it names one
-        of the other answers. Without noise nothing is drawn.
+        One bounded integer is drawn for each: below `true` it stands for the truth, from `true` on
+        for one of the other answers. Without noise nothing is drawn.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -120,7 +118,7 @@ class ResponseWeights:
 
 class OddsOfWeights:
     """
-    Base class of mechanisms whose reports are exactly as private as the odds of their weights.
+    Base class of mechanisms whose local ε is that of the odds of their weights.
 
     Each mechanism explains why that holds for it.
     """

@@ -31,7 +31,7 @@ class BatchStatus:
 
     state: BatchState
     n_users: int
-    """0 while it collects: a count that grows would tell when each submission came."""
+    """0 while it collects: a growing count would reveal the time of each submission."""
     n_min: int
     shuffle_seconds: float
 
@@ -42,14 +42,14 @@ class BatchProgress:
 
     state: BatchState
     n_users: int
-    """So far: unlike BatchStatus, while it collects too."""
+    """Number of users so far, also while it collects."""
     n_min: int
     target_size: int
     deadline: int
     refused: Mapping[str, int]
-    """Submissions that were not stored, by cause: the names of their outcomes."""
+    """Submissions that were not stored, by the names of their outcomes."""
     repeated: int
-    """Came again, byte for byte: harmless."""
+    """Byte-for-byte repeats, which are harmless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +63,23 @@ class BatchManifest:
 
 
 class TaskState(Enum):
-    """The states of a task at the analyzer, which does not see how far its batch is."""
+    """The states of a task at the analyzer, which does not see a batch before it is delivered."""
 
     OPEN = "open"
-    """No batch has come yet."""
+    """No batch has arrived yet."""
     OVERDUE = "overdue"
-    """The deadline has passed without a batch: expired, undeliverable, or on its way."""
+    """The deadline has passed without a batch: it expired, cannot be delivered, or is being
+    delivered."""
     STAGED = "staged"
-    """The batch has come, and is being estimated."""
+    """The batch has arrived, and is being estimated."""
     RELEASED = "released"
     UNUSABLE = "unusable"
-    """Its batch is never released, whether it was read or refused before; `failure` says why."""
+    """Its batch can never be released; `failure` states the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """A line about a task."""
+    """A task's line in the list of tasks."""
 
     task_digest: TaskDigest
     state: TaskState
@@ -89,6 +90,6 @@ class TaskSummary:
     target_size: int
     deadline: int
     n_users: int
-    """Of the batch, as it was delivered; 0 before."""
+    """Users of the delivered batch; 0 before."""
     failure: str
-    """Why it is unusable; else empty."""
+    """Reason why it is unusable; else empty."""

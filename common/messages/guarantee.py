@@ -10,16 +10,14 @@ from typing import Final, Literal
 Coalition = Literal[
     "analyzer", "analyzer+users", "analyzer+skippers", "shuffler+analyzer", "shuffler", "network"
 ]
-"""
-`analyzer+users`: colluding users hand over which reports and dummies are theirs.
-`analyzer+skippers`: users who do not add the dummies that they should.
-"""
+"""`analyzer+users`: colluding users reveal their reports and dummies. `analyzer+skippers`:
+some users add no dummies."""
 
 REPLACE_LASTING: Final = (
     "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "
     "same in all its tasks"
 )
-"""Of permanent responses: whether an answer changed is not hidden."""
+"""The assumption for permanent responses: a changed answer is not hidden."""
 REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
 
 
@@ -28,19 +26,19 @@ class Guarantee:
     """(ε, δ)-differential privacy of each honest user against one coalition."""
 
     coalition: Coalition
-    """Who pools what they saw."""
+    """The parties that pool what they saw."""
     epsilon: float
-    """An upper bound; infinite where nothing is certified."""
+    """Upper bound; infinite if nothing is certified."""
     delta: float
     neighbouring: str
     theorem: str
-    """What the figure follows from, with its source."""
+    """Theorem behind the figure, with its source."""
     assumptions: tuple[str, ...]
-    """What must be true, in words."""
+    """Assumptions of the guarantee, in words."""
 
 
 def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the guarantee that a task claims, and that its release is charged."""
+    """Return the guarantee that a task claims, which its release is charged."""
     by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
@@ -52,7 +50,7 @@ def sum_upper(figures: Iterable[float]) -> float:
     """
     Add up privacy figures: the least float that is not below their exact sum.
 
-    Each figure counts as the shortest decimal that reads as it: ten times .1 is 1.
+    Each figure counts as its shortest decimal: ten times .1 is 1.
     """
     known = list(figures)
     if math.inf in known:
@@ -75,6 +73,6 @@ def rounded_down(figure: float) -> str:
 
 
 def _written(figure: float, rounding: str) -> str:
-    # The shortest decimal that reads as the figure, so that .1 is shown as .1.
+    # From the shortest decimal, so that .1 is shown as .1.
     shown = Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(float(figure)))
     return f"{float(shown):.4g}"

@@ -1,9 +1,9 @@
 """
-The analyzer's signed commitment to what it received, and proofs that a report is in it. Pure.
+The analyzer's signed commitment to the reports it received, and inclusion proofs. Pure.
 
 The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
-acknowledges the delivery. The shuffler relays what is signed and single buckets; a device checks
-alone.
+acknowledges the delivery. The shuffler relays the commitment and single buckets; devices verify
+them.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from common.task_digest import TaskDigest
 
 PREFIX_BYTES: Final = 4
 PROOF_DAYS: Final = 14
-"""For so long after a task's deadline devices ask for proofs, and shufflers can show them."""
+"""Days after a task's deadline during which devices ask for proofs and shufflers keep them."""
 _LABEL: Final = b"shuffledp v1 batch commitment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommitment:
-    """The root of everything that arrived for a task, and the analyzer's signature."""
+    """The root over a task's reports, and the analyzer's signature."""
 
     task_digest: TaskDigest
     batch_id: BatchId
     n_leaves: int
-    """Different sealed reports: copies of one stand in the tree once."""
+    """Number of distinct sealed reports."""
     bits: int
     salt: bytes
     root: bytes
@@ -57,7 +57,7 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Check signer, task and the agreed shape of the tree; raise ProofError."""
+        """Check signer, task and shape of the tree, or raise ProofError."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment is of another task")
         if self.bits != bits_for(self.n_leaves):
@@ -69,11 +69,11 @@ class BatchCommitment:
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
 
     def prefix_of(self, leaf: bytes) -> int:
-        """Return the number of the bucket in which a leaf stands, if it arrived."""
+        """Return the number of the bucket that contains a leaf if it arrived."""
         return prefix_of(salted(self.salt, leaf), self.bits)
 
     def _message(self) -> bytes:
-        """Lay out what is signed: every field of fixed length."""
+        """Encode the signed message: every field has a fixed length."""
         return b"".join(
             (
                 self.task_digest,
@@ -88,26 +88,26 @@ class BatchCommitment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """One bucket of a batch's tree, and the hashes beside its way to the root."""
+    """One bucket of a batch's tree, and the sibling hashes on its path to the root."""
 
     commitment: BatchCommitment
     bucket: bytes
-    """Its salted leaves in order, one after the other."""
+    """Its salted leaves, sorted and concatenated."""
     path: Sequence[bytes]
 
     @classmethod
     def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int) -> Self:
-        """Take a bucket out of a tree. Run by the shuffler."""
+        """Extract a bucket from a tree. Run by the shuffler."""
         return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
 
     def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """
-        Return whether a leaf is among what the analyzer received. Run by the user agent.
+        Return whether the analyzer received a leaf. Run by the user agent.
 
-        False is proven too: its bucket is whole and does not hold it.
+        False is proven as well: the complete bucket lacks the leaf.
 
         Raises:
-            ProofError: It proves neither: another task or signer, or it does not lead to the root.
+            ProofError: The proof has another task or signer, or does not lead to the root.
         """
         self.commitment.check(identity, digest)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)

@@ -1,9 +1,9 @@
 """
-One entry of the analyzer's ledger, and the chain that no entry can leave unnoticed.
+Entries of the analyzer's ledger and their tamper-evident chain.
 
 Each entry's hash is SHA-256 over a label, the hash of the entry before, and the entry as canonical
-JSON (sorted keys, no spaces, ASCII). Whoever has noted the last hash, the head, notices any change
-of what it stands on. Taking entries off the end leaves a valid chain: only a noted head shows it.
+JSON (sorted keys, no spaces, ASCII). A copy of the last hash, the head, reveals any change to the
+entries before it. Removing the last entries leaves a valid chain: only a copied head reveals it.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 
 HASH_BYTES: Final = 32
 FIRST_PREVIOUS_HASH: Final = bytes(HASH_BYTES)
-"""What stands before the first entry."""
+"""The hash before the first entry."""
 
 _LABEL: Final = b"shuffledp v1 ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What one released batch cost."""
+    """The cost of one released batch."""
 
     entry: int
     """1, 2, 3, …"""
@@ -36,14 +36,14 @@ class LedgerEntry:
     population: str
     n_users: int
     n_refused: int
-    """Reports that were refused, each taken for another honest user's."""
+    """Number of refused reports, each counted as another honest user's."""
     coalition: Coalition
     epsilon: float
-    """Of this release alone, at `delta`; may be infinite."""
+    """Cost of this release alone, at `delta`; may be infinite."""
     delta: float
     theorem: str
     composed_epsilon: float
-    """Of all releases to the population up to this one, at the task's budget_delta."""
+    """Cost of all releases to the population up to this one, at the task's budget_delta."""
     previous_hash: bytes
     entry_hash: bytes
 
@@ -70,7 +70,7 @@ class LedgerEntry:
 
     @classmethod
     def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
-        """Make the entry that follows the one with this hash."""
+        """Make the entry after the one with this hash."""
         unsealed = cls(**fields, previous_hash=previous_hash, entry_hash=bytes(HASH_BYTES))
         return cls(**fields, previous_hash=previous_hash, entry_hash=unsealed.expected_hash())
 
@@ -91,7 +91,7 @@ class LedgerEntry:
         }
 
     def expected_hash(self) -> bytes:
-        """Work out the hash that this entry must have."""
+        """Compute this entry's hash."""
         text = json.dumps(
             self.fields(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
@@ -104,7 +104,7 @@ def _finite(figure: float) -> float | str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainHead:
-    """Where a chain of entries ends so far."""
+    """The end of a chain of entries."""
 
     entry: int = 0
     entry_hash: bytes = FIRST_PREVIOUS_HASH
@@ -112,12 +112,12 @@ class ChainHead:
 
 def verify(entries: Iterable[LedgerEntry], head: ChainHead | None = None) -> ChainHead:
     """
-    Check the entries that follow `head`, by default all, and return the new head.
+    Verify the entries after `head`, by default all, and return the new head.
 
     Run by the analyzer at start, and by an operator.
 
     Raises:
-        LedgerError: Names the first entry that breaks the chain.
+        LedgerError: The chain is broken; the message names the first broken entry.
     """
     head = head or ChainHead()
     for entry in entries:

@@ -17,7 +17,7 @@ Interval = tuple[Vector, Vector]
 
 
 def interval_reach(confidence: float) -> float:
-    """Return how many standard errors an interval reaches to each side."""
+    """Return the half-width of a confidence interval in standard errors."""
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
@@ -32,11 +32,12 @@ class Histogram:
     """The share of each item."""
 
     frequencies: Vector
-    """Debiased shares, one an item; may be negative, sum to about 1."""
+    """Debiased shares, one per item; may be negative; the sum is about 1."""
     standard_errors: Vector
-    """Of the debiased shares. Intervals belong to these, never to the refined ones."""
+    """Standard errors of the debiased shares. Intervals belong to these, never to the refined
+    ones."""
     refined: Vector
-    """A distribution: at least 0, sum 1. Usually closer to the truth, but biased."""
+    """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: float
     """Mean over items of the debiased shares' exact variance."""
 
@@ -51,7 +52,8 @@ class Histogram:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        They are Bonferroni's: of many absent items, some have an own interval above 0 by chance.
+        The intervals are Bonferroni's, since some of many absent items have their own above 0 by
+        chance.
         """
         size = len(self.frequencies)
         low, _ = self.interval(1 - (1 - confidence) / max(1, size))
@@ -63,17 +65,16 @@ class Means:
     """The mean of each number over all people, in the units of the task's range."""
 
     means: Vector
-    """May lie outside the range."""
+    """Unbiased means, which may lie outside the range."""
     standard_errors: Vector
-    """Of the means: what noise alone does. Intervals belong to these."""
+    """Standard errors of the means, from noise alone. Intervals belong to these."""
     shrunk: Vector
-    """Drawn to the middle of the range as far as the noise says, and within it. Usually closer to
-    the truth where there are many numbers and few people, but biased."""
+    """Means shrunk towards the middle of the range according to the noise, and within it. Usually
+    more accurate with many numbers and few people, but biased."""
     mse_theory: float
     """Mean over numbers of the squared standard errors."""
     unbiased: bool = True
-    """Whether the means are right on average; if not (projections), no interval is one of
-    confidence."""
+    """Whether the means are unbiased; if not (projections), there is no confidence interval."""
 
     def __post_init__(self) -> None:
         _check_lengths("means", self.means, self.standard_errors, self.shrunk)
@@ -92,7 +93,7 @@ class Owners:
     frequency_errors: Vector
     """Their standard errors."""
     means: Vector
-    """Of those who own it, fakes taken out by the estimated shares: nearly unbiased."""
+    """Mean over the owners, corrected for fakes by the estimated shares: nearly unbiased."""
     mean_errors: Vector
     """Their standard errors."""
 
@@ -106,16 +107,15 @@ class KeyValues:
     """The mean value of each key, and its owners."""
 
     means_with_fakes: Vector
-    """Of the values told of a key, in the units of the range; pulled towards the fakes that stand
-    for keys which are not owned, as [YHMZ19] has it: what PrivKVM's next iteration starts from."""
+    """Mean of a key's reported values, in the units of the range; biased towards the fakes of
+    people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from it."""
     errors_with_fakes: Vector
-    """Their standard errors, the pull of fakes not counted: no interval of theirs is one of
-    confidence."""
+    """Their standard errors without the bias of fakes, so no confidence interval follows."""
     reports: NDArray[np.int64]
-    """How many reports are about each key. Of one without any nothing is known: its share and its
-    means are the middle of what is possible, and their errors half of it."""
+    """Number of reports about each key. Without any, the key's share and means are the middle of
+    their range, and their errors half of it."""
     owners: Owners | None
-    """None where reports tell nothing of who owns a key: later iterations of PrivKVM."""
+    """None if reports reveal nothing about owners: later iterations of PrivKVM."""
 
     def __post_init__(self) -> None:
         owners = () if self.owners is None else (self.owners.means,)
@@ -125,12 +125,12 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BitTable:
-    """Counts of the bits of texts' filters, from which candidates are decoded."""
+    """Bit counts of texts' filters, from which candidates are decoded."""
 
     cohort_sizes: NDArray[np.int64]
-    """Reports of each cohort, shape (cohorts,)."""
+    """Number of reports of each cohort, shape (cohorts,)."""
     bit_counts: NDArray[np.int64]
-    """How many of them show each bit as set, shape (cohorts, bits)."""
+    """Number of them with each bit set, shape (cohorts, bits)."""
 
     def __post_init__(self) -> None:
         _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
@@ -150,43 +150,42 @@ def _check_lengths(what: str, *lists: Sized) -> None:
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Why a report was not counted: the same ciphertext came twice; it did not open; it opened to
-something that the task's mechanism cannot make."""
+"""Reasons not to count a report: its ciphertext is a repeat, it does not open, or the task's
+mechanism cannot make its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:
-    """What the analyzer releases, once a task."""
+    """The analyzer's release, once a task."""
 
     task_digest: TaskDigest
     protocol: str
     mechanism: str
     buckets: int
-    """Possible answers of a mechanism for items; 0 of any other."""
+    """Number of possible answers of a mechanism for items; 0 for any other."""
     local_epsilon: float
     n_users: int
     n_reports: int
     """Sealed reports that arrived: users' own, dummies and null reports."""
     n_dummies: int
-    """Dummies among the reports that were counted: known exactly where nothing was refused,
-    otherwise in proportion."""
+    """Dummies among the counted reports: exact if nothing was refused, otherwise proportional."""
     refused: Mapping[RefusalCause, int]
     estimate: Estimate
     guarantees: tuple[Guarantee, ...]
     published_claim: str
-    """What the protocol's paper would have claimed against the analyzer, in words."""
+    """The claim of the protocol's paper against the analyzer, in words."""
     open_seconds: float
     estimate_seconds: float
     n_sentinels: int = 0
-    """An operator's test submissions, taken out before counting: no other number counts them."""
+    """Operators' test submissions, removed before counting: no other number includes them."""
     n_sentinels_missing: int = 0
-    """Of those, with at least one report that is not there; where the shuffler samples, by law."""
+    """Number of them with a missing report; expected where the shuffler samples."""
     n_sentinels_repeated: int = 0
-    """Further copies of their reports; also among the refused."""
+    """Further copies of their reports; also counted as refused."""
 
     @property
     def histogram(self) -> Histogram:
-        """The estimate of a task that collects items; WireError for another kind."""
+        """The estimate of a task that collects items; WireError for any other kind."""
         if not isinstance(self.estimate, Histogram):
             raise WireError(f"the protocol {self.protocol} estimates no distribution of items")
         return self.estimate

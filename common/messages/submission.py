@@ -31,7 +31,7 @@ KIND_IN_WORDS: Final[Mapping[Kind, str]] = {
 
 
 def kind_of(value: Value) -> Kind:
-    """Return the kind of task that a value answers."""
+    """Return the kind of task that takes a value."""
     if isinstance(value, int):
         return "categorical"
     if isinstance(value, str):
@@ -45,22 +45,22 @@ class Outcome(StrEnum):
     """
     The shuffler's answer to one submission.
 
-    Text, because hashing any other enumeration is a call of Python, which millions feel.
+    Text, since other enumerations are hashed in Python: too slow for millions.
     """
 
     STORED = "stored"
     REPEATED = "repeated"
-    """These very bytes had been stored before."""
+    """The same bytes were already stored."""
     CONFLICT = "conflict"
-    """The submission id had been used with other bytes."""
+    """The submission id was used with other bytes."""
     CLOSED = "closed"
     """The batch no longer collects."""
     MALFORMED = "malformed"
     """It does not open, or has the wrong length."""
     TOKEN_USED = "token used"  # noqa: S105  # no password
-    """Its token came before, with another submission."""
+    """Its token was used with another submission."""
     UNAUTHENTICATED = "unauthenticated"
-    """It has no token, or none of this collection."""
+    """Its token is missing or invalid."""
 
 
 REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})
@@ -69,20 +69,20 @@ REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Ou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """An envelope's content: sealed reports, and an id by which a retry is recognised."""
+    """An envelope's content: sealed reports, and an id that identifies retries."""
 
     submission_id: bytes
     sealed_reports: bytes
-    """The task's reports_per_user sealed reports, one after the other."""
+    """The task's reports_per_user sealed reports, concatenated."""
 
 
 def pack(submission: Submission) -> bytes:
-    """Lay a submission out as an envelope's plaintext."""
+    """Encode a submission as an envelope's plaintext."""
     return submission.submission_id + submission.sealed_reports
 
 
 def unpack(plaintext: bytes, task: Task) -> Submission:
-    """Take an envelope's plaintext apart, of exact length or WireError. Run by the shuffler."""
+    """Parse an envelope's plaintext; WireError if its length is wrong. Run by the shuffler."""
     room = len(plaintext) - SUBMISSION_ID_BYTES
     expected = task.reports_per_user * task.sealed_report_bytes
     if room != expected:
@@ -100,7 +100,7 @@ PLAIN_REPORT: Final = np.dtype([("item", "<u4")])
 
 
 def plain_reports(items: NDArray[np.int64]) -> NDArray[np.void]:
-    """Lay items out as reports: shape (n,), field item (uint32)."""
+    """Encode items as reports: shape (n,), field item (uint32)."""
     reports = np.empty(items.shape, dtype=PLAIN_REPORT)
     reports["item"] = items
     return reports

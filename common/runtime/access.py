@@ -25,7 +25,7 @@ class OperatorToken:
     __slots__ = ("_token",)
 
     def __init__(self, text: bytes) -> None:
-        """Read the file's content; raise SettingsError if it is not a token."""
+        """Parse the file's content; raise SettingsError if it is not a token."""
         if _TOKEN_TEXT.fullmatch(text) is None:
             raise SettingsError(
                 f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file "
@@ -60,11 +60,11 @@ class Caller(Enum):
 
     ANYONE = "anyone"
     SHUFFLER = "shuffler"
-    """Named `shuffler` by its certificate."""
+    """A caller whose certificate names `shuffler`."""
     OPERATOR = "operator"
-    """Named `operator` by its certificate, with the operator's token."""
+    """A caller whose certificate names `operator`, with the operator's token."""
     TOKEN_HOLDER = "token holder"  # noqa: S105  # no password
-    """With the operator's token, at a server that devices call without a certificate."""
+    """A caller with the operator's token, at a server that devices call without a certificate."""
 
 
 _CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
@@ -73,29 +73,29 @@ _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the calls of one kind, together and each."""
+    """Limits on the calls of one kind, in total and per connection."""
 
     places: int
-    """Concurrent calls; one more is refused."""
+    """Maximum concurrent calls."""
     share: int
-    """Concurrent calls of one connection."""
+    """Maximum concurrent calls of one connection."""
     read_seconds: float
-    """Longest wait for a turn, and from then until the whole request has arrived."""
+    """Maximum wait in seconds for a turn, and then for the whole request."""
     seconds: float
-    """Until the answer, waiting and reading included."""
+    """Maximum seconds until the answer, waiting and reading included."""
     turns: int = 0
-    """Requests read at once; others wait in a queue, unread. 0: no queue."""
+    """Maximum requests read at once; others wait unread in a queue. 0: no queue."""
     turns_share: int = 0
-    """Requests of one connection read at once."""
+    """Maximum requests of one connection read at once."""
     long_answers: bool = False
-    """A turn lasts until the answer is made, and until it is sent if it is long."""
+    """A turn lasts until the answer is made, or until it is sent if it is long."""
     aside: bool = False
     """Minor calls, whose refusal does not count as overload."""
 
 
-@unique  # kinds of equal limits would be one kind
+@unique  # an Enum would merge kinds with equal limits
 class CallKind(Enum):
-    """Calls that share limits. A flood of one kind takes no room from another."""
+    """Calls that share limits. A flood of one kind does not block another."""
 
     SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
     """About one user. Answers are short."""
@@ -115,22 +115,22 @@ class CallKind(Enum):
     """A batch, read in chunks."""
     OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
     STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
-    """An operator's, at the server that devices call."""
+    """An operator's calls to the server that devices call."""
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
     REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60, aside=True)
-    """A conversation: requests and answers take turns, the next is read once the last is sent."""
+    """A bidirectional stream: a request is read after the previous answer is sent."""
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""Bytes. A longer message keeps its turn: a request until it is answered, an answer until it is
-sent. Calls of a kind hold at most `places` times this and `turns` times the longest."""
+"""Bytes of a short message. A longer one keeps its turn: a request until it is answered, an answer
+until it is sent. Calls of a kind hold at most `places` times this and `turns` times the longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One row of the table."""
+    """One row of the access table."""
 
     caller: Caller
     kind: CallKind
@@ -178,22 +178,22 @@ class Connections:
     """The limits of each connection to a server."""
 
     streams: int
-    """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
+    """Maximum concurrent calls, refused ones included; gRPC clients delay further calls."""
     age_seconds: float
-    """Until the caller is told to reconnect, which gRPC's clients do by themselves."""
+    """Seconds until the caller must reconnect, which gRPC clients do automatically."""
     grace_seconds: float
-    """From then until the connection is closed."""
+    """Seconds from then until the connection is closed."""
 
 
 _AGE: Final = 300.0
 _CERTIFIED_AGE: Final = 3600.0
-"""Bounds how long an ended certificate is accepted."""
+"""Bounds the time for which an expired certificate is accepted."""
 _MARGIN: Final = 10.0
-"""Seconds, beyond the longest call, for its answer to arrive."""
+"""Seconds after the longest call for its answer to arrive."""
 
 
 def connections_of(service: str) -> Connections:
-    """Return the limits of a service's connections: their age cuts off no allowed call."""
+    """Return the limits of a service's connections, whose age interrupts no allowed call."""
     kinds = [call.kind.value for call in _calls_of(service)]
     return Connections(
         streams=max(kind.share for kind in kinds),

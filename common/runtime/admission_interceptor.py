@@ -1,8 +1,8 @@
 """
-Admission of calls: memory is bounded whatever clients do, and no connection exceeds its share.
+Admission of calls: bounds memory whatever clients do, and each connection's share.
 
-Connections are told apart by gRPC's name for the peer, kept only while it has a call under way. On
-a Unix socket all peers have one name, and none has a share.
+Connections are identified by gRPC's name for the peer, kept only while it has a call under way. On
+a Unix socket all peers have one name, so connections have no share.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from common.runtime.access import (
 
 
 def is_one_connection(peer: str) -> bool:
-    """Return whether gRPC's name for a peer is one connection's alone."""
+    """Return whether gRPC's name for a peer identifies one connection."""
     return not peer.startswith("unix:")
 
 
@@ -50,10 +50,11 @@ class ConcurrencyLimits:
 
     def take(self, kind: CallKind, peer: str) -> None:
         """
-        Take a place, to be released once.
+        Take a place; the caller must release it once.
 
         Raises:
-            OverloadError: There is none; ShareError if this connection, or a kind aside, has none.
+            OverloadError: No place is free; ShareError if this connection's or a minor kind's are
+                taken.
         """
         limits, share = kind.value, (kind, peer)
         if self._taken[kind] >= limits.places:
@@ -68,7 +69,7 @@ class ConcurrencyLimits:
         self._shares[share] += 1
 
     def release(self, kind: CallKind, peer: str) -> None:
-        """Give a place back."""
+        """Release a place."""
         share = (kind, peer)
         self._taken[kind] -= 1
         self._shares[share] -= 1
@@ -77,7 +78,7 @@ class ConcurrencyLimits:
 
 
 class Queue:
-    """Run a few calls at a time; the others wait, first come, first served."""
+    """Runs a few calls at a time; others wait, first come, first served."""
 
     def __init__(self, places: int, share: int) -> None:
         self._places = asyncio.Semaphore(places)
@@ -130,7 +131,7 @@ class Queue:
 
 
 class Hold:
-    """What one call holds: a place until gRPC is done with it, and its turn in the queue."""
+    """The place of one call, held until gRPC is done with it, and its turn in the queue."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
@@ -155,7 +156,7 @@ class Hold:
             self._queue.leave(self._peer)
 
     def close(self, _context: object = None) -> None:
-        """End the turn and give the place back. To be called once."""
+        """End the turn and release the place. Call once."""
         self.end_turn()
         self._limits.release(self._kind, self._peer)
 
@@ -168,18 +169,15 @@ _END: Final = "the call did not finish"
 
 
 FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
-"""
-Sent with the status of each of the project's own errors but OverloadError. RESOURCE_EXHAUSTED
-without it is a limit that may pass, and the client's library retries; with it, it is a spent
-budget: a refusal, which the library must not retry.
-"""
+"""Sent with the status of every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it
+is a temporary limit, and gRPC clients retry; with it, a budget is spent, and they must not."""
 
 
 class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     """
-    Admits calls by the table of calls (`access.py`), and answers errors.
+    Admits calls by the access table (`access.py`), and answers errors.
 
-    The project's errors become their status, anything else a bare INTERNAL.
+    A ShuffleDpError becomes its status, any other error INTERNAL without details.
     """
 
     def __init__(
@@ -192,7 +190,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Admit calls to one server, and call `note` with every error.
 
-        With `certificates`, every caller has shown one; `token` is the operator's, if there is one.
+        With `certificates`, every caller has one; `token` is the operator's, or None.
         """
         self._certificates = certificates
         self._token = token
@@ -209,7 +207,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Wrap a method, once: bytes on this side, messages beyond.
+        Wrap a method once: it takes bytes, and the handler takes messages.
 
         A stream of answers is refused, since its caller could hold the place indefinitely; except
         for reflection, which has a deadline.
@@ -239,9 +237,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 raise
             except Exception as error:  # noqa: BLE001  # the last line before the wire
                 refusal = self._refusal(error)
-            # Not while an error is handled: gRPC keeps what abort raises in a circle of references,
-            # and with it would keep that error's frames, and the request in them, until they are
-            # collected.
+            # Not inside `except`: gRPC keeps what abort raises in a reference cycle, which would
+            # keep the error's frames, and the request in them, until they are collected.
             await context.abort(*refusal)
             return None
 
@@ -263,7 +260,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._admit(call, context)
-            # Not when the method returns: gRPC holds the answer until the caller has taken it.
+            # Not when the method returns: gRPC holds the answer until the caller has read it.
             context.add_done_callback(held.close)
             long = False
             try:
@@ -293,7 +290,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         return Hold(self._limits, self._queues.get(call.kind), call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
-        """Pass requests on one by one, each after the answer to the last."""
+        """Yield requests one by one, each after the previous answer."""
         parse, serialize = handler.request_deserializer, handler.response_serializer
         limits = call.kind.value
 
@@ -313,13 +310,14 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
             try:
-                # Answers are written here and not yielded: gRPC would be cut off where it waits for
-                # a caller who takes none, and would never tell that caller of the end.
+                # Answers are written here and not yielded: a timeout would interrupt gRPC while it
+                # waits for a caller who reads none, and that caller would never see the end.
                 async with Deadline(limits.seconds, _END):
                     async for answer in handler.stream_stream(each(requests), context):
                         await context.write(serialize(answer))
             finally:
-                # Not when gRPC is done: a caller might not read the end before the connection's.
+                # Not when gRPC is done: a caller may not read the end of the stream until the
+                # connection ends.
                 held.close()
 
         return behaviour
@@ -330,7 +328,7 @@ async def _refused(_requests: object, _context: object) -> None:
 
 
 class Deadline:
-    """Ends a block that takes longer, with DeadlineError."""
+    """Interrupts a block that takes longer, with DeadlineError."""
 
     __slots__ = ("_seconds", "_timeout", "_what")
 
@@ -366,7 +364,7 @@ async def read_request(
     requests: AsyncIterator[bytes], kind: CallKind, held: Hold, deadline: Deadline
 ) -> bytes:
     """
-    Read a request in its turn before it is parsed: a message can take 20 times its bytes.
+    Read a request in its turn before parsing it: a message can take 20 times its bytes.
 
     The turn ends here, unless the request is long or the answer may be.
     """

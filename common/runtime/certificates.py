@@ -31,7 +31,7 @@ PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """The parties that a certificate may name."""
 AUTHORITY: Final = "authority"
 WARN_DAYS: Final = 30
-"""Days before its end from which a certificate should be renewed."""
+"""Days before expiry from which a certificate should be renewed."""
 
 _LIFETIME: Final = datetime.timedelta(days=365)
 _AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
@@ -40,7 +40,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1")
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _NO_KEY: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""Raised for bytes that are not a supported private key."""
+"""Exceptions raised for bytes that are not a supported private key."""
 _NO_CERTIFICATE: Final = (
     *_NO_KEY,
     x509.InvalidVersion,
@@ -56,12 +56,12 @@ class Certificate:
     parsed: x509.Certificate
 
     def __post_init__(self) -> None:
-        """Read every field now: the library parses fields lazily, and fails then."""
+        """Read every field now, since the library parses lazily and fails late."""
         _ = self.name, self.names, self.end, self.parsed.public_key()
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the first certificate of a PEM file; raise SettingsError if there is none."""
+        """Parse the first certificate of a PEM file; raise SettingsError if there is none."""
         try:
             return cls(x509.load_pem_x509_certificate(path.read_bytes()))
         except OSError as error:
@@ -77,7 +77,7 @@ class Certificate:
 
     @property
     def names(self) -> list[str]:
-        """All alternative names, hosts' and addresses' too."""
+        """All alternative names, of hosts and addresses."""
         try:
             names = self.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -92,7 +92,7 @@ class Certificate:
 
     @property
     def end(self) -> datetime.datetime:
-        """Its expiry."""
+        """The expiry date."""
         return self.parsed.not_valid_after_utc
 
     def days_left(self, now: float) -> int:
@@ -119,7 +119,7 @@ class Certificate:
 
 
 class Authority:
-    """Issues certificates. Its key stays in its own folder, with mode 0600."""
+    """Issues certificates. Its key stays in its own directory, with mode 0600."""
 
     def __init__(self, certificate: Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.certificate: Final = certificate
@@ -127,7 +127,7 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float) -> Self:
-        """Make one, in authority.pem and authority.key."""
+        """Make an authority, in authority.pem and authority.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
@@ -136,7 +136,7 @@ class Authority:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read one that `make` made; raise SettingsError if there is none."""
+        """Read an authority from `make`; raise SettingsError if there is none."""
         certificate = Certificate.read(folder / f"{AUTHORITY}.pem")
         key = None
         try:
@@ -214,7 +214,7 @@ def _builder(
     *,
     authority: bool,
 ) -> x509.CertificateBuilder:
-    """Begin a certificate; only an authority's signs others."""
+    """Start to build a certificate; only an authority's can sign others."""
     usages = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     usage = x509.KeyUsage(
         digital_signature=not authority,

@@ -1,4 +1,4 @@
-"""Time as an argument."""
+"""The interface to the time, and the system's clock."""
 
 import time
 from typing import Protocol
@@ -11,7 +11,7 @@ class Clock(Protocol):
         """Seconds since 1970 UTC."""
 
     def elapsed(self) -> float:
-        """Seconds since some moment; for pauses, whatever the time is set to."""
+        """Monotonic seconds since an arbitrary moment, for durations."""
 
 
 class SystemClock:
@@ -22,5 +22,5 @@ class SystemClock:
         return time.time()
 
     def elapsed(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Monotonic seconds since an arbitrary moment."""
         return time.monotonic()

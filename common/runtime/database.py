@@ -33,11 +33,11 @@ _PRIMARY: Final = 0xFF
 
 @contextmanager
 def storage_failures() -> Generator[None]:
-    """Turn a disk's failures into StorageError, and damaged content into DamagedStorageError."""
+    """Convert disk failures to StorageError, and damaged content to DamagedStorageError."""
     try:
         yield
     except sqlite3.Error as error:
-        # Python's own errors, for a wrong call, carry no code.
+        # Python's own errors, for wrong calls, have no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
         if code in _DAMAGED or str(error).startswith(_NO_TEXT):
             raise DamagedStorageError(_DAMAGE) from error
@@ -58,13 +58,13 @@ T = TypeVar("T")
 
 class Database:
     """
-    Runs functions on one connection, each in a transaction of its own, in one thread.
+    Runs functions on one connection, each in its own transaction, in one thread.
 
-    When `run` returns, what the function wrote is on the disk (`synchronous=FULL`).
+    When `run` returns, the function's writes are on the disk (`synchronous=FULL`).
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Open or make the file with a script of CREATE ... IF NOT EXISTS; raise StorageError."""
+        """Open or make the file; `schema` is CREATE ... IF NOT EXISTS. Raises StorageError."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -88,7 +88,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """Move the log into the file, so that no deleted row is left; raise StorageError."""
+        """Merge the log into the file, so that no deleted row remains, or raise StorageError."""
 
         @storage_failures()
         def checkpoint() -> None:
@@ -120,7 +120,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
         "synchronous=FULL",
         "secure_delete=ON",
         "foreign_keys=ON",
-        "recursive_triggers=ON",  # so that REPLACE is a DELETE to a trigger that forbids one
+        "recursive_triggers=ON",  # so that REPLACE fires triggers that forbid DELETE
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.executescript(schema)

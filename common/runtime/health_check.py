@@ -21,7 +21,7 @@ from common.runtime.tls import TlsFiles
 
 _SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 _SECONDS: Final = 5.0
-"""Seconds for the whole check."""
+"""Timeout of the whole check, in seconds."""
 
 
 async def check(settings: ServiceSettings, party: str) -> None:
@@ -30,12 +30,12 @@ async def check(settings: ServiceSettings, party: str) -> None:
 
     Raises:
         SettingsError: The service has no address yet, or its certificate cannot be read.
-        PeerError: It does not answer, or is unhealthy.
-        PeerRefusalError: It refused the call.
+        PeerError: The service does not answer, or is unhealthy.
+        PeerRefusalError: The service refused the call.
     """
     file = settings.state_directory / "address"
     try:
-        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] are this machine too
+        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] include this machine
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} does not say where the service listens") from error
     files = None if address.startswith("unix:") else TlsFiles.of(settings, party)

@@ -1,10 +1,10 @@
 """
 A party's keys on disk: its ring of encryption keys with their rotation, and its signing identity.
 
-The ring is open, each private key has a file of its own. A crash at any moment leaves a valid ring:
-a private key is durable before the ring names it, the ring is replaced as a whole, and a key's file
-is removed after the ring records its destruction. A key file that no ring names is taken in as an
-expired key, which opens but never seals.
+The ring is not encrypted; each private key has its own file. A crash at any moment leaves a valid
+ring: a private key is durable before the ring names it, the ring is replaced as a whole, and a
+key's file is removed after the ring records its destruction. A key file that the ring does not name
+is added as an expired key, which opens but never seals.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from common.runtime.state_directory import StateDirectory
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
 _FORMER_FILES: Final = ("reports.key", "envelope.key")
-"""The one key that an early version had, not encrypted."""
+"""The single, unencrypted key of an early version."""
 
 
 class KeyStore:
@@ -42,14 +42,14 @@ class KeyStore:
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
         """
-        Make, activate, expire and destroy keys as due. Doing it again does nothing.
+        Make, activate, expire and destroy keys as due. Idempotent.
 
         Args:
             now: Seconds since 1970 UTC.
-            needed: Keys of unfinished tasks; None if they are not known, and none is destroyed.
+            needed: Keys of unfinished tasks; None if unknown, so that none is destroyed.
 
         Returns:
-            Whether a key was destroyed: other holders should forget it.
+            Whether a key was destroyed, which other holders should forget.
         """
         ring = self._with_strays(self._ring, now)
         ring = ring.rotated(
@@ -72,7 +72,7 @@ class KeyStore:
         return bool(self._ring.past_keeping(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
-        """Return the active or the pending key of a suite; None if it has none."""
+        """Return the key of a suite in a state, active or pending; None if there is none."""
         entry = self._ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
 
@@ -89,7 +89,7 @@ class KeyStore:
 
     @property
     def ring(self) -> KeyRing:
-        """The ring as it is."""
+        """The current ring."""
         return self._ring
 
     def _read(self) -> KeyRing:
@@ -111,7 +111,7 @@ class KeyStore:
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add keys whose files the ring does not name, as after a crash."""
+        """Add keys whose files the ring does not name, such as after a crash."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -121,14 +121,14 @@ class KeyStore:
         return ring
 
     def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
-        """Make a private key durable, and return its public half."""
+        """Store a private key durably, and return its public half."""
         public = key.public_key()
         self._state.secret(_key_file(public.key_id), key.private_bytes)
         self._keys[public.key_id] = key
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key's file; its name is the key's id, which is bound to the suite."""
+        """Read a key's file, whose name is the key's id, bound to the suite."""
 
         def missing() -> bytes:
             raise SettingsError(
@@ -174,15 +174,15 @@ class Rotation:
     keys: KeyStore
     clock: Clock
     needed: Callable[[], Awaitable[Collection[KeyId] | None]]
-    """Returns the keys of unfinished tasks, which are not destroyed; None if they are not known,
-    and none is destroyed."""
+    """Returns the keys of unfinished tasks, which are not destroyed; None if unknown, so that none
+    is destroyed."""
     forget: Callable[[], None]
     """Makes worker processes forget destroyed keys."""
     publish: Callable[[], None] = lambda: None
-    """Writes the public keys that others read, at each look at the clock."""
+    """Publishes the public keys, at each look at the clock."""
 
     async def do_what_is_due(self) -> None:
-        """Look at the clock once."""
+        """Rotate keys that are due."""
         now = self.clock.now()
         needed = await self.needed() if self.keys.may_destroy(now) else None
         if self.keys.rotate(now, needed):
@@ -190,7 +190,7 @@ class Rotation:
         self.publish()
 
     async def run(self, tick: float = _TICK) -> None:
-        """Look at the clock every `tick` seconds for as long as the service runs."""
+        """Rotate due keys every `tick` seconds for as long as the service runs."""
         while True:
             await asyncio.sleep(tick)
             try:
@@ -204,7 +204,7 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
-    """Read a party's identity, or make it, and publish the half that others pin."""
+    """Read or make a party's identity, and publish the half that others pin."""
     raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
     identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
@@ -213,7 +213,7 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Destroy a party's identity and make another, which parties that pin the old one refuse.
+    Replace a party's identity; parties that pin the old one refuse the new one.
 
     Run by an operator, while no service holds `state`; raises as `load_identity`.
     """

@@ -1,8 +1,8 @@
 """
-Structured logs whose fields are an allow-list, for the records of libraries too.
+Structured logs whose fields are an allow-list, also for libraries' records.
 
-A field that is not in `Field` does not type-check: adding one is a review of what it reveals.
-There is none for a value, a peer, a submission or a time finer than the batch.
+A field that is not in `Field` does not type-check; review what it reveals before adding one. No
+field holds a value, a peer, a submission or a time finer than the batch.
 """
 
 import json
@@ -37,12 +37,12 @@ def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
 
 
 def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO") -> None:
-    """Record that something happened. Bytes go in as hexadecimal text."""
+    """Log an event. Pass bytes as hexadecimal text."""
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
 
 
 def error_fields(error: BaseException) -> dict[Field, str]:
-    """Return the kind of an error and its place. Its text may hold what a user sent."""
+    """Return the type and place of an error, but not its text, which may contain users' data."""
     fields: dict[Field, str] = {"error": type(error).__name__}
     if error.__traceback__ is not None:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -52,9 +52,10 @@ def error_fields(error: BaseException) -> dict[Field, str]:
 
 class _JsonLines(logging.Formatter):
     """
-    One JSON object a line: level, event, fields. No time: the collector adds its own.
+    One JSON object per line: level, event, fields. No time: the collector adds its own.
 
-    Of a library's record, whose text may hold what a user sent, the kind of error and its place.
+    A library's record is reduced to the type and place of its error: its text may contain users'
+    data.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -69,7 +70,7 @@ class _JsonLines(logging.Formatter):
 
 
 def configure(level: Level) -> None:
-    """Send events of at least this level, and libraries' warnings, to standard error."""
+    """Write events of at least this level, and libraries' warnings, to standard error."""
     libraries, handler = logging.StreamHandler(), logging.StreamHandler()
     for each in (libraries, handler):
         each.setFormatter(_JsonLines())

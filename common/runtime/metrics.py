@@ -1,12 +1,12 @@
 """
-Every metric of every party, with all values that its labels can take: an allow-list.
+The allow-list of all parties' metrics, with all values of their labels.
 
-Adding one is a review of what it reveals. No label names a user, a peer, a connection or a
-submission, which the shuffler forgets; nor a task, a batch or a population, which have no bound and
-stand in the log. Nothing moves while a batch collects, however many submit: counters advance when a
-batch changes its state, failures show by whole five minutes (`process_metrics.py`). The exceptions
-are processor time, memory and disk space: they move with single calls, as in the machine's list of
-processes. So /metrics belongs on a private network, for the process's own operator.
+Review what a metric reveals before adding it. No label names a user, a peer, a connection or a
+submission, which the shuffler forgets; nor a task, a batch or a population, which are unbounded and
+logged. Nothing changes while a batch collects, however many submit: counters advance when a batch
+changes its state, failures show by whole five minutes (`process_metrics.py`). The exceptions are
+processor time, memory and disk space, which change with single calls, as in the machine's process
+list. So serve /metrics on a private network, to the process's own operator only.
 """
 
 import threading
@@ -30,9 +30,10 @@ Party = Literal["analyzer", "shuffler", "user_agent"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
-"""Of a batch at the shuffler. One person's call begins the collection, so that is not counted."""
+"""States of a batch at the shuffler, without the start of collection: one person's call causes
+it."""
 COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
-"""By a batch while it collects. Later submissions are counted nowhere."""
+"""Reasons to refuse submissions while a batch collects. Later submissions are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,13 @@ class MetricDefinition:
     name: str
     help: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Each label with every value that it can take."""
+    """Each label with all its values."""
     absent: bool = False
-    """Not shown before it is known; others start at 0, so that no series appears later."""
+    """Hidden until it is known; others start at 0, so that no series appears later."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether it only grows, from 0 at each start."""
+        """Whether it only increases, from 0 at each start."""
         return self.name.endswith("_total")
 
     def series(self) -> Iterable[tuple[str, ...]]:
@@ -186,7 +187,7 @@ DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
 
 class Metrics(Collector):
     """
-    Numbers for the party's definitions, and for nothing else.
+    The values of the party's metrics.
 
     The event loop sets them; threads of the metrics page read them.
     """
@@ -224,7 +225,7 @@ class Metrics(Collector):
         values[series] = max(total, values[series])
 
     def ask(self, source: Callable[[], None]) -> Callable[[], None]:
-        """Call `source` before each reading, in the reader's thread, to set what has changed."""
+        """Call `source` before each reading, in the reader's thread, to update values."""
         self._sources.append(source)
         return source
 
@@ -259,7 +260,7 @@ class MetricsServer:
     """
     prometheus_client's HTTP server, in threads of its own.
 
-    It has no TLS, no password and no limit on connections: serve it on a private network only.
+    It has no TLS, password or limit on connections: serve it on a private network only.
     """
 
     def __init__(self, listen: str, metrics: Metrics) -> None:
@@ -276,7 +277,7 @@ class MetricsServer:
         self.address = f"{host}:{self._server.server_port}"
 
     def stop(self) -> None:
-        """Stop listening. Blocks for up to half a second: not for the event loop."""
+        """Stop listening. Blocks for up to half a second; do not call it in the event loop."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -27,8 +27,8 @@ class Usage:
     """Processor time and memory at one moment."""
 
     cpu_seconds: float
-    """Of all workers there ever were. May fall a little when a worker ends between two readings:
-    a counter must not follow."""
+    """Processor seconds of all workers ever. May fall a little when a worker ends between two
+    readings, unlike a counter."""
     resident_bytes: int
 
 
@@ -36,11 +36,11 @@ def measure(pid: int | None = None) -> Usage:
     """
     Measure a process of this machine, by default this one, and its workers, or raise psutil.Error.
 
-    Cost: reads the table of processes, some milliseconds: not for the event loop.
+    Cost: reads the process table, some milliseconds; do not call it in the event loop.
     """
     own = psutil.Process(pid)
-    # First: a worker that ends after this is missed once; the other way round it would count twice,
-    # since the system adds an ended one to its parent.
+    # First, so that a worker that ends in between is missed once, not counted twice: the system
+    # adds an ended worker to its parent.
     cpu = _cpu_seconds(own)
     resident = own.memory_info().rss
     for worker in own.children(recursive=True):
@@ -66,7 +66,7 @@ def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
 
 
 WINDOW: Final = 300.0
-"""Seconds: failures in one window show for the whole of the next, so that no single call shows."""
+"""Seconds. Failures in one window show throughout the next, which hides single calls."""
 _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
     ("shuffledp_overloaded", OverloadError),
     ("shuffledp_storage_failing", StorageError),
@@ -74,7 +74,7 @@ _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
 
 
 class FailureCounters:
-    """Remembers the windows in which there was no room, or the disk failed."""
+    """Remembers the windows with overload or disk failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -85,7 +85,7 @@ class FailureCounters:
         metrics.ask(self._read)
 
     def note(self, error: BaseException) -> None:
-        """Count an error of one of the watched kinds; a connection's own share is none."""
+        """Count an error of one of the watched kinds, which exclude a connection's own limit."""
         for name, kind in _WATCHED:
             if isinstance(error, kind) and not isinstance(error, ShareError):
                 self._windows.get(name, set()).add(self._window())
@@ -101,11 +101,11 @@ class FailureCounters:
 
 
 _DISK_STEPS: Final = 100
-"""Free space is rounded to such a share of the disk: a submission would move it otherwise."""
+"""Free space is rounded to this share of the disk, so that it hides single submissions."""
 
 
 class ProcessMetrics:
-    """The metrics of one process, with those that all services have."""
+    """The metrics of one process, with those common to all services."""
 
     def __init__(self, party: Party, clock: Clock) -> None:
         self._clock = clock
@@ -120,7 +120,7 @@ class ProcessMetrics:
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Fail each reading while the event loop hangs: alerts watch for failed scrapes."""
+        """Fail each reading while the event loop hangs, since alerts watch for failed scrapes."""
 
         @self.metrics.ask
         def turn() -> None:
@@ -139,12 +139,12 @@ class ProcessMetrics:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
 
     def watch_certificates(self, files: TlsFiles) -> None:
-        """Read at each reading how long the certificates last: they may be renewed."""
+        """Measure the certificates' remaining time at each reading, since they may be renewed."""
 
         @self.metrics.ask
         def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
-                # An unreadable file leaves the last figure; the log tells of it when it is used.
+                # An unreadable file leaves the last value; using it logs the error.
                 with suppress(SettingsError):
                     if path is not None:
                         days = Certificate.read(path).days_left(self._clock.now())
@@ -153,7 +153,7 @@ class ProcessMetrics:
                         )
 
     def watch_disk(self, directory: Path) -> None:
-        """Measure the disk's room at each reading."""
+        """Measure the free disk space at each reading."""
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 

@@ -26,11 +26,11 @@ from common.wire.results import MAX_RESULT_BYTES
 T = TypeVar("T")
 
 SHORT_DEADLINE: Final = 15.0
-"""Seconds for a call about one user or one task."""
+"""Timeout in seconds of a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
-"""Seconds for a call that moves many reports. Servers' own limits are in access.py."""
+"""Timeout in seconds of a call with many reports. Servers' own limits are in access.py."""
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
-"""Seconds for a whole batch."""
+"""Timeout in seconds of a whole batch."""
 
 _PASSING: Final = frozenset(
     {
@@ -68,7 +68,7 @@ _CONNECTIONS: Final = (
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
-            # A task that is created twice is two tasks; every other call may be made again.
+            # Creating a task twice makes two tasks; every other call is safe to retry.
             {"name": [{"service": "shuffledp.v1.Analyzer", "method": "CreateTask"}]},
             {
                 "name": [{}],
@@ -97,8 +97,8 @@ def make_server(admission: AdmissionInterceptor, connections: Connections) -> gr
             *_KEEPALIVE,
             *_CONNECTIONS,
             ("grpc.max_concurrent_streams", connections.streams),
-            # Ended streams not yet cleared away: a lower bound would refuse honest clients that
-            # have all their calls under way; with no bound, resets are free.
+            # Ended streams not yet cleared: a lower bound would refuse honest clients with all
+            # their calls under way; without a bound, resets are free.
             ("grpc.http2.max_deallocating_streams", 4 * connections.streams),
             ("grpc.max_connection_age_ms", round(1000 * connections.age_seconds)),
             ("grpc.max_connection_age_grace_ms", round(1000 * connections.grace_seconds)),
@@ -114,7 +114,7 @@ def bind(
 
     A Unix socket needs no TLS: the kernel decides who may connect. Without an identity, TCP is
     plaintext, which the settings allow on loopback only. Over TLS, renewed files are read again;
-    with `ask_for_certificates`, nobody connects without a certificate by the authority.
+    with `ask_for_certificates`, every client needs a certificate by the authority.
     """
     on_socket = listen.startswith("unix:")
     try:
@@ -136,7 +136,7 @@ def bind(
 
 
 def _check_socket(path: Path) -> None:
-    """Refuse a Unix socket on which a process listens: gRPC would silently take its name."""
+    """Refuse a Unix socket on which a process listens, since gRPC would silently take its name."""
     if not path.exists():
         return
     if not path.is_socket():
@@ -157,11 +157,11 @@ def open_channel(
     """
     Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
-    It trusts the PEM of an authority, None for plaintext or a Unix socket; shows its `own`
-    certificate if the other end asks for one; and accepts messages of up to `receive_limit` bytes.
+    It trusts the PEM of an authority, None for plaintext or a Unix socket; presents its `own`
+    certificate if asked; and accepts messages of up to `receive_limit` bytes.
 
     Raises:
-        SettingsError: The address is neither, or plaintext to one that is not local.
+        SettingsError: The address is invalid, or plaintext would leave this machine.
     """
     _, colon, port = address.rpartition(":")
     if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):
@@ -195,7 +195,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
 
     Raises:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
-            answer; safe to retry. PeerBusyError if it has no room, PeerUnableError if it gave a
+            answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
             reason.
         PeerRefusalError: It refused the call; status and message are passed on.
     """
@@ -224,14 +224,14 @@ class FreshChannel:
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
     ) -> None:
-        """Open a channel that shows the identity of `tls`; plaintext is never renewed."""
+        """Open a channel with the identity of `tls`; plaintext is never renewed."""
         self._open = open_with
         self._renewal = Renewal(tls.files) if tls else None
         self._channel = open_with(tls.identity if tls else None)
         self._closing: set[asyncio.Task[None]] = set()
 
     def current(self) -> grpc.aio.Channel:
-        """Return the channel that shows the newest certificate."""
+        """Return the channel with the newest certificate."""
         renewed = self._renewal.take() if self._renewal else None
         if renewed is not None:
             closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))
@@ -241,7 +241,7 @@ class FreshChannel:
         return self._channel
 
     async def close(self) -> None:
-        """Close the channel, and earlier ones whatever calls they have."""
+        """Close the channel and earlier ones, with all their calls."""
         for closing in self._closing:
             closing.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)

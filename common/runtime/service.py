@@ -32,9 +32,9 @@ S = TypeVar("S", bound=ServiceSettings)
 
 _GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
-"""Keeps gRPC from logging failed handshakes, for example."""
+"""Suppresses gRPC's logs, such as of failed handshakes."""
 _GRACE: Final = 10.0
-"""Seconds for calls in flight at a stop."""
+"""Seconds that calls in flight have to finish at a stop."""
 
 
 class Service(Protocol):
@@ -42,7 +42,7 @@ class Service(Protocol):
 
     @property
     def address(self) -> str:
-        """The address that it listens on."""
+        """The listening address."""
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
@@ -50,7 +50,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A gRPC server with health checks, bound and serving, and its metrics if they are wanted."""
+    """A running gRPC server with health checks, and metrics if enabled."""
 
     server: grpc.aio.Server
     address: str
@@ -98,7 +98,7 @@ class Listener:
         return cls(server=server, address=address, checks=checks, metrics=metrics)
 
     async def stop(self) -> None:
-        """Report unhealthy, take no new calls, and let those in flight finish."""
+        """Report unhealthy, refuse new calls, and let those in flight finish."""
         await self.checks.enter_graceful_shutdown()
         await self.server.stop(_GRACE)
         if self.metrics is not None:
@@ -135,7 +135,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(settings.log_level)
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file for each connection
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one file per connection
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
@@ -143,10 +143,10 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
 
 def _silence_grpc(party: str) -> None:
     """
-    Keep gRPC from writing a log of its own: start this program again if it might.
+    Keep gRPC from writing its own log; restart this program if it may.
 
-    Its log names peers and, traced, holds their headers and every decrypted byte. gRPC has read its
-    variables when it was loaded, before this line; only a second start changes them.
+    The log names peers and, with tracing, contains headers and decrypted bytes. gRPC reads its
+    variables when it is loaded, before this line, so only a restart can change them.
     """
     silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE

@@ -46,28 +46,28 @@ def _address(address: str) -> str:
 
 FilePath = Annotated[Path, BeforeValidator(_file_name)]
 Processes = Annotated[int, Field(ge=0, le=MAX_PROCESSES)]
-"""Worker processes; 0 means one for each core."""
+"""Number of worker processes; 0 means one per core."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ServiceSettings:
-    """Settings that every service has. Paths are relative to the working directory."""
+    """Settings of every service. Paths are relative to the working directory."""
 
     state_directory: FilePath
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:0"
-    """host:port, or unix:PATH. Port 0 takes a free one and writes it to STATE/address."""
+    """host:port, or unix:PATH. Port 0 chooses a free one and writes it to STATE/address."""
     log_level: Level = "INFO"
     tls_directory: FilePath | None = None
-    """Where a development authority and this process's certificate are made on first start."""
+    """Directory for a development authority and this process's certificate, made on first start."""
     tls_certificate: FilePath | None = None
     tls_key: FilePath | None = None
     tls_authority: FilePath | None = None
-    """PEM files from an authority of your own, instead of tls_directory."""
+    """PEM files from your own authority, instead of tls_directory."""
     plaintext: bool = False
-    """No TLS at all. Refused unless everything is on loopback."""
+    """Disable TLS. Refused unless all addresses are on loopback."""
     metrics_listen: Annotated[str, AfterValidator(_tcp_address)] | None = None
-    """host:port of a private network, where Prometheus metrics are served over HTTP; without it
-    none are. Port 0 takes a free one and writes it to STATE/metrics_address."""
+    """host:port on a private network to serve Prometheus metrics over HTTP; by default none. Port 0
+    chooses a free one and writes it to STATE/metrics_address."""
 
     def __post_init__(self) -> None:
         files = (self.tls_certificate, self.tls_key, self.tls_authority)
@@ -93,16 +93,16 @@ class KeyHolderSettings(ServiceSettings):
     """Settings of a party that keeps private keys."""
 
     state_key: FilePath | None = None
-    """File of the 32 bytes that secrets in state_directory are encrypted under; made on first
-    start. Without it, the file beside the directory that is named like it, with .key."""
+    """File of the 32-byte key that encrypts the secrets in state_directory; made on first start. By
+    default, the file beside the directory with its name and .key."""
     key_lifetime_days: float = 90.0
-    """How long an encryption key is used for new tasks; 0: it is never replaced."""
+    """Time for which an encryption key is used for new tasks; 0 means for ever."""
     key_overlap_days: float = 2.0
-    """How long the next key is published before it is used."""
+    """Time for which the next key is published before it is used."""
     key_keep_days: Annotated[float, Field(ge=1, le=MOST_DAYS)] = 30.0
-    """How long a key that is no longer used still opens, at least; longer while a task needs it."""
+    """Minimum time for which an expired key still opens; longer while a task needs it."""
     reflection: bool = False
-    """Tell whoever may connect, by gRPC's reflection, which calls there are."""
+    """Enable gRPC reflection for all clients."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +117,7 @@ class KeyHolderSettings(ServiceSettings):
             )
 
     def schedule(self) -> Schedule:
-        """Return how long keys live."""
+        """Return the key schedule."""
         return Schedule(
             lifetime=self.key_lifetime_days * DAY or math.inf,
             overlap=self.key_overlap_days * DAY,
@@ -134,10 +134,10 @@ def load(
     leave_out_unknown: bool = False,
 ) -> S:
     """
-    Read settings of one party from a flat TOML file, or None, and from the environment.
+    Read a party's settings from a flat TOML file, or None, and from the environment.
 
     PREFIX_KEY in capitals overrides the file, with a prefix such as SHUFFLEDP_SHUFFLER. With
-    `leave_out_unknown`, keys of single parties are ignored.
+    `leave_out_unknown`, other parties' keys are ignored.
 
     Raises:
         SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message

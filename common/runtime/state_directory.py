@@ -1,9 +1,9 @@
 """
-A party's state directory, and the key that its secrets are encrypted under.
+A party's state directory, and the key that encrypts its secrets.
 
-The key's file lies outside of the directory: a copy of the directory alone, such as a backup or a
-discarded disk, opens nothing. A reader of the key's file, or of the running process's memory, reads
-everything; a writer to the directory can put secrets of their own in it.
+The key's file is outside the directory, so that a copy of the directory alone, such as a backup or
+a discarded disk, reveals no secret. Access to the key's file, or to the process's memory, reveals
+all; write access to the directory can replace secrets.
 """
 
 import errno
@@ -49,12 +49,12 @@ class StateKey:
         return secrets.token_bytes(STATE_KEY_BYTES)
 
     def seal(self, name: str, secret: bytes) -> bytes:
-        """Encrypt the secret of a file of this name, under a fresh nonce."""
+        """Encrypt a secret under a fresh nonce, bound to the name of its file."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _MARK + nonce + self._aead.encrypt(nonce, secret, _MARK + name.encode())
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """Decrypt what `seal` made for a file of this very name; raise SettingsError otherwise."""
+        """Decrypt a secret sealed for a file of this name, or raise SettingsError."""
         if not sealed.startswith(_MARK):
             raise SettingsError(
                 f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
@@ -86,20 +86,20 @@ _SCRATCH_BITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """Files of one party. Secrets have mode 0600, are encrypted, and appear whole or not at all."""
+    """Files of one party. Secrets have mode 0600, are encrypted, and are written atomically."""
 
     path: Path
     _key_file: Path
     _key: list[StateKey] = field(default_factory=list, repr=False, compare=False)
-    """The key, once a secret was asked for: what only publishes does not need it."""
+    """The state key, read or made on first use."""
 
     @classmethod
     def open(cls, path: Path, state_key: Path | None = None) -> Self:
         """
-        Make the directory if it is not there, with mode 0700.
+        Make the directory, with mode 0700, if it does not exist.
 
-        Its secrets are encrypted under the key in the file `state_key`, made with the first of
-        them; by default PATH.key, beside the directory.
+        Its secrets are encrypted under the key in the file `state_key`, made with the first secret;
+        by default PATH.key, beside the directory.
         """
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
@@ -109,16 +109,16 @@ class StateDirectory:
 
     @storage_failures()
     def is_open_to_others(self) -> bool:
-        """Return whether others than the owner may put files, and so their own keys, here."""
+        """Return whether others than the owner can write files, and so their own keys, here."""
         return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
     def held(self) -> Generator[None]:
         """
-        Keep other processes out for as long as the block runs, or raise SettingsError.
+        Lock the directory against other processes during the block, or raise SettingsError.
 
         Two processes on one directory would each charge a ledger that the other does not see. The
-        system lets go when the process ends, however it ends; spawned workers do not inherit.
+        lock ends with the process; spawned workers do not inherit it.
         """
         with self._locked_file():
             yield
@@ -140,7 +140,7 @@ class StateDirectory:
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read a secret, made on first start; SettingsError if it is damaged or open to others."""
+        """Read a secret, made on first start; SettingsError if damaged or readable by others."""
         key, path = self._state_key(), self.path / name
         if not path.exists():
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
@@ -148,7 +148,7 @@ class StateDirectory:
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read, or make, a secret for its owner to read: closed to others, not encrypted."""
+        """Read or make an unencrypted secret that only its owner can read."""
         path = self.path / name
         if not path.exists():
             atomic_write(path, make(), _OWNER_ONLY_FILE)
@@ -161,10 +161,10 @@ class StateDirectory:
                 if not self._key_file.exists():
                     self._check_nothing_is_sealed()
                     _write_new(self._key_file, StateKey.generate())
-                raw = _read_secret(self._key_file, follow_link=True)  # the owner named it
+                raw = _read_secret(self._key_file, follow_link=True)  # the owner chose the path
             except OSError as error:
                 if error.errno in FULL:
-                    raise  # it is not the file's name that is wrong
+                    raise  # the cause is not the file's path
                 raise SettingsError(
                     f"the file that state_key names, {self._key_file}, cannot be used: "
                     f"{error.strerror}"
@@ -182,20 +182,20 @@ class StateDirectory:
 
     @storage_failures()
     def publish(self, name: str, content: str) -> None:
-        """Write something that others may read, such as a public key or the bound address."""
+        """Write a public file, such as a public key or the listening address."""
         atomic_write(self.path / name, content.encode(), _PUBLIC_FILE)
 
     def names(self, pattern: str) -> list[str]:
-        """List the files whose name fits a pattern such as `*.key`."""
+        """List the files that match a pattern such as `*.key`."""
         return sorted(path.name for path in self.path.glob(pattern))
 
     @storage_failures()
     def destroy(self, name: str) -> None:
         """
-        Destroy a secret, but no link: overwrite, flush, unlink. Doing it again does nothing.
+        Destroy a secret, but no link: overwrite, flush, unlink. Idempotent.
 
-        A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
-        old block, encrypted under the state key. For more, use another disk, or memory.
+        A copy-on-write file system, a snapshot, or a disk with wear levelling may keep the old
+        block, encrypted under the state key. To avoid that, use another disk, or memory.
         """
         path = self.path / name
         if not path.exists():
@@ -209,13 +209,13 @@ class StateDirectory:
 
 
 def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
-    """Write a file so that readers see it whole or not at all, even after a crash."""
+    """Write a file atomically, even if the system crashes."""
     _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a secret whole, unless another process has in the meantime: then keep that one."""
+    """Write a secret atomically, unless another process has: then keep that one."""
     scratch = _write_scratch(path, content, _OWNER_ONLY_FILE)
     try:
         path.hardlink_to(scratch)
@@ -227,7 +227,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: int) -> Path:
-    """Write and flush a new file of a random name beside `path`, through no link put there."""
+    """Write and flush a new file of a random name beside `path`, without following links."""
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(scratch, flags, mode)
@@ -253,7 +253,7 @@ def _read_secret(path: Path, *, follow_link: bool = False) -> bytes:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Open a secret's own file; refuse a link."""
+    """Open a secret's file; refuse a link."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW)
     except OSError as error:

@@ -21,7 +21,7 @@ _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """PEM of a process's certificate chain and key, both empty without one, and its authority."""
+    """PEM of a process's certificate chain and key, empty if it has none, and its authority."""
 
     certificate: bytes
     key: bytes
@@ -38,7 +38,7 @@ class TlsFiles:
 
     @classmethod
     def of(cls, settings: "ServiceSettings", party: str) -> Self | None:
-        """Return the files of a party that the settings name; None for plaintext."""
+        """Return the party's files named in the settings; None for plaintext."""
         if settings.tls_directory is not None:
             return cls.within(settings.tls_directory, party)
         if settings.tls_authority is None:
@@ -51,7 +51,7 @@ class TlsFiles:
 
     @classmethod
     def within(cls, directory: Path, party: str) -> Self:
-        """Return a party's files in a development folder."""
+        """Return a party's files in a development directory."""
         return cls(
             certificate=directory / f"{party}.pem",
             key=directory / f"{party}.key",
@@ -70,7 +70,7 @@ class TlsFiles:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
-        Certificate.read(self.authority)  # an empty one would silently refuse everybody
+        Certificate.read(self.authority)  # an empty one would silently refuse every peer
         return identity
 
     def check(self, party: str, now: float) -> None:
@@ -102,7 +102,7 @@ class TlsFiles:
 
 
 class Renewal:
-    """Detect that a process's TLS files were replaced."""
+    """Detects that a process's TLS files were replaced."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -122,7 +122,7 @@ class Renewal:
 
 
 def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
-    """Make server credentials that use the newest files at every handshake."""
+    """Make server credentials that reload the files at every handshake."""
     renewal = Renewal(files)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
@@ -163,7 +163,7 @@ class Tls:
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
     """Find or make the TLS identity in the settings, None for plaintext; raise as `Tls.open`."""
     if settings.tls_directory is not None:
-        if party == "analyzer":  # its operators are asked for a certificate
+        if party == "analyzer":  # its operators need a certificate
             development_files(settings.tls_directory, "operator", clock)
         development_files(settings.tls_directory, party, clock)
     files = TlsFiles.of(settings, party)
@@ -193,7 +193,7 @@ def client_identity(
     authority: Path, certificate: Path | None, key: Path | None, now: float
 ) -> TlsIdentity:
     """
-    Read an operator's TLS files; by default operator.pem, if it is there, beside the authority.
+    Read an operator's TLS files; by default operator.pem beside the authority, if it exists.
 
     Raises as `TlsFiles.read` and `TlsFiles.check`; `now` is in seconds since 1970 UTC.
     """

@@ -12,16 +12,16 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from common.errors import ShuffleDpError
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
-"""No value is converted to another type, no key is ignored, and no error repeats a value."""
+"""Convert no types, ignore no keys, and repeat no value in errors."""
 
 _MAX_KEY_PARTS: Final = 32
-"""Of a dotted key: tomllib's memory grows with the square of them, and no key has three."""
+"""Maximum dots in a key: tomllib's memory grows quadratically with them, and no key has three."""
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
 _PLACE: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
 _MAX_INTEGER: Final = 2**63
-"""TOML's own bound; pydantic would read a whole number of 400 digits as infinity."""
+"""TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
 _WRONG_KEYS: Final = {
     "unknown": {"extra_forbidden", "unexpected_keyword_argument"},
     "missing": {"missing"},
@@ -45,7 +45,7 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> 
             raise refusal(f"a key of {path} has too many parts; at most {_MAX_KEY_PARTS} are read")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: numbers of thousands of digits too
-        place = _PLACE.search(str(error))  # and no more of it: it may quote the file
+        place = _PLACE.search(str(error))  # without its text, which may quote the file
         raise refusal(f"{path} is not TOML{' ' + place[0] if place else ''}") from error
 
 
@@ -55,8 +55,8 @@ def validated(
     """
     Make a dataclass with the configuration STRICT from the keys of a file.
 
-    The keys are read by JSON's rules, where a list is a tuple, and a table is a dataclass. Errors
-    call a key by `noun`, such as "setting".
+    JSON's rules apply: a list becomes a tuple, a table a dataclass. Errors call a key by `noun`,
+    such as "setting".
 
     Raises:
         refusal: A key is unknown, missing, of the wrong type, or breaks a rule. The message names
@@ -74,7 +74,7 @@ def validated(
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # any type of a field
-    """Read a field's value from a variable's text; raise `refusal` if it is of another type."""
+    """Parse a field's value from a variable's text; raise `refusal` if it has another type."""
     try:
         return TypeAdapter(kind).validate_strings(text)
     except ValidationError as error:
@@ -88,7 +88,7 @@ def _too_large(value: object) -> bool:
 
 
 def _sentence(errors: list[ErrorDetails], noun: str) -> str:
-    """Name all unknown keys, or all missing ones, or the first rule that was broken."""
+    """Return a message of all unknown keys, all missing keys, or the first broken rule."""
     for word, kinds in _WRONG_KEYS.items():
         wrong = sorted(_name(error) for error in errors if error["type"] in kinds)
         if wrong:
@@ -101,6 +101,6 @@ def _name(error: ErrorDetails) -> str:
 
 
 def _rule(message: str) -> str:
-    """Turn pydantic's "Input should …" into the end of a sentence."""
+    """Convert pydantic's "Input should …" to the end of a sentence."""
     said = re.sub(r"^\w+ should", "must", message)
     return said.replace("an object", "a table").removeprefix("Value error, ")

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from common.task.task import Task
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9
-"""Most dummies that the shuffler may have to expect to make for one batch."""
+"""Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Most integers that it may have to draw for them: minutes."""
+"""Maximum number of integers drawn for them: minutes."""
 
 _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
@@ -43,7 +43,7 @@ def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
 
 
 def check_composition(task: "Task") -> None:
-    """Check a task against the rules of its protocol; raise TaskError with the broken rule."""
+    """Check a task against the rules of its protocol, or raise TaskError."""
     protocol, spec = protocol_named(task.protocol), task.mechanism
     if spec.name not in protocol.mechanisms:
         stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
@@ -132,7 +132,7 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
 
 
 def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
-    """Check that each label is a text that a device would send: else nobody could answer it."""
+    """Check that devices can send each label."""
     for item, label in enumerate(labels):
         size = len(label.encode())
         if size > most_bytes:

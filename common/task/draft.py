@@ -1,4 +1,4 @@
-"""What an operator asks for; the analyzer makes a task of it by adding weights, claims and keys."""
+"""An operator's draft, which the analyzer completes to a task with weights, claims and keys."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberDraft:
-    """The range of the numbers that a mean or a vector is made of."""
+    """The range of the numbers of a mean or a vector."""
 
     low: float = -1.0
     high: float = 1.0
@@ -19,11 +19,11 @@ class TextDraft:
     """RAPPOR's parameters: k, h, m, f, p and q of its paper [EPK14]."""
 
     bits: int = 0
-    """k. 0 for 32, or where the texts are the draft's labels for a bit each."""
+    """k. 0 for 32, or with labels for one bit per label."""
     hashes: int = 1
     """h."""
     cohorts: int = 64
-    """m, a power of two; with labels there is one, whether this is 1 or left as it is."""
+    """m, a power of two; with labels there is one: 1 or the default."""
     permanent: float = 0.5
     """f; rounded up to the next 1/128."""
     unset: float = 0.25
@@ -31,23 +31,23 @@ class TextDraft:
     set: float = 0.75
     """q; rounded down likewise. 0 and 1 for reports that are the permanent response itself."""
     most_bytes: int = 64
-    """Longest text, as UTF-8."""
+    """Maximum bytes of a text in UTF-8."""
     question: str = ""
-    """Name of what is asked, if the population may be asked it again: permanent responses are then
-    the same in all its tasks. Nothing: they are the task's own."""
+    """Name of the question, if the population may be asked it again: permanent responses are then
+    shared by its tasks. If empty, they are the task's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDraft:
-    """PrivKV's range, and how its ε is shared out [YHMZ19]."""
+    """PrivKV's range, and the split of its ε [YHMZ19]."""
 
     low: float = -1.0
     high: float = 1.0
     key_share: float = 0.5
-    """Of local_epsilon, for whether a key is owned; the rest is for its value."""
+    """Share of local_epsilon for the ownership of a key; the rest is for its value."""
     fakes: tuple[float, ...] = ()
-    """What stands for the value of a key that is not owned, one a key: the means of the iteration
-    before. Nothing: the middle of the range."""
+    """Values used for keys that are not owned, one per key: the means of the previous iteration. If
+    empty, the middle of the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,33 +62,33 @@ class TaskDraft:
     shuffler_key: bytes
     protocol: str = "od-hp"
     domain_size: int = 1
-    """Items, the numbers of a vector, or keys; 1 for a number, and for texts that no label names
-    beforehand."""
+    """Number of items, of a vector's numbers, or of keys; 1 for a number, and for texts without
+    labels."""
     local_epsilon: float = 0.0
-    """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose chances
-    decide."""
+    """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose
+    probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
     """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items, as
-    protocols that do not hash always do; 0 without a shuffler's help is the best number."""
+    protocols that do not hash always do; without a shuffler, 0 chooses the best number."""
     dummies_per_user: float = 0.0
-    """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
+    """Average number, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     dummies: DummySpec | None = None
-    """Any other law of the users' dummies; dummies_per_user is then 0."""
+    """Any other distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTES
-    """What the shuffler drops and adds."""
+    """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
     population: str = ""
-    """Who is asked, if other tasks ask the same people; tasks of one population share a budget."""
+    """Name of the population, if several tasks ask the same people; they share a budget."""
     budget_epsilon: float | None = None
-    """What all releases to the population together may cost; without it, local_epsilon."""
+    """Maximum composed central ε of all releases to the population; by default, local_epsilon."""
     budget_delta: float | None = None
-    """Without it, delta."""
+    """By default, delta."""
     suite: str = DEFAULT_SUITE
-    """What reports and envelopes are sealed with; shuffler_key is a key of this suite."""
+    """HPKE suite of reports and envelopes; shuffler_key is a key of this suite."""
     numbers: NumberDraft | None = None
-    """Of a protocol for numbers; without it, their range is -1 .. 1."""
+    """For protocols for numbers; by default, their range is -1 .. 1."""
     texts: TextDraft | None = None
-    """Of RAPPOR; without it, the numbers that the class gives."""
+    """For RAPPOR; by default, the defaults of the class."""
     pairs: PairDraft | None = None
-    """Of PrivKV; without it, the numbers that the class gives."""
+    """For PrivKV; by default, the defaults of the class."""

@@ -1,4 +1,4 @@
-"""Dummies of users and of the shuffler: how many are added, and what they are."""
+"""Distributions of the dummies that users and the shuffler add."""
 
 import math
 from dataclasses import dataclass
@@ -12,46 +12,45 @@ from common.protocols import DummyLaw, ShufflerLaw
 from common.task.specs import one_of, within
 
 MAX_DUMMIES: Final = 2**20
-"""Most dummies of one user; no envelope holds more."""
+"""Maximum number of one user's dummies; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
-"""A domain has no more items."""
+"""Maximum number of items of a domain."""
 MAX_GEOMETRICS: Final = 2**16
-"""Most geometric numbers that a negative binomial one is added up from."""
+"""Maximum number of geometric numbers summed to a negative binomial one."""
 EXTRA_WEIGHT_SUM: Final = 2**32
-"""What an extra_weight is a share of."""
+"""Denominator of extra_weight."""
 
 _LEAST_CHANCE: Final = 2.0**-8
-"""Laws that come to their largest number more seldom than this, and to less yet more seldom, would
-be drawn for ever."""
+"""Minimum probability of the accepted draws where most draws exceed the maximum; below it,
+rejection would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummySpec:
     """
-    How many dummies come with each user's report: `per_user` for certain, and more by a law.
+    Number of dummies that each user adds: `per_user`, and a random number more.
 
-    Every law is drawn from bounded integers alone, by each user apart and whatever the value:
+    It is drawn from bounded integers alone, by each user independently and whatever the value:
 
     * `fixed`: no more;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
-    * `binomial`: as many more as of `trials` such chances come true;
-    * `negative-binomial`: `trials` geometric numbers, each of which goes on with that chance,
-      added up [CC24];
-    * `each-item`: one dummy naming each item, each with that chance; `trials` is the domain size
-      [BC20]. The others' dummies are uniform reports.
+    * `binomial`: the number of heads among `trials` such coins;
+    * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
+    * `each-item`: one dummy naming each item, each with that probability; `trials` is the domain
+      size [BC20]. All other dummies are uniform reports.
 
-    The last two are conditioned on at most `most`: a larger draw is drawn again. The law so
-    conditioned is the one that is accounted.
+    The last two are conditioned on at most `most`: a larger draw is drawn again. Accounting uses
+    the conditional distribution.
     """
 
     law: DummyLaw
     per_user: int
-    """Dummies that each user adds for certain."""
+    """Dummies that each user always adds."""
     trials: int = 0
     extra_weight: int = 0
-    """Of the chance above; 0 .. EXTRA_WEIGHT_SUM-1."""
+    """Numerator of the probability above; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
-    """The most dummies beyond per_user; submissions are padded to it."""
+    """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
     def __post_init__(self) -> None:
         one_of("the law of the dummies", self.law, get_args(DummyLaw))
@@ -88,7 +87,7 @@ class DummySpec:
             raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
 
     def _check_drawing(self) -> None:
-        """Refuse laws that a device could not draw from in time."""
+        """Refuse distributions that a device cannot draw from in time."""
         if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
             raise TaskError(
                 f"most is {self.most} for a law of mean "
@@ -107,7 +106,7 @@ class DummySpec:
             )
 
     def _log_chance_of_most(self) -> float:
-        """Return ln P(drawing `most`) where the mean lies above it: no more than ln P(X ≤ most)."""
+        """Return ln P(X = most), a lower bound on ln P(X ≤ most), where the mean exceeds `most`."""
         n, k, chance = self.trials, self.most, self.extra_chance
         if self.expected_per_user - self.per_user <= k:
             return 0.0
@@ -120,10 +119,11 @@ class DummySpec:
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:
         """
-        Return the law with this mean and the least spread, or raise TaskError. Run by the analyzer.
+        Return the distribution of least spread with this mean, or raise TaskError. Run by the
+        analyzer.
 
-        A mean from 0 to MAX_DUMMIES: 1.3 is one for certain and one more with probability .3,
-        rounded to 1 / EXTRA_WEIGHT_SUM. A whole number is the law `fixed`.
+        The mean is in 0 .. MAX_DUMMIES: 1.3 is one, and one more with probability .3, rounded to 1
+        / EXTRA_WEIGHT_SUM. A whole number is `fixed`.
         """
         if not 0 <= dummies_per_user <= MAX_DUMMIES:
             raise TaskError(
@@ -144,7 +144,7 @@ class DummySpec:
 
     @property
     def bounded(self) -> bool:
-        """Whether the law ends by itself, without being conditioned on `most`."""
+        """Whether the number is bounded without being conditioned on `most`."""
         return self.law in {"fixed", "fractional", "binomial"}
 
     @property
@@ -154,12 +154,12 @@ class DummySpec:
 
     @property
     def maximum(self) -> int:
-        """The most dummies that one user ever adds."""
+        """Maximum number of dummies of one user."""
         return self.per_user + self.most
 
     @property
     def expected_per_user(self) -> float:
-        """How many dummies one user adds on average, but for the cut at `most`; 0 or more."""
+        """Average number of dummies of one user, before conditioning on `most`."""
         chance = self.extra_chance
         if self.law == "negative-binomial":
             return self.per_user + self.trials * chance / (1 - chance)
@@ -175,17 +175,17 @@ NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)
 
 
 KEEP_SUM: Final = 2**32
-"""What a keep_weight is a share of."""
+"""Denominator of keep_weight."""
 RATIO_SUM: Final = 2**30
-"""What the weights of a geometric law are shares of: two of them multiply below 2^63."""
+"""Denominator of a geometric distribution's weights; products of two stay below 2^63."""
 MAX_PER_ITEM: Final = 2**24
-"""Most dummies of one item."""
+"""Maximum number of dummies of one item."""
 MAX_GEOMETRIC: Final = 2**20
-"""The same for a geometric law, which is laid out place by place."""
+"""The same for a geometric distribution, which is tabulated."""
 _FAR_OFF: Final = 20
-"""Reports: room where few are drawn and the law is far from normal."""
+"""Slack, in reports, where few are drawn and the distribution is far from normal."""
 MAX_DRAWS: Final = 2**20
-"""Draws that one item's number may take."""
+"""Maximum number of draws for one item's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class ShufflerSpec:
     Sampling and dummies by the shuffler [MSE25]. After the batch has closed, it
 
     * keeps each user's report with probability keep_weight / KEEP_SUM, and
-    * adds z dummies that name an item, for each item apart, z drawn from the law:
+    * adds z dummies that name an item, independently for each item, z drawn as
       `binomial`, heads among `trials` fair coins, or `geometric`, two geometric flanks with
       P(z) ∝ l^(peak-z) below the peak and ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM,
       r = right_weight / RATIO_SUM, conditioned on z ≤ most.
@@ -209,7 +209,7 @@ class ShufflerSpec:
     left_weight: int = 0
     right_weight: int = 0
     most: int = 0
-    """The most dummies of one item."""
+    """Maximum number of dummies of one item."""
 
     def __post_init__(self) -> None:
         one_of("the law of the shuffler's dummies", self.law, get_args(ShufflerLaw))
@@ -243,7 +243,7 @@ class ShufflerSpec:
             raise TaskError(f"most is {self.most}; without a law it must be 0")
 
     def _check_cost(self) -> None:
-        """Refuse flanks that hardly fall, or are cut at once: drawing from them would not end."""
+        """Refuse flanks that hardly fall, or are truncated at once: drawing would take too long."""
         within("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
@@ -255,9 +255,9 @@ class ShufflerSpec:
     @property
     def draws_per_item(self) -> float:
         """
-        About how many bounded integers, or words of fair bits, one item's number takes.
+        Approximate number of bounded integers, or words of fair bits, drawn for one item.
 
-        A step on a flank of ratio x goes on 1/(1-x) times; the place falls on its `length` places
+        A flank of ratio x takes 1/(1-x) draws on average; the result falls on its `length` places
         with probability 1 - x^length, and is drawn again otherwise.
         """
         if self.law != "geometric":
@@ -276,15 +276,15 @@ class ShufflerSpec:
 
     @property
     def idle(self) -> bool:
-        """Whether the shuffler does nothing but permute."""
+        """Whether the shuffler only permutes."""
         return self.law == "none" and self.keep_weight == KEEP_SUM
 
     def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
         """
-        Return the fewest and the most reports that leave the shuffler of so many that users sent.
+        Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
-        Where their number is drawn, all but what happens once in 10^12 batches at most: sums that
-        lie ten standard deviations off, and some, mean that dummies were lost or made twice.
+        A random number lies within them in all but one of 10^12 batches: ten standard deviations
+        and some slack. A number outside means that dummies were lost or made twice.
         """
         if self.idle:
             return sent, sent
@@ -296,7 +296,7 @@ class ShufflerSpec:
         return max(0, math.floor(middle - reach)), most
 
     def probabilities(self) -> NDArray[np.float64]:
-        """Return P(z) for z = 0 .. most, for a geometric law; raise ValueError for another."""
+        """Return P(z) for z = 0 .. most, if geometric; otherwise raise ValueError."""
         if self.law != "geometric":
             raise ValueError(f"the law is {self.law}")
         z = np.arange(self.most + 1, dtype=np.float64)
@@ -318,4 +318,4 @@ class ShufflerSpec:
 
 
 PERMUTES: Final = ShufflerSpec()
-"""A shuffler that permutes, and nothing else."""
+"""A shuffler that only permutes."""

@@ -1,4 +1,4 @@
-"""Mechanisms and labels as a task states them, and the checks of its fields."""
+"""A task's mechanisms and labels, and checks of its fields."""
 
 import math
 import re
@@ -25,21 +25,21 @@ def within(name: str, value: int, least: int, most: int) -> None:
 
 
 def between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
-    """Check a real number above low and below high, or with or_high at most high."""
+    """Check a real number above low and below high; at most high if or_high."""
     if not (low < real(name, value) < high or (or_high and value == high)):
         most = "at most" if or_high else "below"
         raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
 
 
 def real(name: str, value: float) -> float:
-    """Return a number that is a float: JSON's 2 and 2.0 would be two forms of one task."""
+    """Return a number as a float: JSON's 2 and 2.0 would be two forms of one task."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Check a word."""
+    """Check that a word is one of those allowed."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
@@ -62,19 +62,18 @@ MAX_REPORT_BYTES: Final = 65536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSpec:
     """
-    A mechanism with its integer weights, as a task states them.
+    A mechanism with its integer weights.
 
-    Of two answers that are told apart by the truth alone, the one is true_weight / other_weight
-    times as likely as the other. Randomized response over `buckets` answers says the truth with
-    probability true_weight / W and each other with other_weight / W, W = true_weight +
-    (buckets - 1) · other_weight; what other mechanisms make of the weights stands in their files.
-    Weights 1 and 0 are the mechanism without local noise: every report says the truth.
+    A true answer is true_weight / other_weight times as likely as a false one. Randomized response
+    over `buckets` answers gives the true one with probability true_weight / W and each other with
+    other_weight / W, W = true_weight + (buckets - 1) · other_weight; other mechanisms define their
+    use of the weights. Weights 1 and 0 mean no local noise: every report is true.
     """
 
     name: MechanismName
     buckets: int
-    """Possible answers: g for hashing, the domain size for GRR, 2 for each bit of a unary encoding,
-    places on the line for the square wave."""
+    """Number of possible answers: g for hashing, the domain size for GRR, 2 for each bit of a unary
+    encoding, output cells for the square wave."""
     digits: int
     """Digits of an item in base `buckets` (local hashing); 1 for every other mechanism."""
     true_weight: int
@@ -98,19 +97,19 @@ class MechanismSpec:
 
     @property
     def noiseless(self) -> bool:
-        """Whether every report says the truth."""
+        """Whether every report is true."""
         return self.other_weight == 0
 
 
 MAX_DIMENSIONS: Final = 8192
-"""Most numbers that one person may be asked for."""
+"""Maximum number of numbers in one person's value."""
 MAX_BOUND: Final = 1e12
-"""Largest number, to either side of 0, that a range may reach."""
+"""Maximum magnitude of a range's ends."""
 _LEAST_WIDTH: Final = 1e-6
-"""Relative width of a range."""
+"""Minimum relative width of a range."""
 MAX_STEPS: Final = 2**20
 MIX_SUM: Final = 2**32
-"""What the weights of a hybrid's two parts add to."""
+"""Sum of the weights of a hybrid's two parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +117,8 @@ class NumberSpec:
     """
     A mechanism for one number, or for several, all in one range.
 
-    A number is moved to the nearest grid points, `steps` intervals from low to high, at random and
-    so that its mean stays. What a mechanism does not use is 0, and 1 of `sampled`.
+    A number is rounded at random to one of its two neighbouring grid points, `steps` intervals from
+    low to high, without bias. Unused fields are 0, and `sampled` is 1.
     """
 
     noiseless: ClassVar[Literal[False]] = False
@@ -127,24 +126,24 @@ class NumberSpec:
     name: NumberMechanismName
     low: float
     high: float
-    """Of every number; what lies outside is refused on the device."""
+    """Range of every number; devices refuse numbers outside."""
     report_bytes: int
     steps: int = 0
-    """Intervals of the grid; even, so that the middle of the range lies on it. 0 where a number
-    goes to one of the ends at once, and there is no grid."""
+    """Intervals of the grid; even, so that the middle of the range lies on it. 0 without a grid,
+    where a number is rounded to one of the ends."""
     true_weight: int = 0
     other_weight: int = 0
-    """The odds of one coordinate's answer: e^(local ε / sampled) at most. 0 and 0 for Laplace."""
+    """Odds of one coordinate's answer: at most e^(local ε / sampled). 0 and 0 for Laplace."""
     scale: int = 0
-    """Of Laplace noise, in steps: a whole number."""
+    """Scale of Laplace noise, in steps: a whole number."""
     reach: int = 0
-    """Of the piecewise mechanism's band, in steps to either side."""
+    """Half the width of the piecewise mechanism's band, in steps."""
     piecewise_weight: int = 0
-    """How often, of MIX_SUM, a hybrid answers by the piecewise mechanism."""
+    """Probability that a hybrid uses the piecewise mechanism, in units of 1 / MIX_SUM."""
     sampled: int = 1
-    """Coordinates that a report tells of."""
+    """Number of coordinates in a report."""
     projected: int = 0
-    """Dimensions that vectors are projected to at random, before anything else."""
+    """Dimensions that vectors are first projected to at random."""
 
     def __post_init__(self) -> None:
         one_of("mechanism", self.name, get_args(NumberMechanismName))
@@ -163,7 +162,7 @@ class NumberSpec:
 
 
 def check_range(low: float, high: float) -> None:
-    """Check that floats can tell a range's numbers apart, and that no end is written -0.0."""
+    """Check that floats can resolve the range, and that no end is -0.0."""
     for name, end in (("low", low), ("high", high)):
         between(name, end, -MAX_BOUND, MAX_BOUND)
         if end == 0 and math.copysign(1, end) < 0:
@@ -182,15 +181,15 @@ MAX_BITS: Final = 2048
 MAX_HASHES: Final = 16
 MAX_COHORTS: Final = 4096
 MAX_TEXT_BYTES: Final = 1024
-"""Longest text, as UTF-8, that a task may allow."""
+"""Maximum of a task's most_bytes."""
 MAX_QUESTION_CHARACTERS: Final = 64
 PERMANENT_SUM: Final = 128
-"""Denominator of f: the client decides a permanent bit by seven bits of a hash."""
+"""Denominator of f: seven bits of a hash decide a permanent bit."""
 INSTANT_SUM: Final = 2**16
 """Denominator of p and q."""
 
 Encoding = Literal["bloom", "labels"]
-"""Which bits a text sets: those that hashes name, or the one of the label that it is."""
+"""The bits that a text sets: those of its hashes, or that of its label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,22 +199,22 @@ class RapporSpec:
     name: RapporMechanismName
     encoding: Encoding
     bits: int
-    """k: length of the filter; with `labels`, one a label."""
+    """k: bits of the filter; with `labels`, one per label."""
     hashes: int
-    """h: bits that a text sets; 1 with `labels`."""
+    """h: number of hashes; 1 with `labels`."""
     cohorts: int
     """m: a power of two; 1 with `labels`."""
     permanent_weight: int
-    """f, of PERMANENT_SUM: how often a bit is replaced by a fair coin for good."""
+    """f · PERMANENT_SUM: probability that a fair coin replaces a bit permanently."""
     unset_weight: int
-    """p, of INSTANT_SUM: how often a report shows an unset permanent bit as set."""
+    """p · INSTANT_SUM: probability that a report shows an unset permanent bit as set."""
     set_weight: int
-    """q, of INSTANT_SUM: how often it shows a set one as set. 0 and all: no instantaneous noise."""
+    """q · INSTANT_SUM: the same for a set one. p = 0 and q = 1: no instantaneous noise."""
     most_bytes: int
-    """Longest text, as UTF-8; what is longer is refused on the device."""
+    """Maximum bytes of a text in UTF-8; devices refuse longer ones."""
     question: str
-    """What is asked, if it may be asked again: a population's permanent response to it is the same
-    in all its tasks. Nothing: the response is the task's own."""
+    """Name of the question, if it may be asked again: a population's tasks then share permanent
+    responses to it. If empty, the response is the task's own."""
     report_bytes: int
 
     def __post_init__(self) -> None:
@@ -255,7 +254,7 @@ class RapporSpec:
 
     @property
     def noiseless(self) -> bool:
-        """Whether one side of a bit is certain: then a report may give everything away."""
+        """Whether a report can reveal a bit with certainty."""
         certain = self.unset_weight == 0 or self.set_weight == INSTANT_SUM
         return self.permanent_weight == 0 and certain
 
@@ -265,26 +264,26 @@ MAX_KEYS: Final = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValueSpec:
-    """Whether a key is owned, with one pair of weights, and its value with another [YHMZ19]."""
+    """PrivKV's weights: one pair for the ownership of a key, one for its value [YHMZ19]."""
 
     noiseless: ClassVar[Literal[False]] = False
 
     name: KeyValueMechanismName
     low: float
     high: float
-    """Of every value; what lies outside is refused on the device."""
+    """Range of every value; devices refuse values outside."""
     steps: int
-    """Intervals of the grid that values are moved to, as in common/task/specs.py."""
+    """Intervals of the grid that values are rounded to, as for NumberSpec."""
     key_true_weight: int
     key_other_weight: int
-    """The odds of whether the key is owned: e^ε1 at most. 1 : 1 tells nothing of it and costs
-    nothing: later iterations are about values alone (PrivKVM)."""
+    """Odds of the ownership answer: at most e^ε1. 1 : 1 reveals and costs nothing: later iterations
+    are about values alone (PrivKVM)."""
     value_true_weight: int
     value_other_weight: int
-    """The odds of the value's sign: e^ε2 at most."""
+    """Odds of the value's sign: at most e^ε2."""
     fakes: tuple[float, ...]
-    """What a device takes for the value of a key that it does not own, one a key: the means of the
-    iteration before (PrivKVM). Nothing: the middle of the range, which is PrivKV."""
+    """Values used for keys that are not owned, one per key: the means of the previous iteration
+    (PrivKVM). If empty, the middle of the range (PrivKV)."""
     report_bytes: int
 
     def __post_init__(self) -> None:
@@ -336,10 +335,10 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
 
 def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
     """
-    Read a mechanism from the fields of a task's JSON.
+    Parse a mechanism from the fields of a task's JSON.
 
     Raises:
-        TaskError, TypeError, KeyError: They are not a mechanism's, or a number is out of its range.
+        TaskError, TypeError, KeyError: The fields do not form a mechanism, or one is out of range.
     """
     form = _FORMS.get(fields["name"])
     if form is None:
@@ -351,26 +350,26 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
 
 MAX_LABEL_CHARACTERS: Final = 256
 MOST_WRITTEN: Final = 4
-"""Most characters that one character of a normalised text can have been written with."""
+"""Maximum number of characters that normalise to one."""
 MOST_CHARACTERS: Final = MOST_WRITTEN * MAX_TEXT_BYTES
-"""Of a text as it is typed; one that is longer is longer than any task takes, however written."""
+"""Maximum characters of a text before normalisation; no task accepts a longer one."""
 _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
-"""JSON can hold one; no file, message or terminal can."""
+"""Surrogates: valid in JSON, but not in files, messages or terminals."""
 
 
 def normalised(text: str) -> str:
     """
-    Write a text as Unicode's normal form C, which devices, analyzer and operators compare.
+    Return a text in Unicode's normal form C, which devices, analyzer and operators compare.
 
-    Text that looks the same then sets the same bits of a filter, however it was typed. The normal
-    form of assigned characters never changes, so different versions of Unicode agree.
-    A text longer than any task takes is returned as it is: a run of accents costs its square.
+    Equal-looking texts then set the same bits of a filter, however they were typed. The normal form
+    of assigned characters never changes, so different versions of Unicode agree. A text longer than
+    any task accepts is returned unchanged: normalising accents takes quadratic time.
     """
     return unicodedata.normalize("NFC", text) if len(text) <= MOST_CHARACTERS else text
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """Check a task's labels: none, or a different, short text for each item; raise TaskError."""
+    """Check that labels are empty or one distinct, short text per item; raise TaskError."""
     if not labels:
         return
     if len(labels) != domain_size:

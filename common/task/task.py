@@ -39,14 +39,14 @@ SUBMISSION_ID_BYTES: Final = 16
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
-"""Above it there is next to no noise. A task without any says so: its local ε is infinite."""
+"""Above it there is almost no noise. The local ε of a task without noise is infinite."""
 MIN_DELTA: Final = 1e-15
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
 
 _NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
-"""What reading fields of any kind and size may raise."""
+"""Exceptions that parsing arbitrary fields may raise."""
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -54,51 +54,51 @@ _INFINITE: Final = "inf"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """
-    Everything that the parties agree on for one round.
+    The parameters that all parties agree on for one round.
 
-    A Task that exists keeps the rules of this file; whether its integers describe a mechanism is
-    decided where the mechanism is built.
+    A Task is checked when it is made, but for its mechanism's integers, which the mechanism checks
+    when it is built.
     """
 
     protocol: str
     domain_size: int
-    """Items; the numbers of a vector, or keys; 1 for a number, and for texts that no label names
-    beforehand."""
+    """Number of items, of a vector's numbers, or of keys; 1 for a number, and for texts without
+    labels."""
     labels: tuple[str, ...]
-    """Names of the items, numbers or keys, or nothing."""
+    """Names of the items, numbers or keys; may be empty."""
     mechanism: AnySpec
     dummies: DummySpec
     shuffler: ShufflerSpec
     delta: float
     n_min: int
-    """Fewer users than this are never released."""
+    """Minimum number of users of a release."""
     target_size: int
     """The batch closes at this many users, before the deadline."""
     deadline: int
     """Seconds since 1970 UTC. At the deadline the batch closes, or expires below n_min."""
     assumed_honest_fraction: float
-    """The share of users that every stated guarantee relies on."""
+    """The honest share of users that every guarantee assumes."""
     local_epsilon: float
-    """Claim: what holds when nobody else is honest. Infinite where reports carry no noise."""
+    """Claim if nobody else is honest. Infinite where reports have no noise."""
     central_epsilon: float
-    """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
-    honest shuffler. Always finite: a task that promises nothing is refused."""
+    """Claim at `delta` with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest shuffler.
+    Always finite."""
     suite: str
-    """Of both layers: reports are sealed to the analyzer's key, envelopes to the shuffler's."""
+    """HPKE suite of both layers: reports are sealed to the analyzer's key, envelopes to the
+    shuffler's."""
     analyzer_key: bytes
     shuffler_key: bytes
     nonce: bytes
     population: str
-    """Who is asked. Tasks of one population are about the same people, and what they cost adds up;
-    different populations are taken to be disjoint. Nothing: nobody is asked again, by the
-    operator's word."""
+    """Name of the people asked. Costs of tasks for one population are composed; different
+    populations are assumed disjoint. If empty, the operator asserts that nobody is asked again."""
     budget_epsilon: float
-    """The most that all releases to this population together, this one included, may cost against
-    the analyzer, at `budget_delta`."""
+    """Maximum composed central ε of all releases to this population, this one included, at
+    `budget_delta`."""
     budget_delta: float
 
     def __post_init__(self) -> None:
-        check_domain_size(self.domain_size, self.kind)  # first: other rules multiply by it
+        check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
         check_composition(self)
         check_labels(self.labels, self.domain_size)
         if not MIN_DELTA <= real("delta", self.delta) < 1:
@@ -188,21 +188,21 @@ class Task:
 
     @property
     def kind(self) -> Kind:
-        """What one person's value is."""
+        """The kind of one person's value."""
         return self.composition.kind
 
     @property
     def amplified(self) -> bool:
         """
-        Whether a shuffler is relied on; if not, the local ε is claimed.
+        Whether the central claim relies on the shuffler; if not, it is the local ε.
 
-        Reports of a lasting question depend on each other: their amplified costs do not add up.
+        Reports of a lasting question are dependent, so amplified costs do not compose.
         """
         return self.composition.amplified and not self.lasting
 
     @property
     def lasting(self) -> bool:
-        """Whether answers share permanent noise with those to other tasks of the population."""
+        """Whether the population's other tasks share permanent noise with this one."""
         return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
 
     @property
@@ -215,35 +215,35 @@ class Task:
 
     @property
     def item_mechanism(self) -> MechanismSpec:
-        """The mechanism of a task that collects items; TaskError for another kind."""
+        """The mechanism of a task that collects items; TaskError for any other kind."""
         return spec_as(self.mechanism, MechanismSpec)
 
     @property
     def reports_per_user(self) -> int:
-        """Sealed reports in every submission: the user's own, dummies, and null reports."""
+        """Sealed reports per submission: the user's own, dummies, and null reports."""
         return 1 + self.dummies.maximum
 
     @property
     def expected_shuffler_dummies(self) -> int:
-        """Dummies that the shuffler makes for one batch, on average; rounded up."""
+        """Average number of the shuffler's dummies in one batch, rounded up."""
         return math.ceil(self.domain_size * self.shuffler.moments()[0])
 
     @property
     def sealed_report_bytes(self) -> int:
-        """Length of every sealed report of this task."""
+        """Bytes of every sealed report of this task."""
         return self.mechanism.report_bytes + suite_named(self.suite).overhead_bytes
 
     @property
     def envelope_bytes(self) -> int:
-        """Length of every submission's envelope of this task."""
+        """Bytes of every envelope of this task."""
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """Return the fewest and the most reports that the shuffler delivers for n_users."""
+        """Return the minimum and maximum number of reports delivered for n_users."""
         return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
     def honest_users(self, n_users: int) -> int:
-        """Return how many of n_users a guarantee takes for honest: ⌊n · fraction⌋."""
+        """Return the number of n_users that guarantees assume honest: ⌊n · fraction⌋."""
         return honest_share(n_users, self.assumed_honest_fraction)
 
     def to_bytes(self) -> bytes:

@@ -19,7 +19,7 @@ from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
-"""Initial metadata of a delivery whose manifest the analyzer has taken."""
+"""Initial metadata that asks for the reports of an accepted manifest."""
 
 
 def _refused(_name: str, field: Mapping[str, int]) -> dict[str, int]:
@@ -64,14 +64,14 @@ def manifest_to_wire(manifest: BatchManifest) -> analyzer_pb2.DeliverBatchReques
 
 
 def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManifest:
-    """Read the first message of a delivery. Run by the analyzer."""
+    """Parse the first message of a delivery. Run by the analyzer."""
     if message.WhichOneof("part") != "manifest":
         raise WireError("a delivery begins with its manifest")
     return _MANIFEST.from_wire(message.manifest)
 
 
 def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-    """Return whether the analyzer, which has the manifest, asks for the reports."""
+    """Return whether the analyzer asks for the reports after the manifest."""
     return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's own type looks for keys
 
 
@@ -81,7 +81,7 @@ def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
 
 
 def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
-    """Read a further message of a delivery. Run by the analyzer."""
+    """Parse a further message of a delivery. Run by the analyzer."""
     if message.WhichOneof("part") != "sealed_reports":
         raise WireError("after its manifest a delivery holds nothing but sealed reports")
     if not message.sealed_reports:

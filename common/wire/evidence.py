@@ -23,15 +23,15 @@ from common.wire.fields import (
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_SENTINELS: Final = 10_000
-"""In one call."""
+"""Maximum number of sentinels in one call."""
 _PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Of the sentinels in one call, so that it is read in time over a slow line too."""
+"""Maximum size of one call's sentinels, so that it is read in time over a slow line."""
 _FIELD_BYTES: Final = 8
-"""At most, what stands before each sentinel on the wire."""
+"""Maximum overhead of each sentinel on the wire."""
 _COUNT_BYTES: Final = 4
 
 
-# --- what the analyzer received ------------------------------------------------------------------
+# --- the analyzer's commitments ------------------------------------------------------------------
 
 
 _COMMITMENT: Final = Codec(
@@ -46,16 +46,16 @@ _COMMITMENT: Final = Codec(
     },
 )
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
-"""Who signed a commitment is for the caller to check."""
+"""Parse a commitment; the caller checks the signer."""
 
 
 def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
-    """Write a commitment as it is kept."""
+    """Encode a commitment for storage."""
     return commitment_to_wire(commitment).SerializeToString()
 
 
 def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
-    """Read a kept commitment, None for an earlier version's without salt; WireError if damaged."""
+    """Parse a stored commitment; None if an earlier version's has no salt; WireError if damaged."""
     try:
         message = inclusion_pb2.BatchCommitment.FromString(kept)
     except DecodeError as error:
@@ -73,23 +73,23 @@ def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.Delive
 
 
 def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
-    """Read the answer to a delivery; nothing from an analyzer that does not commit to a salt."""
+    """Parse the answer to a delivery; None from an earlier version without a salt."""
     if not message.commitment.salt:
         return None
     return commitment_from_wire(message.commitment)
 
 
-# --- what the shuffler relays --------------------------------------------------------------------
+# --- the shuffler's proofs -----------------------------------------------------------------------
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
-    """Ask for a bucket, or for the commitment alone; every bucket's request has one length."""
+    """Write a request for a bucket, or for the commitment alone; all of a kind have one length."""
     number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
 
 def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
-    """Read which bucket is asked for, if any. Run by the shuffler."""
+    """Parse the requested bucket, None for the commitment alone. Run by the shuffler."""
     digest = digest_from_wire(message.task_digest)
     if not message.prefix:
         return digest, None
@@ -112,7 +112,7 @@ def proof_to_wire(
 
 
 def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProof:
-    """Read what is relayed; whether it proves anything is for the caller to check."""
+    """Parse a proof; the caller verifies it."""
     commitment = commitment_from_wire(message.commitment)
     padded = at_most("bucket", message.bucket, MAX_MESSAGE_BYTES)
     number, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
@@ -128,7 +128,7 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Split an operator's sentinels, each its leaves in order, into parts for one call."""
+    """Split an operator's sentinels, each its leaves in order, into parts of one call each."""
     start, size = 0, 0
     for place, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES
@@ -142,7 +142,7 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def sentinels_to_wire(
     digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
 ) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Write an operator's sentinels: of each its leaves, one after the other."""
+    """Write an operator's sentinels, each its concatenated leaves."""
     return analyzer_pb2.RegisterSentinelsRequest(
         task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
     )
@@ -151,7 +151,7 @@ def sentinels_to_wire(
 def sentinels_from_wire(
     message: analyzer_pb2.RegisterSentinelsRequest,
 ) -> tuple[TaskDigest, list[bytes], bool]:
-    """Read an operator's sentinels. Run by the analyzer."""
+    """Parse an operator's sentinels. Run by the analyzer."""
     count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
     for leaves in message.sentinels:
         if not leaves or len(leaves) % HASH_BYTES:

@@ -1,8 +1,8 @@
 """
-Single fields of a message, and whole messages whose fields are those of a dataclass.
+Parse single fields, and convert messages whose fields match a dataclass.
 
-Nothing incoming is read outside this package. Lengths are checked here, and ranges that do not
-depend on a task: each check names the field and the public number that broke it.
+Only this package parses messages. It checks lengths, and ranges that do not depend on a task;
+errors name the field and the public number that broke the rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from common.errors import WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Largest message that any service takes."""
+"""Maximum size of a message to any service."""
 
 W = TypeVar("W", bound=str)
 E = TypeVar("E", bound=Enum)
@@ -29,7 +29,7 @@ L = TypeVar("L", bound=bytes | str)
 
 
 def word(name: str, field: str, allowed: Sequence[W]) -> W:
-    """Read one of a list of words."""
+    """Parse one of a list of words."""
     for word in allowed:
         if word == field:
             return word
@@ -37,14 +37,14 @@ def word(name: str, field: str, allowed: Sequence[W]) -> W:
 
 
 def exactly(name: str, field: bytes, length: int) -> bytes:
-    """Read bytes of one length."""
+    """Parse bytes of one length."""
     if len(field) != length:
         raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
     return field
 
 
 def at_most(name: str, field: L, length: int) -> L:
-    """Read bytes, or the characters of a text, of at most a length."""
+    """Parse bytes, or a text, of at most a length."""
     if len(field) > length:
         unit = "bytes" if isinstance(field, bytes) else "characters"
         raise WireError(f"{name} has {len(field)} {unit}; it may have at most {length}")
@@ -52,28 +52,28 @@ def at_most(name: str, field: L, length: int) -> L:
 
 
 def amount(name: str, field: float, most: float) -> float:
-    """Read a number from 0 to most."""
+    """Parse a number from 0 to most."""
     if not 0 <= field <= most:
         raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
     return field
 
 
 def count(name: str, field: int, most: int) -> int:
-    """Read a whole number up to most."""
+    """Parse a whole number up to most."""
     if field > most:
         raise WireError(f"{name} is {field}; it may be at most {most}")
     return field
 
 
 def whole(name: str, field: int, most: int) -> int:
-    """Read a whole number from 1 to most."""
+    """Parse a whole number from 1 to most."""
     if not 1 <= field <= most:
         raise WireError(f"{name} is {field}; it must lie between 1 and {most}")
     return field
 
 
 def figures(name: str, fields: Sequence[float], least: float, most: float) -> NDArray[np.float64]:
-    """Read many numbers from least to most; NaN is outside."""
+    """Parse many numbers from least to most; NaN is refused."""
     read = np.array(fields, dtype=np.float64)
     outside = read[~((least <= read) & (read <= most))]
     if len(outside):
@@ -82,12 +82,12 @@ def figures(name: str, fields: Sequence[float], least: float, most: float) -> ND
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
-    """Read a task digest."""
+    """Parse a task digest."""
     return TaskDigest(exactly("task_digest", field, DIGEST_BYTES))
 
 
 class EnumCodec(Generic[E]):
-    """Members of an enumeration as the numbers of a protobuf enumeration of the same names."""
+    """Converts an enumeration to a protobuf enumeration of the same names."""
 
     def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
         self._noun = noun
@@ -106,17 +106,17 @@ class EnumCodec(Generic[E]):
 
 
 Reader = Callable[[str, Any], Any]
-"""Checks a field: its name, then what came."""
+"""Parses a field, from its name and value."""
 READERS: Final[Mapping[str, Reader]] = {"task_digest": lambda _, field: digest_from_wire(field)}
-"""Of fields that mean the same everywhere."""
+"""Readers of fields that mean the same in every message."""
 
 
 class Codec(Generic[V, M]):
     """
-    A dataclass and a message with the same fields.
+    Converts a dataclass to a message with the same fields.
 
-    A field without a reader is taken as it came; lists become tuples. An optional field that did
-    not come has the dataclass's default, or is None.
+    A field without a reader is unchanged; lists become tuples. A missing optional field has the
+    dataclass's default, or is None.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        Readers check single fields; writers convert single fields but None. Fields of the dataclass
-        that the message does not have stand `apart`, and are given to `from_wire`.
+        Readers parse single fields; writers convert them unless None. Fields `apart` are not in the
+        message, and are passed to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message
@@ -153,7 +153,7 @@ class Codec(Generic[V, M]):
         return self._message(**found)
 
     def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # as declared
-        """Read a value; raise WireError if a field breaks its rule."""
+        """Parse a value; raise WireError if a field breaks its rule."""
         found = dict(apart)
         for name, known, has_default in self._fields:
             if known.has_presence and not message.HasField(name):

@@ -1,4 +1,4 @@
-"""Results, with estimates of every kind, and the analyzer's ledger: protocol buffers to values."""
+"""Results, with estimates of every kind, and the ledger: protocol buffers to values and back."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,16 @@ from common.wire.fields import Codec, amount, count, figures, whole, word
 from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
-"""Largest result that an operator's client takes: three numbers for each of 2^24 items."""
+"""Maximum size of a result: three numbers for each of 2^24 items."""
 MAX_LEDGER_ENTRIES: Final = 10_000
-"""The most that one call gives."""
+"""Maximum number of entries in one call."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MOST_FIGURE: Final = 1e30
-"""
-Largest debiased share, mean or error: a generous bound, whatever devices sent. 2^30 reports for
+"""Largest debiased share, mean or error: a generous bound, whatever devices sent. 2^30 reports for
 each user, the shuffler's dummies among them, over the least p - q that weights below 2^63 make,
-2^-63, come to 10^28; a range reaches 10^12, times d/k.
-"""
+2^-63, come to 10^28; a range reaches 10^12, times d/k."""
 _MOST_REFINED: Final = 1 + 1e-6
-"""A share of a distribution, and what rounding may add."""
+"""Maximum share of a distribution, rounding included."""
 
 
 def _refused(_name: str, field: Mapping[str, int]) -> dict[RefusalCause, int]:
@@ -151,7 +149,7 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
 
 
 def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
-    """Read the estimate of a result, which holds exactly one."""
+    """Parse a result's estimate, exactly one."""
     kinds = [name for name in ("means", "key_values", "bit_table") if message.HasField(name)]
     if len(kinds) + bool(message.frequencies) != 1:
         raise WireError(
@@ -193,9 +191,9 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     """
-    Read a released result. Only a guarantee's epsilon, and the local one, may be infinite.
+    Parse a released result. Only a guarantee's epsilon, and the local one, may be infinite.
 
-    Sentences, such as a theorem, are the analyzer's own and read as they are.
+    Sentences, such as a theorem, are unchanged.
     """
     if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
         raise WireError(
@@ -205,12 +203,12 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
 
 
 def result_to_bytes(result: Result) -> bytes:
-    """Write a result as the analyzer keeps it."""
+    """Encode a result for the analyzer's storage."""
     return result_to_wire(result).SerializeToString()
 
 
 def result_from_bytes(kept: bytes) -> Result:
-    """Read a result that the analyzer kept; raise WireError if the file was damaged."""
+    """Parse a stored result; raise WireError if it is damaged."""
     try:
         message = analyzer_pb2.GetResultResponse.FromString(kept)
     except DecodeError as error:
@@ -223,11 +221,11 @@ def result_from_bytes(kept: bytes) -> Result:
 _ENTRY: Final[Codec[LedgerEntry, Any]] = Codec(
     LedgerEntry, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest}
 )
-"""The entry checks its own lengths."""
+"""Parse an entry, which checks its own lengths."""
 
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
-    """Read after which entry an operator wants to read on. Run by the analyzer."""
+    """Parse the number of the entry after which a page begins. Run by the analyzer."""
     if message.after > MAX_ENTRY_NUMBER:
         raise WireError(f"after is {message.after}; it may be at most {MAX_ENTRY_NUMBER}")
     return message.after
@@ -239,7 +237,7 @@ def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResp
 
 
 def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[LedgerEntry]:
-    """Read entries, or raise WireError; `verify` checks that they make a chain."""
+    """Parse entries, or raise WireError; `verify` checks that they form a chain."""
     if len(message.entries) > MAX_LEDGER_ENTRIES:
         raise WireError(
             f"{len(message.entries)} ledger entries in one answer; "

@@ -23,7 +23,7 @@ _NOT_HELD: Final[Mapping[Kind, str]] = {
     "vector": "a value must hold numbers",
     "key-value": "a key must be at least 0 and below 2^32",
 }
-"""Why no call carries a value."""
+"""The rule broken by a value that cannot be sent, by kind."""
 _OUTCOMES: Final = EnumCodec(
     "outcome", Outcome, shuffler_pb2.SubmissionOutcome.DESCRIPTOR, "SUBMISSION_OUTCOME_"
 )
@@ -33,7 +33,7 @@ _OUTCOMES: Final = EnumCodec(
 
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
-    """Read one submission: task, envelope, and the user's token, empty if none came."""
+    """Parse one submission: task, envelope, and the user's token, empty for none."""
     envelope = at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope, _token(message.token)
 
@@ -41,11 +41,11 @@ def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest,
 def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
-    """Read many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
+    """Parse many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
     count, tokens = len(message.envelopes), message.tokens
     if count > MAX_BULK_ENVELOPES:
         raise WireError(f"{count} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read")
-    envelopes = list(message.envelopes)  # each look into the message makes new objects
+    envelopes = list(message.envelopes)  # each access to the message makes new objects
     at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
         raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")
@@ -59,17 +59,17 @@ def _token(field: bytes) -> bytes:
 def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
-    """Write what became of each submission, and the receipt for all that are stored."""
+    """Write the outcomes of submissions, and the receipt for all that are stored."""
     return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
 
 
 def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
-    """Read what became of each submission."""
+    """Parse the outcomes of submissions."""
     return [_OUTCOMES.read("outcomes", number) for number in message.outcomes]
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
-    """Read a receipt; empty where a shuffler gives none. Run by the user agent."""
+    """Parse a receipt; empty from a shuffler that signs none. Run by the user agent."""
     return at_most("receipt", message.receipt, SIGNATURE_BYTES)
 
 
@@ -93,7 +93,7 @@ def contribution_to_wire(
         else:
             request.pairs.CopyFrom(user_agent_pb2.Pairs(pairs=value))
     except ValueError:
-        # The library's own message repeats the value.
+        # The library's own message would repeat the value.
         raise ValueRangeError(_NOT_HELD[kind_of(value)]) from None
     return request
 
@@ -101,7 +101,7 @@ def contribution_to_wire(
 def contribution_from_wire(
     message: user_agent_pb2.ContributeRequest,
 ) -> tuple[TaskDigest, Value, str]:
-    """Read a person's answer: task, value, person. Run by the user agent."""
+    """Parse a person's answer: task, value, person. Run by the user agent."""
     return (
         digest_from_wire(message.task_digest),
         _value(message),
@@ -136,7 +136,7 @@ def _check_length(of_what: str, length: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """What a device knows of an answer that it gave."""
+    """A device's record of an answer."""
 
     state: str
     inclusion: str
@@ -151,6 +151,6 @@ record_to_wire = Codec(AnswerRecord, user_agent_pb2.GetReceiptResponse).to_wire
 def record_question_from_wire(
     message: user_agent_pb2.GetReceiptRequest,
 ) -> tuple[TaskDigest, str]:
-    """Read whose answer to which task is asked about."""
+    """Parse a request for the record of a person's answer to a task."""
     person = at_most("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

@@ -36,7 +36,7 @@ from common.wire.fields import (
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 
 MAX_LISTED_TASKS: Final = 50
-"""The most that one call lists."""
+"""Maximum number of tasks in one call."""
 _MAX_NAME: Final = 64
 _SHUFFLER_LAWS: Final = get_args(ShufflerLaw)
 
@@ -47,7 +47,7 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 
 
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
-    """Read a published task; the bytes are kept as they came."""
+    """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
         task_bytes=at_most("task", message.task, MAX_TASK_BYTES),
         signature=exactly("signature", message.signature, SIGNATURE_BYTES),
@@ -122,7 +122,7 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
 
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
-    """Read an operator's draft."""
+    """Parse an operator's draft."""
     suite = word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
     key = exactly("shuffler_key", message.shuffler_key, suite_named(suite).public_key_bytes)
     return _DRAFT.from_wire(message, suite=suite, shuffler_key=key)
@@ -139,7 +139,7 @@ _SUMMARY: Final = Codec(
 
 
 def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:
-    """Read the task after which a list begins. Run by the analyzer."""
+    """Parse the task after which a page begins. Run by the analyzer."""
     return digest_from_wire(message.after) if message.after else None
 
 
@@ -149,7 +149,7 @@ def summaries_to_wire(summaries: Sequence[TaskSummary]) -> analyzer_pb2.ListTask
 
 
 def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSummary]:
-    """Read a page of the list of tasks; they come in the order of their digests."""
+    """Parse a page of the list of tasks, sorted by digest."""
     if len(message.tasks) > MAX_LISTED_TASKS:
         raise WireError(
             f"{len(message.tasks)} tasks in one answer; at most {MAX_LISTED_TASKS} are read"
@@ -173,5 +173,5 @@ def description_to_wire(
 def description_from_wire(
     message: analyzer_pb2.DescribeTaskResponse,
 ) -> tuple[SignedTask, TaskSummary]:
-    """Read a task and its state."""
+    """Parse a task and its state."""
     return signed_task_from_wire(message.task), _SUMMARY.from_wire(message.summary)

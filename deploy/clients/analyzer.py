@@ -103,7 +103,7 @@ class OperatorClient(ServiceClient):
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)
         if signed.digest() != digest:
-            raise ProofError("the analyzer gave another task than the one that was asked for")
+            raise ProofError("the analyzer returned another task than the one requested")
         return signed, summary
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:

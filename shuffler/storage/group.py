@@ -54,7 +54,7 @@ class BatchKey:
         Return a keyed hash: equal for equal content, meaningless without the key.
 
         Keyed BLAKE2b of 16 bytes: two of 10^7 contents collide by chance with probability below
-        10^-24, and finding a collision takes the key.
+        10^-24, and finding a collision requires the key.
         """
         tagged = self._tagging.copy()  # the key is hashed already
         tagged.update(content)
@@ -218,7 +218,7 @@ def _place(kind: bytes, number: int) -> bytes:
 
 _LENGTH_BYTES: Final = 4
 _MAX_RECORD_BYTES: Final = 2**28
-"""More than any record that is written."""
+"""Larger than any record written."""
 
 
 def record_place(bucket: int, number: int) -> bytes:
@@ -233,7 +233,7 @@ def write_record(file: IO[bytes], sealed: bytes) -> None:
 
 
 def sealed_records(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the sealed records of a file from where it stands."""
+    """Yield the sealed records of a file from its current position."""
     while header := file.read(_LENGTH_BYTES):
         length = int.from_bytes(header, "big")
         sealed = file.read(min(length, _MAX_RECORD_BYTES))

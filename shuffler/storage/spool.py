@@ -53,10 +53,10 @@ _PERMUTED_STATES: Final = frozenset(
 )
 """States in which the permuted batch is stored."""
 _GATHER_SECONDS: Final = 0.004
-"""Wait of a commit for further calls, while calls come together: a flush costs as much processor
-time as opening several envelopes."""
+"""Time that a commit waits for further calls while calls come together: a flush costs as much
+processor time as opening several envelopes."""
 _GATHERED: Final = 64
-"""Submissions that are committed without that wait."""
+"""Number of submissions that are committed without that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class StoredBatch:
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Told of every stored change of a batch's state: batch, state before, state, number of users."""
+"""Called after every stored change of a batch's state: batch, old state, new state, n_users."""
 
 
 class BatchFiles:
@@ -86,7 +86,7 @@ class BatchFiles:
     whole or not at all. Earlier files are discarded when the batch is shuffled again.
 
     Every method raises StorageError if the disk is full, read-only or fails, and
-    DamagedStorageError if it returns other bytes than were written.
+    DamagedStorageError if stored bytes have changed.
     """
 
     def __init__(self, folder: Path, key: BatchKey) -> None:
@@ -169,7 +169,7 @@ class Spool:
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
         self._committing: asyncio.Task[None] | None = None
         self._together = 0
-        """Calls in the last commit."""
+        """Number of calls in the last commit."""
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
@@ -381,7 +381,7 @@ def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: B
 
 @storage_failures()
 def remove_folder(folder: Path) -> None:
-    """Remove a batch's directory, if there is one."""
+    """Remove a batch's directory if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
         flush_directory(folder.parent)

@@ -3,8 +3,8 @@ The tables of submissions, used tokens and refusals, and the index that finds re
 
 Functions of a connection, each one transaction, run by the spool in its database's thread. The
 index holds 16 bytes for each stored submission: half of its tag, and the number of its group. Half
-a tag matches by chance with probability 10^7 / 2^64; every match is compared with the whole tag in
-the group, so chance never decides.
+a tag matches by chance with probability 10^7 / 2^64; every match is verified against the whole tag
+in the group.
 """
 
 import sqlite3
@@ -60,7 +60,7 @@ class Deduplication:
             new_ones: For each group, whether new submissions are accepted; if not, submissions are
                 only compared with stored ones.
             read: Reads a stored group's tags.
-            use_token: Given where tokens are required.
+            use_token: None where no tokens are required.
 
         Cost: about a microsecond a submission; for a repeat a few, and a read of its group.
         """
@@ -144,10 +144,8 @@ class Arrival:
     in_time: bool
     """Arrived before the deadline. A late one is only compared with stored submissions."""
     token_tags: Sequence[Sequence[bytes]] = ()
-    """
-    For each group the keyed hash of each submission's token, which is accepted once a batch; empty
-    where no tokens are required.
-    """
+    """For each group the keyed hash of each submission's token, which is accepted once a batch;
+    empty where no tokens are required."""
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)

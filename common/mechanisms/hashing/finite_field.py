@@ -31,14 +31,14 @@ from common.mechanisms.base import Counts, Vector
 Complex = NDArray[np.complex128]
 
 MIN_DIGITS: Final = 2
-"""With one digit there are as many buckets as points, and nothing is hashed."""
+"""Minimum number of digits: with one, there are as many buckets as points."""
 MAX_SEEDS: Final = 2**24
-"""Largest family that the analyzer's transform takes (128 MiB of complex numbers)."""
+"""Maximum size of the analyzer's transform (128 MiB of complex numbers)."""
 
 _CHUNK: Final = 1 << 15
-"""Reports counted at a time, which fit the cache."""
+"""Reports counted at a time, to fit the cache."""
 _THREADS: Final = os.cpu_count() or 1
-"""Transforms release the interpreter's lock."""
+"""Number of threads for transforms, which release the interpreter's lock."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class HashFamily:
 
     @classmethod
     def holding(cls, items: int, q: int, t: int) -> "HashFamily":
-        """Return the family with the fewest slices that hold the items, or raise TaskError."""
+        """Return the family with the fewest slices for the items, or raise TaskError."""
         return cls(q, t, -(-items // q ** (t - 1)))
 
     @property

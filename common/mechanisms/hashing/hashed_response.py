@@ -19,7 +19,7 @@ class HashedResponse(OddsOfWeights, SupportCounting):
     Hash the value with a fresh uniform seed, then apply randomized response over the buckets.
 
     A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed does
-    not depend on the value, so a report is as private as the odds of the weights.
+    not depend on the value, so the odds of the weights bound the privacy loss.
     """
 
     @property
@@ -46,25 +46,25 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """The chance true / W, W the sum of all weights, that the own bucket is kept."""
+        """Probability true / W, W the sum of all weights, that the own bucket is kept."""
         return self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """The chance 1/g that a seed hashes another value to the reported bucket."""
+        """Probability 1/g that a seed hashes another value to the reported bucket."""
         return 1 / self.answers
 
     @property
     def q_dummy(self) -> float:
-        """The chance 1/g: a dummy is a uniform seed and a uniform bucket."""
+        """Probability 1/g: a dummy is a uniform seed and a uniform bucket."""
         return 1 / self.answers
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """
         Draw `count` uniform reports. Run by the user agent.
 
-        Each has its own fresh seed. With the user's seed, as OD-HP prints it, a user's messages
-        could be told from all others and the published theorem is false.
+        Each has its own fresh seed. With the user's seed, as OD-HP is printed, a user's messages
+        could be identified and the published theorem is false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)

@@ -1,4 +1,4 @@
-"""Local hashing [WBLJ17] over a finite field: any two items collide with chance exactly 1/g."""
+"""Local hashing [WBLJ17] over a finite field; two items collide with probability exactly 1/g."""
 
 import hashlib
 import math
@@ -76,14 +76,14 @@ class Placement:
 
 
 MIN_CANONICAL_SEEDS: Final = 50
-"""With fewer, one report supports too large a share of the items, and errors become lumpy."""
+"""With fewer, one report supports too large a share of the items, and errors are correlated."""
 
 
 def family_for(domain_size: int, buckets: int) -> HashFamily:
     """
     Return the smallest field over `buckets` elements that distinguishes the items.
 
-    It gets more digits only where it would have fewer than MIN_CANONICAL_SEEDS canonical seeds.
+    It has extra digits only where it would have fewer than MIN_CANONICAL_SEEDS canonical seeds.
 
     Raises:
         TaskError: buckets is not prime or not below domain_size, or the field gets too large.

@@ -3,8 +3,8 @@ Local hashing [WBLJ17] of arbitrary strings by a seeded general-purpose hash.
 
 A string's keyed BLAKE2b digest (128 bits, keyed by the task's nonce) and a uniform 64-bit seed are
 mixed to 64 bits and scaled to the buckets. For a given string the mixed word is a bijection of the
-seed, so its bucket is uniform over seeds to 2^-64. That two strings collide under one seed in g
-rests on good mixing, which tests measure; it is not proven, unlike in `local_hashing`. Decoding
+seed, so its bucket is uniform over seeds to 2^-64. The collision probability 1/g of two strings
+relies on good mixing, which tests measure; it is not proven, unlike in `local_hashing`. Decoding
 hashes every pair of report and candidate.
 """
 
@@ -32,7 +32,7 @@ DIGEST_BYTES: Final = 16
 _HALF: Final = np.uint64(32)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _CHUNK: Final = 1 << 15
-"""Pairs of candidate and report hashed at a time, which fit the cache."""
+"""Pairs of candidate and report hashed at a time, to fit the cache."""
 
 
 def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:

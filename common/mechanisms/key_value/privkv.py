@@ -47,10 +47,8 @@ class PairRequest:
     local_epsilon: float
     """Above 0 and at most 20."""
     key_share: float = 0.5
-    """
-    Share of local_epsilon spent on ownership: at least 0 and below 1. With 0 reports carry no
-    information on ownership, but half of them still carry a value.
-    """
+    """Share of local_epsilon spent on ownership: at least 0 and below 1. With 0 reports carry no
+    information on ownership, but half of them still carry a value."""
     fakes: tuple[float, ...] = ()
     """One for each key, in low .. high; empty for the middle of the range."""
 
@@ -90,7 +88,7 @@ class PrivKv(PairEstimator):
         """
         Compute the integers. Run by the analyzer.
 
-        The ε left for the value is rounded down, so that both together keep the promise.
+        The ε left for the value is rounded down, so that the sum is at most local_epsilon.
 
         Raises:
             TaskError: local_epsilon, key_share or a resulting integer is out of range.
@@ -206,7 +204,7 @@ class PrivKv(PairEstimator):
         range, its reported sign, and whether the answer on ownership is truthful.
 
         Args:
-            pairs: Of n people; or their values as a table (n, keys), NaN for a key not owned.
+            pairs: Pairs of n people; or their values as a table (n, keys), NaN for a key not owned.
             rng: Source of randomness.
 
         Returns:

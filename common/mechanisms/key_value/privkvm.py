@@ -1,14 +1,14 @@
 """
-PrivKVM: iterations of PrivKV, each with the means of the one before for fakes [YHMZ19].
+PrivKVM: iterations of PrivKV, each with the previous one's means as fakes [YHMZ19].
 
 Fakes at the true means would not bias the estimates. Each iteration multiplies the bias by its
-share of fakes. Each is a task of its own, in which people draw a key again; the costs add up to ε
-by sequential composition.
+share of fakes. Each is a separate task, in which people draw a new key; the costs compose
+sequentially to ε.
 
-The paper could not be read for the split of ε; as in published programs, the first iteration pays
-ε1 = κε for whether a key is owned, and each of c iterations (1-κ)ε/c for the value. Later
-iterations toss a fair coin for the key, owned or not: that costs nothing, and leaves the
-frequencies to the first. Half of their reports name a value, and 1-f of these are fakes.
+The split of ε follows published programs, not the paper: the first iteration pays ε1 = κε for the
+ownership of a key, and each of c iterations (1-κ)ε/c for the value. Later iterations toss a fair
+coin for ownership, which costs nothing; only the first estimates frequencies. Half of their reports
+name a value, and 1-f of these are fakes.
 """
 
 import dataclasses
@@ -33,14 +33,14 @@ def iteration(
     """
     Return the parameters of one iteration. Run by the operator.
 
-    The exact sum of the iterations' local ε is at most that of the whole.
+    The exact sum of the iterations' local ε is at most the whole's.
 
     Args:
         whole: All iterations together; key_share is κ, above 0 and below 1.
         iterations: c, 1 .. MAX_ITERATIONS.
-        number: Of this one, 1 .. c.
-        means: Estimated by the one before, in -1 .. 1 but for noise, which is clipped: they are
-            the fakes of this one. None for the first, which has the whole's fakes.
+        number: This iteration's number, 1 .. c.
+        means: Estimates of the previous iteration, clipped to -1 .. 1, as this one's fakes. None
+            for the first, which has the whole's fakes.
 
     Raises:
         TaskError: A parameter is out of range, or a part of ε is too small.

@@ -33,13 +33,13 @@ from common.task.specs import NumberSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """Sums over the numbers for which reports stand, each of shape (coordinates,)."""
+    """Sums over the numbers that reports represent, each of shape (coordinates,)."""
 
     count: Vector
     first: Vector
-    """Their sum."""
+    """Sum of the numbers."""
     second: Vector
-    """The sum of their squares."""
+    """Sum of their squares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,9 @@ class Spread:
 
 
 _BYTE: Final = 0xFF
-"""Codes that one byte can hold, besides padding."""
+"""Maximum number of codes in one byte, besides padding."""
 _CHUNK: Final = 1 << 18
-"""Codes added up at a time, which bounds memory."""
+"""Codes summed at a time, which bounds memory."""
 
 
 class CodedNumber(OddsOfWeights, SpecifiedNumbers):

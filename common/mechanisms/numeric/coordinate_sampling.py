@@ -1,5 +1,5 @@
 """
-Several numbers of which a report covers a random sample: Harmony and Multi-HM.
+Mechanisms that report a random sample of a person's numbers: Harmony and Multi-HM.
 
 The coordinates of a report are a uniform set of k out of d, independent of the numbers. Each is
 answered by a mechanism for one number, at ε/k. A report stands for d/k times the numbers of its
@@ -190,7 +190,7 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
 
 
 EPSILON_EACH: Final = 2.5
-"""Increase of ε that makes another coordinate worthwhile [WXY+19]."""
+"""Increase of ε that adds another coordinate [WXY+19]."""
 
 
 def paper_sample(dimensions: int, local_epsilon: float) -> int:

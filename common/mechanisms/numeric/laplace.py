@@ -1,5 +1,5 @@
 """
-Discrete Laplace noise on a number in -1 .. 1 [DMNS06], the oldest mechanism and the baseline.
+Discrete Laplace noise on a number in -1 .. 1 [DMNS06], the baseline.
 
 The number is rounded to a grid, and noise with P(x) ∝ e^(-|x|/scale), in whole steps, is added. The
 ends of the range are `steps` apart, so the likelihood ratio is at most e^(steps/scale).
@@ -35,8 +35,8 @@ FAR: Final = 64
 """
 Scales of noise beyond the ends of the grid at which reports are clipped.
 
-Clipping is post-processing and costs no privacy. Noise goes that far on either side with a chance
-below e^-64 < 2e-28, which changes no estimate.
+Clipping is post-processing and costs no privacy. Noise reaches them with probability below e^-64 <
+2e-28, so estimates do not change.
 """
 
 
@@ -49,7 +49,7 @@ class Laplace(SpecifiedNumbers):
 
     steps: int
     scale: int
-    """In steps of the grid."""
+    """Scale of the noise, in steps of the grid."""
 
     def __post_init__(self) -> None:
         if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
@@ -65,7 +65,7 @@ class Laplace(SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the least scale that keeps the promise."""
+        """Choose the least scale whose ε is at most local_epsilon."""
         return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
 
     @classmethod

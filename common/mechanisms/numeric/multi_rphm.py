@@ -134,7 +134,7 @@ class MultiRphm(StatedIntegers):
 
     @property
     def local_epsilon(self) -> float:
-        """As of Multi-HM: the projection is independent of all values."""
+        """As for Multi-HM: the projection is independent of all values."""
         return self.inner.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
@@ -143,7 +143,7 @@ class MultiRphm(StatedIntegers):
 
     @property
     def reduction(self) -> Reduction:
-        """As of Multi-HM: a projected and clipped vector is another vector of the cube."""
+        """As for Multi-HM: a projected and clipped vector is another vector of the cube."""
         return self.inner.reduction
 
     @property

@@ -30,7 +30,7 @@ class NumberRequest:
 
     name: NumberMechanismName
     dimensions: int
-    """Numbers that each person has."""
+    """Number of numbers per person."""
     low: float
     high: float
     local_epsilon: float
@@ -46,10 +46,10 @@ class NumberRequest:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
     """
-    Estimated means of the people whose reports were added up, with their variances.
+    Estimated means of the people whose reports were counted, with their variances.
 
-    The variance is that of noise alone: it bounds the distance to the mean of these very people.
-    With too few reports it is infinite, and the mean is meaningless.
+    The variance is of noise alone: it bounds the distance to the mean of these people. With too few
+    reports it is infinite, and the mean is meaningless.
     """
 
     means: Vector
@@ -57,10 +57,8 @@ class Moments:
     variances: Vector
     """Variances of those means, estimated from the reports; same shape."""
     unbiased: bool = True
-    """
-    False if the means are biased: then the variances are not the whole error, and there are no
-    confidence intervals.
-    """
+    """False if the means are biased: the variances then omit the bias, and there are no confidence
+    intervals."""
 
 
 class NumberMechanism(Randomizer, Protocol):
@@ -68,7 +66,7 @@ class NumberMechanism(Randomizer, Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Numbers of each person."""
+        """Number of numbers per person."""
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
@@ -121,8 +119,8 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
 
     A number between two grid points is rounded up with a chance equal to its relative position, to
     2^-32. Rounding precedes all noise and mixes neighbours of the grid, no two of which are less
-    private than its ends: no ε grows. With one step a number is rounded to an end. Run by the user
-    agent.
+    private than its ends, so no ε increases. With one step a number is rounded to an end. Run by
+    the user agent.
 
     Args:
         values: In -1 .. 1, not checked here; any shape, which the result shares.

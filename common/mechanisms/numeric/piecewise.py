@@ -132,7 +132,7 @@ class Piecewise(CodedNumber):
 
     @property
     def reduction(self) -> Reduction:
-        """As of the response; if the bands of the two ends overlap, the local ε only."""
+        """As for the response; if the bands of the two ends overlap, the local ε only."""
         return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -167,7 +167,7 @@ LEAST_EPSILON: Final = math.log(
 
 
 def paper_weight(local_epsilon: float) -> int:
-    """Return the chance of the piecewise mechanism, of MIX_SUM: 1 - e^(-ε/2), or 0 up to ε*."""
+    """Return the weight of the piecewise mechanism, of MIX_SUM: 1 - e^(-ε/2), or 0 up to ε*."""
     if local_epsilon <= LEAST_EPSILON:
         return 0
     return round(-math.expm1(-local_epsilon / 2) * MIX_SUM)
@@ -191,7 +191,7 @@ class Hybrid(CodedNumber):
     reach: int
     weights: ResponseWeights
     piecewise_weight: int
-    """Of MIX_SUM."""
+    """Probability of the piecewise mechanism, in units of 1 / MIX_SUM."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.piecewise_weight < MIX_SUM:

@@ -31,26 +31,26 @@ from common.mechanisms.rappor.regression import (
 LEVEL: Final = 0.05
 """Bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
-"""Candidates for each bit of all cohorts up to which all are fitted together."""
+"""Maximum ratio of candidates to bits of all cohorts at which all are fitted together."""
 _MAX_AT_ONCE: Final = 256
-"""Candidates that are estimated at a time, so that memory stays bounded."""
+"""Candidates estimated at a time, which bounds memory."""
 _MAX_NORMAL: Final = 1.0
-"""Standard deviations up to which the normal distribution will do: nothing is detected there."""
+"""Standard deviations up to which the normal approximation is used: nothing is detected there."""
 _MIN_DRAWS: Final = 8
-"""Hashes in all cohorts together, below which the saddlepoint is no approximation."""
+"""Minimum number of hashes in all cohorts for the saddlepoint approximation."""
 _MAX_TILT: Final = 1e6
 
 
 def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
     """
-    Return the probability that random bits have as much left as a candidate's have.
+    Return the probability that random bits have residuals as large as a candidate's.
 
-    By the saddlepoint approximation [LR80], or by Chernoff's bound where there are few hashes.
+    Uses the saddlepoint approximation [LR80], or Chernoff's bound if there are few hashes.
 
     Args:
         left: Residuals of the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
-        chances: Of one hash for each bit, shape (k,).
+        chances: Probability of each bit for one hash, shape (k,).
 
     Cost: some 20 passes over c·k numbers where the sum is large, one where it is not.
     """
@@ -85,7 +85,7 @@ def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> fl
     while moments(high)[1] < found and high < _MAX_TILT:
         high *= 2
     if found >= largest or high >= _MAX_TILT:
-        # All draws are the largest: their own chance, with ties.
+        # All draws are the largest: their own probability, with ties.
         ties = np.isclose(apart, apart.max(axis=1, keepdims=True))
         return float(np.exp(hashes * np.log(ties @ chances).sum()))
     tilt = float(optimize.brentq(lambda at: moments(at)[1] - found, 0.0, high))
@@ -107,20 +107,19 @@ class Decoding:
     """The estimate of each candidate; vectors have shape (M,)."""
 
     shares: Vector
-    """Unbiased shares of the people who hold each; may be negative."""
+    """Unbiased shares of the people who hold each candidate; may be negative."""
     share_errors: Vector
-    """Standard errors; infinite where nothing tells a candidate from those that were fitted."""
+    """Standard errors; infinite if a candidate cannot be distinguished from the fitted ones."""
     p_values: Vector
-    """One-sided, of the hypothesis that no user holds it."""
+    """One-sided p-values of the hypothesis that no user holds the candidate."""
     detected: NDArray[np.bool_]
-    """By Bonferroni's correction over all M candidates."""
+    """p-values after Bonferroni's correction over all M candidates."""
     unexplained: float
-    """Unbiased share of the people who hold a text off the list; may be negative."""
+    """Unbiased share of the people whose text is not a candidate; may be negative."""
     unexplained_error: float
     """Its standard error."""
     exhaustive: bool
-    """Whether every label is a candidate: then nothing is unexplained, and the difference of the
-    sum of shares from 1 is noise."""
+    """Whether every label is a candidate: then the sum of shares differs from 1 by noise alone."""
 
 
 def decode(
@@ -136,15 +135,15 @@ def decode(
     Args:
         rappor: The task's mechanism.
         cells: From its `tally`, shape (m + m·k,).
-        candidates: At least one string to look for, each once; with the encoding `labels`, labels.
-        most_together: As MAX_TOGETHER.
+        candidates: At least one distinct string to look for; with the encoding `labels`, labels.
+        most_together: See MAX_TOGETHER.
 
     Raises:
         ReportError: There is no report.
-        SettingsError: There are so many candidates that scikit-learn is needed, and it is missing.
-        TaskError: There is no candidate, or two set the same bits; or a single cohort is to tell
-            too many apart.
-        ValueRangeError: A candidate is too long, or none of the labels.
+        SettingsError: So many candidates need scikit-learn, which is missing.
+        TaskError: There is no candidate, two set the same bits, or there are too many for a single
+            cohort.
+        ValueRangeError: A candidate is too long, or not a label.
 
     Cost: a tenth of a second for some hundred candidates, seconds for thousands.
     """
@@ -173,11 +172,11 @@ _Estimates = tuple[Vector, Vector, Vector, float]
 
 
 def _each_label(evidence: TrueBitCounts) -> _Estimates:
-    """Estimate each label from its own bit, which no other label touches."""
+    """Estimate each label from its own bit, which no other label sets."""
     places = evidence.positions[:, 0, 0]
     variances = evidence.variances(evidence.estimates)[0, places]
     n_reports, shown = evidence.n_reports, evidence.shown[0, places]
-    # If no user holds the label, only noise shows its bit: a binomial number of times.
+    # If no user holds the label, its count is binomial, from noise alone.
     p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance)
     sum_error = float(np.sqrt(variances.sum())) / n_reports
     shares = evidence.estimates[0, places] / n_reports
@@ -185,7 +184,7 @@ def _each_label(evidence: TrueBitCounts) -> _Estimates:
 
 
 _Fold = tuple[NDArray[np.bool_], Regression]
-"""Which cohorts are fitted together, shape (c,), and their fit."""
+"""A mask of cohorts fitted together, shape (c,), and their fit."""
 
 
 def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:

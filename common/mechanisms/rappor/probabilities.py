@@ -1,8 +1,8 @@
 """
 The probabilities of RAPPOR's reports and their local ε, computed from integers [EPK14].
 
-One report shows a bit that the text leaves unset as set with chance p*, and one that it sets with
-chance q*:
+A report shows a bit as set with probability p* if the text leaves it unset, and q* if the text sets
+it:
 
     p* = (1-f)·p + f·(p+q)/2,    q* = (1-f)·q + f·(p+q)/2.
 """
@@ -40,11 +40,11 @@ class RapporProbabilities:
         """
         Round f up to 128ths, p up and q down to 65536ths. Run by the analyzer.
 
-        All three only add noise: fair coins in permanent bits, or coins of some chance in the bits
-        of a report. So no ε exceeds that of the given chances.
+        Rounding only adds noise: fair coins in permanent bits, or biased coins in a report's bits.
+        So no ε exceeds that of the given probabilities.
 
         Raises:
-            TaskError: One is not a chance, f rounds to 1, or p does not stay below q.
+            TaskError: One is not a probability, f rounds to 1, or p does not stay below q.
         """
         permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
         unset = math.ceil(_exact("p", p) * INSTANT_SUM)
@@ -106,7 +106,7 @@ class RapporProbabilities:
         private, so 1/l bounds every pair.
 
         Args:
-            third: True if three texts share no bit in any cohort for certain; otherwise no attack
+            third: True if three texts certainly share no bit in any cohort; otherwise no attack
                 covers them.
         """
         rest = _TOTAL - self._unset_odds

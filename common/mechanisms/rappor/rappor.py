@@ -79,9 +79,9 @@ class Rappor:
             f: At least 0; below 1 after rounding.
             p: At least 0.
             q: At most 1; above p after rounding.
-            encoding: Which bits a text sets.
-            most_bytes: Longest text in bytes of UTF-8.
-            question: Name of the tasks that share permanent responses, if the question may be
+            encoding: The bits that a text sets.
+            most_bytes: Maximum bytes of a text in UTF-8.
+            question: Name of the question whose tasks share permanent responses; empty if not
                 repeated.
 
         Raises:
@@ -315,7 +315,7 @@ class Rappor:
             Shape (m + m·k,), as `tally`.
 
         Raises:
-            ValueRangeError: As of `permanent`.
+            ValueRangeError: As for `permanent`.
 
         Cost: a digest for each text and cohort, and two binomial draws for each cell.
         """

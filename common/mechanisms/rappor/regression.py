@@ -12,8 +12,8 @@ bits. Without that term the regression would attribute their bits to the candida
 
     t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 
-Of very many candidates the non-negative LASSO [Tib96] chooses those to fit, as in [EPK14]: on one
-half of the cohorts, for a fit on the other half.
+With very many candidates, the non-negative LASSO [Tib96] chooses those to fit, as in [EPK14]: on
+one half of the cohorts, for a fit on the other half.
 """
 
 import dataclasses
@@ -36,9 +36,9 @@ from common.mechanisms.rappor.rappor import Rappor
 
 _MAX_SELECTED: Final = 500
 _MAX_OF_CELLS: Final = 0.8
-"""At most so many, and so many of the cells that they are fitted to [GRappor]."""
+"""Maximum number of fitted candidates, and their maximum ratio to the cells [GRappor]."""
 _MIN_DEVIATIONS: Final = 2.0
-"""Penalty at which a path ends: a candidate stays out whose bits stand out less than so far."""
+"""Final penalty of a path, which leaves out candidates whose bits stand out less."""
 _STEPS: Final = 20
 _SINGULAR: Final = 1e-8
 """Least squared part of a column of norm 1 that is independent of the others."""
@@ -59,9 +59,9 @@ class TrueBitCounts:
     positions: NDArray[np.intp]
     """Bits by candidate, cohort and hash, shape (M, c, h)."""
     chances: Vector
-    """How likely one hash of a random text names each bit, shape (k,)."""
+    """Probability that one hash of a random text selects each bit, shape (k,)."""
     baseline: Vector
-    """b_i: how likely a text that is on no list sets each bit, shape (k,)."""
+    """b_i: probability that an unlisted text sets each bit, shape (k,)."""
     unset_chance: float
     """p*."""
     set_chance: float
@@ -72,12 +72,12 @@ class TrueBitCounts:
         """
         Debias the counts of cohorts with reports, and hash the candidates; see `decode`.
 
-        With one bit a label there is nothing off the list that a device would take.
+        With one bit per label, devices accept no unlisted text.
 
         Raises:
             ReportError: There is no report.
             TaskError: There is no candidate, or two set the same bits in every cohort with reports.
-            ValueRangeError: A candidate is too long, or none of the labels.
+            ValueRangeError: A candidate is too long, or not a label.
 
         Cost: a digest for each candidate and cohort.
         """
@@ -148,7 +148,7 @@ class TrueBitCounts:
         return found
 
     def among(self, cohorts: NDArray[np.bool_]) -> Self:
-        """Return the counts of some cohorts only; shape of the choice (c,)."""
+        """Return the counts of the chosen cohorts; `choice` has shape (c,)."""
         fields = {name: getattr(self, name)[cohorts] for name in ("sizes", "shown", "estimates")}
         return dataclasses.replace(self, positions=self.positions[:, cohorts], **fields)
 
@@ -156,8 +156,8 @@ class TrueBitCounts:
         """
         Return the variance of each t_ij if `expected` people, shape (c, k), set the bit.
 
-        The known variance of the noise, and that of who happens to be in the cohort: N_j of the N
-        people come into it by lot, among them those who set the bit there: hypergeometric.
+        The known variance of the noise, plus the hypergeometric variance of sampling the N_j people
+        of the cohort, and so those who set the bit, from all N.
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
@@ -170,7 +170,7 @@ class TrueBitCounts:
 
 
 def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequence[str]) -> None:
-    """Check that no two candidates set the same bits in every cohort: nothing tells them apart."""
+    """Check that no two candidates set the same bits in every cohort."""
     ordered = np.sort(positions, axis=2)
     again = ordered[..., 1:] == ordered[..., :-1]
     ordered[..., 1:][again] = bits  # a bit that two hashes name is set once
@@ -188,7 +188,7 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
 
 def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
-    Choose the candidates that explain the most, in order: at most 500, and .8 of the fit's cells.
+    Choose the best candidates, in order: at most 500, and .8 of the fit's cells.
 
     Raises:
         SettingsError: scikit-learn is not installed.
@@ -216,7 +216,7 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     for alpha in np.geomspace(max(largest, least), least, _STEPS):
         model.set_params(alpha=alpha)
         with warnings.catch_warnings():
-            # Whether the last digit has settled does not matter for which are above 0.
+            # The choice only needs which coefficients are above 0, not full convergence.
             warnings.simplefilter("ignore")
             model.fit(columns, target)
         found = np.nonzero(model.coef_ > 0)[0]
@@ -227,7 +227,7 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
 
 
 def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Leave out candidates whose bits depend on others', in order. Cost: their number cubed."""
+    """Drop candidates whose bits depend linearly on earlier ones'. Cost: their number cubed."""
     if not len(candidates):
         return candidates
     gram = _gram(evidence, candidates, candidates)
@@ -241,12 +241,12 @@ class Alone(NamedTuple):
     """Some candidates, each after projecting out the other fitted ones."""
 
     columns: Matrix
-    """B_l - b, so projected, shape (c·k, L)."""
+    """Projected B_l - b, shape (c·k, L)."""
     products: Vector
-    """Of those columns and the target, shape (L,)."""
+    """Products of those columns with the target, shape (L,)."""
     weights: Vector
-    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 for a
-    candidate that depends on the others."""
+    """Squared norms of those columns, shape (L,): a share is product / weight. 0 for a candidate
+    that depends on the others."""
     residuals: Matrix
     """Residuals of the target after the *other* fitted candidates, shape (c·k, L)."""
 
@@ -257,9 +257,9 @@ class Regression:
 
     evidence: TrueBitCounts
     fitted: NDArray[np.intp]
-    """Which candidates, shape (S,)."""
+    """Indices of the fitted candidates, shape (S,)."""
     inverse: Matrix
-    """Of the fitted columns' Gram matrix, shape (S, S)."""
+    """Inverse of the fitted columns' Gram matrix, shape (S, S)."""
     shares: Vector
     """Shape (S,)."""
 
@@ -281,8 +281,8 @@ class Regression:
         """
         Return the variance of each bit's estimate, shape (c·k,).
 
-        From the bits that the fit expects; all raised by one factor if the residuals are larger,
-        as strings off the list make them.
+        Computed from the fit's expected bits; scaled up by one factor if the residuals are larger,
+        as unlisted strings make them.
         """
         seen, residual = self.evidence, self.residual
         expected = seen.estimates - residual.reshape(seen.estimates.shape)
@@ -295,7 +295,7 @@ class Regression:
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
-        Project L candidates, fitted or not, each by itself.
+        Project each of L candidates, fitted or not, separately.
 
         Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
         """
@@ -330,7 +330,7 @@ class Regression:
 
 
 def _gram(seen: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
-    """Multiply candidates' columns, less the baseline, with each other, weighted by N_j."""
+    """Return the products of candidates' columns, less the baseline, weighted by N_j."""
     weighted = seen.rows * seen.spread
     left, right = seen.incidence[:, some], seen.incidence[:, others]
     product: Matrix = (left.T @ sparse.diags_array(seen.rows) @ right).toarray()

@@ -116,7 +116,7 @@ async def test_one_agent_is_one_person_unless_configured(
     await agent.contribute(_DIGEST, 3, "one")
     await agent.contribute(_DIGEST, 3, "two")
     assert len(set(shuffler.received)) == 2
-    with pytest.raises(WireError, match="say by name"):
+    with pytest.raises(WireError, match="name the person"):
         await agent.contribute(_DIGEST, 3, "")
 
 
@@ -212,7 +212,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
     shuffler = MemoryShuffler(signed)
     agent.shuffler = shuffler
     for _ in range(2):
-        with pytest.raises(PolicyError, match="do not keep its claim of central epsilon"):
+        with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
             await agent.contribute(signed.digest(), 3, "one")
     assert [] == shuffler.received
 
@@ -243,7 +243,7 @@ def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
     found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
     assert [one, two, b""] == found
     assert TokenFile(None).token("Ada L") == b""
-    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt holds no token") as caught:
+    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt has no token") as caught:
         TokenFile(file, "tokens.txt").tokens()
     assert "Ada" not in str(caught.value)
 
@@ -251,7 +251,7 @@ def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
     assert [two, one] == TokenFile(file).tokens()
     for text in ("00", "zzz", "00" * (TOKEN_BYTES + 1)):
         file.write_text(f"{text}\n", encoding="ascii")
-        with pytest.raises(SettingsError, match="line 1 of token_file holds no token") as caught:
+        with pytest.raises(SettingsError, match="line 1 of token_file has no token") as caught:
             TokenFile(file).token("")
         assert text not in str(caught.value)
 

@@ -68,7 +68,7 @@ async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
     assert kept == file.read_bytes()
 
     file.unlink()
-    with pytest.raises(SettingsError, match="is not the secret that earlier answers"):
+    with pytest.raises(SettingsError, match="is not the secret of earlier answers"):
         await user_agent.server.start(settings)
     await (await user_agent.server.start(without)).stop()
     file.write_bytes(kept)

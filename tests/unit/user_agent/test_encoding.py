@@ -47,7 +47,7 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
         _lay_out(_OF_KIND[asked], value)
 
     wanted = (
-        f"this task asks for {KIND_IN_WORDS[asked]} (kind {asked}); what came is "
+        f"this task asks for {KIND_IN_WORDS[asked]} (kind {asked}); the value is "
         f"{KIND_IN_WORDS[given]} (kind {given})"
     )
     assert wanted == str(caught.value)
@@ -86,13 +86,13 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
         ("hybrid-mean", math.inf, "a number must lie between 0 and 24"),
         ("multi-hm", (1.0, 2.0, _SECRET, 1.0, 1.0), "a number must lie between 1 and 5"),
         ("harmony", (1.0, 2.0, math.nan, 1.0, 1.0), "a number must lie between 1 and 5"),
-        ("mean-est", (1.0, 2.0, 3.0, 1.0), "a value must hold 5 numbers"),
-        ("multi-rphm", (), "a value must hold 5 numbers"),
+        ("mean-est", (1.0, 2.0, 3.0, 1.0), "a value must have 5 numbers"),
+        ("multi-rphm", (), "a value must have 5 numbers"),
         ("priv-kv", {6: 1.0}, "a key must lie between 0 and 5"),
         ("priv-kv", {2: _SECRET}, "a number must lie between 0 and 5"),
         ("priv-kv", {2: math.nan}, "a number must lie between 0 and 5"),
-        ("rappor", "x" * 65, "a text may have at most 64 bytes, written as UTF-8"),
-        ("rappor", "e\u0301" * 32 + "e", "a text may have at most 64 bytes, written as UTF-8"),
+        ("rappor", "x" * 65, "a text may have at most 64 bytes in UTF-8"),
+        ("rappor", "e\u0301" * 32 + "e", "a text may have at most 64 bytes in UTF-8"),
         ("rappor", "\ud800", "a text must be valid Unicode"),
     ],
 )

@@ -39,13 +39,13 @@ def test_a_task_is_authentic_by_its_digest_and_the_pinned_identity() -> None:
 def test_a_local_epsilon_over_the_cap_is_refused() -> None:
     """A task without local noise needs an infinite cap."""
     case = published(local_epsilon=2.0)
-    with pytest.raises(PolicyError, match=r"2\.0; this device answers up to 1\.5"):
+    with pytest.raises(PolicyError, match=r"2\.0; local_epsilon_cap is 1\.5"):
         check(case.signed, case.signed.digest(), _policy(case, cap=1.5), _NOW)
     case = published(local_epsilon=math.inf, dummies_per_user=100)
     digest = case.signed.digest()
 
     assert case.task == check(case.signed, digest, _policy(case, cap=math.inf), _NOW)
-    with pytest.raises(PolicyError, match="is inf; this device answers up to 20"):
+    with pytest.raises(PolicyError, match="is inf; local_epsilon_cap is 20"):
         check(case.signed, digest, _policy(case, cap=20.0), _NOW)
 
 
@@ -57,7 +57,7 @@ def test_a_claim_that_the_weights_do_not_keep_is_refused() -> None:
         case.task, mechanism=dataclasses.replace(spec, true_weight=spec.true_weight + 1)
     )
     signed = case.identity.sign(cheating.to_bytes())
-    with pytest.raises(PolicyError, match="do not keep its claim"):
+    with pytest.raises(PolicyError, match="do not satisfy its claim"):
         check(signed, signed.digest(), _policy(case), _NOW)
 
 
@@ -75,7 +75,7 @@ def test_a_false_central_claim_is_refused() -> None:
         check(signed, signed.digest(), _policy(case), _NOW)
     many = published(n_min=5000, target_size=5000)
     signed = _resigned(many, n_min=500)
-    with pytest.raises(PolicyError, match="for 500 users delta would be"):
+    with pytest.raises(PolicyError, match="for 500 users"):
         check(signed, signed.digest(), _policy(many), _NOW)
 
 
@@ -165,6 +165,6 @@ def test_a_repeatable_question_is_answered_only_if_the_owner_allows() -> None:
     digest = case.signed.digest()
 
     assert case.task == check(case.signed, digest, allowing, 0.0)
-    with pytest.raises(PolicyError, match="its owner may set lasting_responses"):
+    with pytest.raises(PolicyError, match="set lasting_responses"):
         check(case.signed, digest, refusing, 0.0)
     assert not Policy(identity=allowing.identity, local_epsilon_cap=1.0).lasting_responses
