@@ -94,7 +94,7 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),
         (["--draft", "missing.toml"], TaskError, "cannot be read"),
-        (["--task-file", __file__], TaskError, "a draft is given with --draft"),
+        (["--task-file", __file__], TaskError, "use --draft for a draft"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -87,7 +87,7 @@ async def test_a_page_of_metrics_that_never_comes_is_reported() -> None:
     await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
-    assert ["The usage is unknown of analyzer"] == [note[:32] for note in finished.notes]
+    assert ["Usage unknown, without a metrics page: analyzer."] == finished.notes
 
 
 async def test_no_text_of_services_steers_the_terminal() -> None:
