@@ -1,4 +1,4 @@
-"""The command `shuffledp`, which imports a command's module when the command is called."""
+"""The command `shuffledp`, which imports a subcommand's module only when called."""
 
 import importlib
 import sys
@@ -22,11 +22,11 @@ _COMMANDS: Final = {
     "reproduce": ("reproduce", "Run published experiments again."),
     "audit": ("audit", "Simulate attacks by every coalition."),
     "load": ("load", "Load-test the services and reconcile all counts."),
-    "init": ("profile", "Write a profile: defaults for operators' options."),
+    "init": ("profile", "Write a profile: default options for operators."),
     "task": ("task", "Create, list, show and close tasks."),
-    "live": ("live", "Watch a batch being collected, in a browser."),
-    "result": ("result", "Print a released result, or write it."),
-    "ledger": ("result", "Print what every release cost, and the budgets left."),
+    "live": ("live", "Watch a batch's progress in a browser."),
+    "result": ("result", "Print or write a released result."),
+    "ledger": ("result", "Print every release's cost and the budgets left."),
     "iterate": ("result", "Write the draft of PrivKVM's next iteration."),
     "contribute": ("person", "Contribute a value through your user agent."),
     "receipt": ("person", "Show whether your value was counted."),
@@ -34,31 +34,31 @@ _COMMANDS: Final = {
     "keys": ("keys", "Make certificates and signing identities."),
     "tokens": ("tokens", "Make tokens that let each user submit once."),
 }
-"""The module of each command, and its line in the list of commands."""
+"""Module and summary of each command."""
 
 
 class _LazyGroup(TyperGroup):
     """A group that lists and completes its commands without importing them."""
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # as the library passes them
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # Typer's settings
         super().__init__(**settings)
         self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        """Import a command. Overrides the library, which would hold every one."""
+        """Import and return a command."""
         if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
             module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
-            module.app.rich_markup_mode = None  # of each command's own app: plain help, and fast
+            module.app.rich_markup_mode = None  # plain help, which is fast
             self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
-        """Write the list of commands. Overrides the library, which would import every one."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401
-        """Complete a command's name, or an option."""
+        """Complete a command's name or an option."""
         from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
 
         found = [
@@ -72,8 +72,7 @@ class _LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=_LazyGroup,
     no_args_is_help=True,
-    epilog=example("shuffledp demo --users 5000")
-    + "\n\nWords that need explaining: docs/glossary.md.",
+    epilog=example("shuffledp demo --users 5000") + "\n\nGlossary: docs/glossary.md.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -93,23 +92,23 @@ def shuffledp(
         Path | None,
         typer.Option(
             envvar="SHUFFLEDP_PROFILE",
-            help="A TOML file with addresses, tokens and certificates, as `shuffledp init` writes "
-            "it. Without it: shuffledp.toml here, if it exists.",
+            help="TOML file with addresses, tokens and certificates, from `shuffledp init`.  "
+            "[shuffledp.toml here, if it exists]",
         ),
     ] = None,
-    version: Annotated[  # noqa: ARG001  # its callback does everything
+    version: Annotated[  # noqa: ARG001  # handled by its callback
         bool,
         typer.Option(
             "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Collect a histogram with differential privacy: one party sees who, one what, none both."""
+    """Collect statistics with differential privacy: one party sees who, one what, none both."""
     context.default_map = profile_defaults(profile)
 
 
 def main() -> None:
-    """Run the command; a foreseen failure is one sentence and exit status 1."""
+    """Run the command; an expected failure prints one sentence and exits with status 1."""
     try:
         app()
     except ShuffleDpError as error:

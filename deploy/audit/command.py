@@ -1,4 +1,4 @@
-"""Run `shuffledp audit`; imports all three services."""
+"""Implementation of `shuffledp audit`; imports all three services."""
 
 import dataclasses
 import shlex
@@ -42,7 +42,7 @@ def run(  # the command's options
     open_it: bool,
     json: bool,
 ) -> bool:
-    """Run the audit, write both reports, show the result; return whether all checks passed."""
+    """Run the audit, write both reports, print the result; return whether all checks passed."""
     report = audit(
         subject,
         seed=seed,
@@ -74,7 +74,7 @@ def run_self_test(
     processes: int,
     json: bool,
 ) -> bool:
-    """Break every scenario in turn; return whether every alarm that applies rang."""
+    """Break every scenario in turn; return whether every applicable alarm rang."""
     small = dataclasses.replace(subject, sizes=SMALL)
     alarms = self_test(
         small, seed=seed, scenarios=scenarios, processes=processes, progress=_progress()
@@ -97,14 +97,14 @@ def run_self_test(
 
 
 def show_names(console: Console) -> None:
-    """List the scenarios, and the weakness of each in the self-test."""
+    """List the scenarios, each with its self-test weakness."""
     for scenario in SCENARIOS:
         console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
         console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)
 
 
 def _progress() -> Progress:
-    """Print progress as plain lines on standard error, terminal or not."""
+    """Return a callback that prints progress as plain lines on standard error."""
     started = time.monotonic()
 
     def show(title: str, done: int, total: int) -> None:
@@ -119,32 +119,29 @@ def audited(
     task_file: Path | None, draft: Path | None, users: int | None, sizes: SampleSizes
 ) -> AuditSubject:
     """
-    Return the audited task, by default the demo's, and its number of users, by default n_min.
+    Return the audited task (default: the demo's) and its number of users (default: n_min).
 
     Raises:
-        SettingsError: Both files are given, one cannot be read, or there are too few users.
+        SettingsError: Both files are given, one cannot be read, or users are below n_min.
         TaskError: A file holds no task or draft.
     """
     if task_file is not None and draft is not None:
-        raise SettingsError("give --task-file or --draft, not both")
+        raise SettingsError("use --task-file or --draft, not both")
     found = _drafted(draft) if task_file is None else _read(task_file)
     if users is not None and users < found.n_min:
-        raise SettingsError(
-            f"--users is {users}: a batch of fewer than n_min users, {found.n_min}, is "
-            "never released"
-        )
+        raise SettingsError(f"--users is {users}; it must be at least n_min, {found.n_min}")
     return AuditSubject(task_bytes=found.to_bytes(), n_users=users or found.n_min, sizes=sizes)
 
 
 def _read(path: Path) -> Task:
-    """Read a task as it was published."""
+    """Read a published task."""
     try:
         with path.open("rb") as file:
             return Task.from_bytes(file.read(MAX_TASK_BYTES + 1))
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except TaskError as error:
-        raise TaskError(f"{path}: {error}; a draft is given with --draft") from error
+        raise TaskError(f"{path}: {error}; use --draft for a draft") from error
 
 
 def _drafted(path: Path | None) -> Task:

@@ -12,9 +12,9 @@ from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 """
-Anonymity: what a coalition learns of one user. Correctness: whether the code draws as it states.
-Sender disruption: the effect of dishonest users on the result. Server disruption: that of a
-dishonest shuffler or analyzer.
+Anonymity: what a coalition learns about one user. Correctness: whether the code draws from the
+stated distributions. Sender and server disruption: the effect on the result of dishonest users, and
+of a dishonest shuffler or analyzer.
 """
 
 HEADINGS: Final[tuple[Heading, ...]] = get_args(Heading)
@@ -35,15 +35,15 @@ PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "
 
 VERDICTS_IN_WORDS: Final = MappingProxyType(
     {
-        "reached": "an attack gains nine tenths of the claim or more, computed or measured: the "
-        "claim can hardly be smaller",
+        "reached": "an attack gains 90% of the claim or more, computed or measured: the claim is "
+        "nearly tight",
         "not reached": "an attack that is known to succeed did not: the audit is broken",
-        "not contradicted": "no attack tried gains more than the claim; see its ceiling",
+        "not contradicted": "no attack tried gains more than the claim; see the ceiling",
         "contradicted": "an attack gains more than the claim: the claim is false",
-        "refuted": "a claim that is known to be false was refuted",
-        "not refuted": "a claim that is known to be false was not refuted: the audit is broken",
+        "refuted": "a claim known to be false was refuted",
+        "not refuted": "a claim known to be false was not refuted: the audit is broken",
         "holds": "a check of something that must be true passed",
-        "broken": "something that must be true is not",
+        "broken": "a check of something that must be true failed",
         "known limit": "an attack that nothing here prevents; its gain is as calculated",
     }
 )
@@ -54,46 +54,46 @@ class Finding:
     """One scenario's result against one coalition. All ε of a finding are at its delta."""
 
     scenario: str = ""
-    """Name of the scenario, which sets it; several findings may share it."""
+    """Name of the scenario, set by Scenario.run; findings may share it."""
     title: str = ""
-    """The scenario's title where a finding has none of its own."""
+    """Title; defaults to the scenario's."""
     heading: Heading
     coalition: str
-    """The parties that pool their views; `nobody` where the running code itself is checked."""
+    """Parties that pool their views; `nobody` for a check of the running code itself."""
     verdict: Verdict
     sentence: str
-    """Its meaning in plain words."""
+    """The meaning of the verdict in plain words."""
     subject: str = ""
-    """Another design than the audited task, for comparison."""
+    """Name of the attacked design, if it is not the audited task."""
     aside: bool = False
-    """Whether it is about several tasks or fewer users: no figure of this task alone."""
+    """Whether the figures are not the task's own, but for several tasks or fewer users."""
     advice: str = ""
-    """A remedy."""
+    """Suggested remedy."""
     claim_epsilon: float | None = None
-    """The claim; infinite where nothing is claimed."""
+    """Claimed ε; infinite where nothing is claimed."""
     delta: float | None = None
     theorem: str = ""
     neighbouring: str = ""
-    """The relation between the two data sets that the claim is about."""
+    """Neighbouring relation of the claim."""
     assumptions: tuple[str, ...] = ()
     exact_epsilon: float | None = None
-    """The attack's gain, computed: exact, or a lower bound."""
+    """Computed ε of the attack: exact, or a lower bound."""
     empirical_epsilon_lower: float | None = None
-    """The attack's gain, measured: a lower bound at the finding's confidence."""
+    """Measured ε of the attack: a lower bound at the finding's confidence."""
     ceiling: float | None = None
-    """The gain that so many trials would show of an attack that is never wrong."""
+    """ε that this number of trials would show for a perfect attack."""
     confidence: float | None = None
     trials: int = 0
-    """Collections, reports or orders that were drawn to measure it."""
+    """Number of collections, reports or orders drawn."""
     advantage: float | None = None
     """True positive rate minus false positive rate of the best guess; an estimate."""
     statistic: str = ""
-    """How it was measured."""
+    """Method of the measurement."""
     expected: float | None = None
-    """A formula's value, where something else than an ε is measured."""
+    """Value of a formula, where the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
-    """Statistical decisions; each errs with probability TEST_LEVEL at most."""
+    """Number of statistical tests; each errs with probability at most TEST_LEVEL."""
     roc: tuple[tuple[float, float], ...] = ()
     """Measured points of (false, true) positive rates."""
 
@@ -104,7 +104,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict is one that passes."""
+        """Whether the verdict is a passing one."""
         return self.verdict in PASSING
 
 
@@ -114,7 +114,7 @@ class CurvePoint:
 
     colluding: float
     honest: int
-    """Honest users, the victim among them."""
+    """Number of honest users, including the victim."""
     claim: float
     attack: float | None
     measured: float | None = None
@@ -141,7 +141,7 @@ Rows = tuple[Finding, ...]
 
 
 class Checks:
-    """Several tests and facts that make one finding."""
+    """Statistical tests and facts that form one finding."""
 
     def __init__(self) -> None:
         self._tests: dict[str, float] = {}
@@ -150,9 +150,9 @@ class Checks:
 
     def test(self, name: str, p_value: float | None) -> None:
         """
-        Add a test; for each name the smallest p-value counts.
+        Add a test; the smallest p-value per name counts.
 
-        None stands for a test with too few draws, and is not counted. NaN fails.
+        None, from a test with too few draws, is ignored. NaN fails.
         """
         if p_value is None:
             return
@@ -161,14 +161,14 @@ class Checks:
         self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
-        """Test how often each cell 0, 1, … is drawn; all draws must be within the range."""
+        """Test how often each cell 0, 1, … is drawn; no draw may be out of range."""
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
         self.must(f"{name}: within the range", inside)
         if inside and len(chances) > 1:
             self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
-        """Add a fact that must be true, whatever was drawn."""
+        """Add a fact that must hold for every draw."""
         self._facts[name] = holds and self._facts.get(name, True)
 
     @property
@@ -187,7 +187,7 @@ class Checks:
         known_limit: bool = False,
         **fields: Any,  # noqa: ANN401  # as a Finding takes them
     ) -> Finding:
-        """Make the finding; `advice` is used if something failed."""
+        """Make the finding; `advice` is kept only if something failed."""
         broken, advice = self.broken, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(

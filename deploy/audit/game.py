@@ -1,12 +1,12 @@
 """
 The distinguishing game: which of two values does the victim hold?
 
-In each of two worlds that differ in the victim's value the adversary's view is drawn many times and
-made into one score, which is higher the more the view speaks for the first value. A quarter of the
-draws chooses a threshold and the rest measures it. An adversary that guesses "the first" from the
-threshold on is right with probability t under the first value and wrong with probability f under
-the second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f
-give a bound on ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
+The adversary's view is drawn many times in each of two worlds that differ in the victim's value,
+and reduced to a score: the higher, the likelier the first value. A quarter of the draws chooses a
+threshold and the rest measures it. An adversary that guesses "the first" at or above the threshold
+is right with probability t under the first value and wrong with probability f under the second.
+(ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a bound on
+ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
 """
 
 import dataclasses
@@ -37,32 +37,32 @@ _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
 """Decimal places to which scores are rounded."""
 _NEARLY_ALL: Final = 0.9
-"""Share of a claim from which an attack has reached it."""
+"""Share of a claim at which an attack counts as having reached it."""
 _SURELY: Final = 0.75
-"""Share of a claim that an attack which is known to reach it always shows in enough trials: the
-expected share lies ten standard deviations above."""
+"""Share of its claim that a successful attack shows in enough trials; the expected share is ten
+standard deviations higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameResult:
-    """The result of one game; its fields are a Finding's."""
+    """The result of one game; a Finding has the same fields."""
 
     empirical_epsilon_lower: float
-    """Lower bound of ε at δ; wrong with probability TEST_LEVEL at most."""
+    """Lower bound of ε at δ; wrong with probability at most TEST_LEVEL."""
     ceiling: float
     advantage: float
     trials: int
-    """In each world."""
+    """Draws in each world."""
     roc: tuple[tuple[float, float], ...]
 
 
 def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
     """
-    Bound ε at δ from below by one attack's scores of views under the two values, shape (trials,).
+    Compute a lower bound of ε at δ from an attack's scores under each value, shape (trials,).
 
     Cost: a sort of the scores.
     """
-    # The order of a sum's terms shows in its last digits, and would reveal whose term came first.
+    # The last digits of a sum depend on the order of its terms, which must not decide.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_CHOOSING * len(first))
     thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut
@@ -84,7 +84,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
 
 
 def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
-    """Count hits and misses of guessing "the first" from each threshold on, then "the second"."""
+    """Count hits and false guesses of "the first" at each threshold, then of "the second"."""
     from_first, from_second = (
         len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")
         for scores in (first, second)
@@ -95,7 +95,7 @@ def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
 
 
 def _bounds(expected: Scores, trials: int, delta: float) -> Scores:
-    """Return the bound of each threshold, if so many hits and misses were counted in the trials."""
+    """Return the bound at each threshold, given the expected hits and misses."""
     (hits, misses), level = expected, TEST_LEVEL / 2
     surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
     at_most = stats.beta.ppf(1 - level, misses + 1, np.maximum(trials - misses, 1e-9))
@@ -104,7 +104,7 @@ def _bounds(expected: Scores, trials: int, delta: float) -> Scores:
 
 
 def _roc(true: Scores, false: Scores) -> tuple[tuple[float, float], ...]:
-    """Return a few points of the first direction, from (0, 0) to (1, 1)."""
+    """Return a few points of the ROC curve for "the first", from (0, 0) to (1, 1)."""
     order = np.lexsort((true, false))
     places = np.linspace(0, len(order) - 1, min(len(order), _ROC_POINTS))
     kept = order[np.unique(places.astype(int))]
@@ -113,7 +113,7 @@ def _roc(true: Scores, false: Scores) -> tuple[tuple[float, float], ...]:
 
 
 def _thresholds(first: Scores, second: Scores) -> Scores:
-    """Spread thresholds over the scores, by rank: evenly, and more of them towards both ends."""
+    """Spread thresholds over the ranks of the scores, denser towards both ends."""
     scores = np.sort(np.concatenate([first, second]))
     last = len(scores) - 1
     growing = np.geomspace(1, last + 1, _THRESHOLDS // 4) - 1
@@ -132,8 +132,8 @@ def game_row(
     """
     Make the finding of an attack: the claim beside its gain, computed, measured or both.
 
-    `must_reach`: the attack is known to reach the claim in so many trials; if it does not, the
-    audit itself is wrong.
+    `must_reach`: the attack is known to reach the claim with this number of trials; if it does not,
+    the audit itself is wrong.
     """
     claim = reachable = claimed.epsilon
     gains = [] if exact is None else [exact]
@@ -167,11 +167,11 @@ def game_row(
 
 
 def not_reached(row: Finding) -> Finding:
-    """Mark a finding: an attack that is known to succeed did not."""
+    """Mark the finding of an attack that should have succeeded and did not."""
     shown = rounded_down(row.empirical_epsilon_lower or 0.0)
     return dataclasses.replace(
         row,
         verdict="not reached",
-        sentence=f"Not so: an attack that is known to succeed got no more than ε = {shown}.",
-        advice="Believe no figure of this audit.",
+        sentence=f"An attack that is known to succeed reached only ε = {shown}.",
+        advice="Do not rely on this audit.",
     )

@@ -1,4 +1,4 @@
-"""Run scenarios in processes of their own from one seed, and gather the report."""
+"""Run scenarios in parallel processes from one seed, and build the report."""
 
 import hashlib
 import multiprocessing
@@ -23,19 +23,19 @@ from deploy.audit.scenario import FULL, AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 
 Progress = Callable[[str, int, int], None]
-"""Called with the title of a scenario that ended, how many have, and how many there are."""
+"""Called with the title of a finished scenario, the number finished, and the total."""
 
 
 def silent(*_: object) -> None:
-    """Report no progress."""
+    """Ignore progress."""
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     """
-    Return scenarios by name, in the order of a report; all of them for no name.
+    Return scenarios by name, in report order; all of them if no name is given.
 
     Raises:
-        SettingsError: There is no scenario of such a name.
+        SettingsError: A name is unknown.
     """
     for name in names:
         if name not in {scenario.name for scenario in SCENARIOS}:
@@ -53,15 +53,15 @@ def audit(
     progress: Progress = silent,
 ) -> AuditReport:
     """
-    Run scenarios and gather their findings.
+    Run scenarios and collect their findings.
 
     Args:
-        subject: The task, how many users, and the sample sizes.
-        seed: Each scenario draws from this and its name, whichever others run.
-        scenarios: Which; those for other kinds of value are named in the report, not run.
-        processes: How many run at once; 0 for one a core; 1 for this process alone.
-        command: The command that repeats the run.
-        progress: Called at the start, and as each scenario ends.
+        subject: The task, the number of users and the sample sizes.
+        seed: Each scenario derives its generator from the seed and its name.
+        scenarios: Scenarios to run; those for other kinds of value are skipped and reported.
+        processes: Number of parallel processes; 0: one per core; 1: this process only.
+        command: Command line that repeats the run.
+        progress: Called at the start and after each scenario.
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
@@ -95,7 +95,7 @@ def self_test(
     processes: int = 0,
     progress: Progress = silent,
 ) -> tuple[Alarm, ...]:
-    """Run each scenario as it is, which must pass, and with its weakness, which must fail."""
+    """Run each scenario unbroken, which must pass, and with its weakness, which must fail."""
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
     jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
     outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
@@ -113,12 +113,12 @@ def self_test(
 
 
 def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
-    """Run one scenario in this process; code that raises is a finding too."""
+    """Run one scenario in this process; an exception becomes a finding."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
         return scenario.run(subject, rng, broken=broken)
-    except Exception as error:  # noqa: BLE001  # reported, whatever it is
-        # Its class and place only: its message might repeat a value.
+    except Exception as error:  # noqa: BLE001  # every error is reported
+        # Class and place only: the message might contain a value.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
         row = Finding(
@@ -145,7 +145,7 @@ def run_all(
     processes: int,
     progress: Progress,
 ) -> list[Findings]:
-    """Run scenarios, with their weakness or without, and return the outcomes in their order."""
+    """Run (scenario, broken) jobs, and return the outcomes in order."""
     found = dict[int, Findings]()
 
     def ended(place: int, outcome: Findings) -> None:

@@ -1,4 +1,4 @@
-"""One scenario of an audit, and its subject: a task, and how many users answer it."""
+"""One scenario of an audit, and its subject: a task and its number of users."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ class SampleSizes:
     reports: int
     """Reports on one value in a test of a randomizer."""
     devices: int
-    """Reports that devices seal, one submission after the other."""
+    """Reports that devices seal, one submission at a time."""
     orders: int
     """Reports that are permuted in tests of the order."""
     users: int
@@ -38,7 +38,7 @@ class SampleSizes:
 
 QUICK: Final = SampleSizes(1_000_000, 800_000, 600_000, 4_000, 300_000, 400)
 SMALL: Final = SampleSizes(200_000, 800_000, 400_000, 4_000, 200_000, 300)
-"""Enough for the weaknesses of the self-test."""
+"""Sample sizes that suffice to detect the weaknesses of the self-test."""
 FULL: Final = SampleSizes(40_000_000, 40_000_000, 20_000_000, 100_000, 20_000_000, 5_000)
 
 
@@ -48,7 +48,7 @@ class AuditSubject:
 
     task_bytes: bytes
     n_users: int
-    """Users for whom the guarantees are stated."""
+    """Number of users for which guarantees are stated."""
     sizes: SampleSizes = QUICK
 
     @cached_property
@@ -58,40 +58,40 @@ class AuditSubject:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """Its mechanism."""
+        """The task's mechanism."""
         return mechanism_of(self.task)
 
     @cached_property
     def terms(self) -> PrivacyParameters:
-        """The terms of its guarantees."""
+        """The privacy parameters of the task."""
         return PrivacyParameters.of(self.task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario. Each runs in any process, on its own."""
+    """A scenario, which can run on its own in any process."""
 
     name: str
-    """Lower-case letters, hyphens and `+`; `--scenario` takes it, and its rows carry it."""
+    """Identifier for `--scenario` and in findings: lower-case letters, hyphens and `+`."""
     title: str
     check: Callable[..., Findings | Rows]
     """
-    Takes the subject, a generator, and the options of the weakness. It draws from the generator
-    only (services and key generation use the system's randomness), so that one seed gives the same
-    figures again.
+    Function of the subject, a generator, and the options of the weakness. All its draws come from
+    the generator, so a seed repeats the figures (services and key generation use the system's
+    randomness).
     """
     weakness: str
     """What `--self-test` breaks, in one sentence."""
     broken: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `check` that break it: a finding must fail. No findings where the task has
-    nothing to break."""
+    """Options of `check` that must make a finding fail, or give no findings where the weakness does
+    not apply."""
     kinds: tuple[Kind, ...] = ITEMS
-    """Kinds of value for which it runs."""
+    """Supported kinds of value."""
 
     def run(
         self, subject: AuditSubject, rng: np.random.Generator, *, broken: bool = False
     ) -> Findings:
-        """Run the scenario, with its weakness or without, and name its findings."""
+        """Run the scenario, with its weakness if `broken`, and label its findings."""
         found = self.check(subject, rng, **(self.broken if broken else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)
         rows = (

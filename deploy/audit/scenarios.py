@@ -1,4 +1,4 @@
-"""Every scenario, in the order of a report."""
+"""All scenarios, in report order."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ COALITIONS: Final = (
         name="skippers",
         title="Users do not add their dummies",
         check=run_skippers,
-        weakness="The claims count dummies that users skip, and users who collude.",
+        weakness="The claims count skipped dummies and colluding users.",
         broken={"believed": True},
     ),
     Scenario(
@@ -56,9 +56,9 @@ COALITIONS: Final = (
     ),
     Scenario(
         name="rounds",
-        title="The same users are asked again",
+        title="The same users answer again",
         check=run_rounds,
-        weakness="The claims count one round, however many there were.",
+        weakness="The claims count one round only.",
         broken={"forgetful": True},
     ),
     Scenario(
@@ -80,7 +80,7 @@ COALITIONS: Final = (
         name="reused-seeds",
         title="Dummies reuse their user's seed, as OD-HP is printed",
         check=run_printed,
-        weakness="The dummies have fresh seeds, so that the printed theorem is not refuted.",
+        weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
         broken={"fresh": True},
         kinds=EVERY_KIND,
     ),
@@ -88,7 +88,7 @@ COALITIONS: Final = (
         name="puredump",
         title="pureDUMP against shuffler and analyzer together",
         check=run_pure_dump,
-        weakness="Reports carry noise, so that the attack does not read them.",
+        weakness="Reports carry noise, so the attack cannot read them.",
         broken={"noisy": True},
         kinds=EVERY_KIND,
     ),
@@ -96,7 +96,7 @@ COALITIONS: Final = (
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
         check=run_shuffler_dummies,
-        weakness="Users add more noise than the design says, so that the attack gains less.",
+        weakness="Users add more noise than the design specifies, so the attack gains less.",
         broken={"noisy": True},
         kinds=EVERY_KIND,
     ),
@@ -122,7 +122,7 @@ SAMPLING: Final = (
         name="draws",
         title="Numbers of dummies have their distributions",
         check=run_draws,
-        weakness="Devices and the shuffler leave out one of the dummies that they drew.",
+        weakness="Devices and the shuffler leave out one dummy.",
         broken={"left_out": 1},
         kinds=EVERY_KIND,
     ),
@@ -136,9 +136,9 @@ SAMPLING: Final = (
 )
 OBSERVATION: Final = Scenario(
     name="services",
-    title="The three services as they run: what each party received, kept and logged",
+    title="Data that each party of the running services received, stored and logged",
     check=observe_services,
-    weakness="The shuffler delivers reports in the order of arrival.",
+    weakness="The shuffler delivers reports in arrival order.",
     broken={"by_arrival": True},
 )
 ATTACKS: Final = (*poisoning.SCENARIOS, *shuffler_runs.SCENARIOS)

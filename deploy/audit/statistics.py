@@ -1,13 +1,12 @@
 """
 The statistics of an audit: its significance level, confidence bounds, and p-values.
 
-A run raises a false alarm with probability FAMILY_LEVEL at most: each decision errs with TEST_LEVEL
-at most and a run makes no more than MAX_TESTS, so the union bound holds however they depend on
-each other.
+A run raises a false alarm with probability at most FAMILY_LEVEL: each test errs with probability at
+most TEST_LEVEL and a run makes at most MAX_TESTS, so the union bound holds for any dependence.
 
-Each p-value is at least the probability, under the stated distribution, of a result as extreme. An
-error of one per cent of a probability p shows from about 700,000·(1 - p)/p draws on. A p-value is
-None where there are too few draws for the test to fail.
+Each p-value is at least the probability, under the stated distribution, of a result as extreme. A
+relative error of 1% in a probability p shows from about 700,000·(1 - p)/p draws on. A p-value is
+None if there are too few draws for the test to fail.
 """
 
 import math
@@ -22,7 +21,7 @@ FAMILY_LEVEL: Final = 1e-4
 MAX_TESTS: Final = 2000
 TEST_LEVEL: Final = FAMILY_LEVEL / MAX_TESTS
 CONFIDENCE: Final = 1 - TEST_LEVEL
-"""Of every bound that is measured."""
+"""Confidence of every measured bound."""
 
 
 def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
@@ -38,28 +37,28 @@ def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) ->
 
 
 def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """Return the bound on ε at δ that a perfect distinguisher shows in so many trials."""
+    """Return the bound on ε at δ that a perfect distinguisher shows in this many trials."""
     hits = probability_lower(trials, trials, level / 2)
     misses = probability_upper(0, trials, level / 2)
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
 
 
 _MIN_EXPECTED: Final = 100.0
-"""Draws that a cell must expect: neighbours of fewer are put together."""
+"""Minimum expected draws of a cell; smaller neighbouring cells are merged."""
 _MANY: Final = 20
-"""Cells from which χ² is tested beside each cell's own exact test."""
+"""Minimum number of cells for a χ² test beside the exact test of each cell."""
 _TOO_SURE: Final = 2.0
-"""By what χ² is multiplied so far out: of 20 cells of 100 expected draws each, the exact chance of
-passing its 5e-8 quantile is 1.8 times that, of 800 of 50 each 1.2 times."""
+"""Factor on p-values of χ², which are too small in the far tail: with 20 cells of 100 expected
+draws, the exact chance of passing the 5e-8 quantile is 1.8 times that; with 800 of 50, 1.2."""
 
 
 def p_binomial(successes: int, trials: int, chance: float) -> float:
-    """Test a probability by its exact binomial distribution, on both sides."""
+    """Test a count by the exact binomial distribution, two-sided."""
     return _both_sides(stats.binom(trials, chance), successes)
 
 
 def p_poisson(number: int, mean: float) -> float:
-    """Test the number of rare events by its Poisson distribution, on both sides."""
+    """Test a count of rare events by the Poisson distribution, two-sided."""
     return _both_sides(stats.poisson(mean), number)
 
 
@@ -69,7 +68,7 @@ def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # a f
 
 
 def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
-    """Test counts of trials of one probability: each count, and their sum."""
+    """Test counts of equal binomial trials: each count, and their sum."""
     seen = np.asarray(successes, dtype=np.int64)
     levels = [
         p_binomial(int(seen.sum()), trials * len(seen), chance),
@@ -79,15 +78,15 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
 
 
 def _any_of(levels: Sequence[float]) -> float:
-    """Return the p-value of several tests together, however they depend on each other."""
+    """Return the joint p-value of dependent tests (Bonferroni)."""
     return min(1.0, len(levels) * min(levels))
 
 
 def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float | None:
     """
-    Test how draws fall into cells: each by its exact distribution, and many by χ² as well [Pea00].
+    Test counts of draws per cell: each exactly, and many cells also by χ² [Pea00].
 
-    A cell with chance 0 must stay empty. None where there are too few draws for two cells.
+    A cell of probability 0 must be empty. None if the draws are too few for two cells.
     """
     if observed[chances == 0].any():
         return 0.0
@@ -112,7 +111,7 @@ def _pooled(
         if held >= _MIN_EXPECTED:
             ends.append(place)
             held = 0.0
-    starts = [0, *ends[:-1]] if ends else [0]  # what is left over goes to the last
+    starts = [0, *ends[:-1]] if ends else [0]  # the remainder joins the last cell
     parts = np.add.reduceat(shares, starts)
     return np.add.reduceat(seen, starts), parts / parts.sum()
 
@@ -120,25 +119,25 @@ def _pooled(
 Places = NDArray[np.int64]
 
 _CELL: Final = 50
-"""Reports expected in a cell of the table of blocks, at least."""
+"""Minimum expected reports in a cell of the table of blocks."""
 _MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
-    """Test Kendall's correlation of delivery with the places of arrival, each of which is once."""
+    """Test Kendall's correlation of delivery order with arrival indices, each unique."""
     if len(before) < 2:  # noqa: PLR2004  # nothing to correlate
         return 1.0
     return float(stats.kendalltau(np.arange(len(before)), before).pvalue)
 
 
 def p_successions(before: Places) -> float:
-    """Test how many neighbours were neighbours before, in either direction; 2(N-1)/N on average."""
+    """Test how many neighbours arrived as neighbours, in either direction; mean 2(N-1)/N."""
     number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
     return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
 
 
 def p_neighbours(owners: Places) -> float:
-    """Test how many neighbours belong to one owner."""
+    """Test how many neighbours have the same owner."""
     n = len(owners)
     _, counts = np.unique(owners, return_counts=True)
     mean = float((counts * (counts - 1)).sum()) / max(1, n)
@@ -148,10 +147,10 @@ def p_neighbours(owners: Places) -> float:
 
 def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test by χ² how blocks of arrival fall into blocks of delivery; None for too few reports.
+    Test by χ² the table of arrival blocks by delivery blocks; None for too few reports.
 
-    Entries of the table are hypergeometric, since all sums are fixed; their variance is
-    (1 - 1/b)²·N/(N-1) times their mean. There are (b-1)² degrees of freedom.
+    All margins are fixed, so entries are hypergeometric: their variance is (1 - 1/b)²·N/(N-1)
+    times their mean. There are (b-1)² degrees of freedom.
     """
     n = len(before)
     blocks = min(most, int(np.sqrt(n / _CELL)))
@@ -165,7 +164,7 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
 
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:
-    """Test whether marked reports stand earlier or later than the others, by their rank sum."""
+    """Test by rank sum whether marked reports stand earlier or later than the others."""
     if marked.all() or not marked.any():
         return 1.0
     places = np.flatnonzero(marked), np.flatnonzero(~marked)
@@ -173,7 +172,7 @@ def p_rank_sum(marked: NDArray[np.bool_]) -> float:
 
 
 def p_group_order(groups: Sequence[Places]) -> float:
-    """Test whether groups of places of arrival lie on the disk in that order, or its reverse."""
+    """Test whether groups of arrival indices lie on disk in arrival order, or reversed."""
     ranks = _ranks(np.array([float(group.mean()) for group in groups if len(group)]))
     return min(1.0, 2 * min(p_rank(ranks), p_successions(ranks)))
 

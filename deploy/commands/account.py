@@ -31,67 +31,79 @@ def account(
         str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
     ] = "local-hashing",
     users: Annotated[
-        int | None, typer.Option(help="Users in the batch, the victim too.  [this, or --batch]")
+        int | None,
+        typer.Option(help="Users in the batch, including the victim.  [required, or --batch]"),
     ] = None,
     alphabet: Annotated[
-        int | None, typer.Option(help="Items for grr, buckets for local-hashing; required there.")
+        int | None,
+        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for these."),
     ] = None,
     local_epsilon: Annotated[
         float | None, typer.Option(help="inf for no local noise.  [required, except for rappor]")
     ] = None,
     collision: Annotated[
         float | None,
-        typer.Option(help="Chance that two values share a bucket, if not one in --alphabet."),
+        typer.Option(help="Probability that two values share a bucket.  [1 / --alphabet]"),
     ] = None,
     rappor: Annotated[
-        str | None, typer.Option(help="F,P,Q,HASHES of one report, as its paper calls them.")
+        str | None, typer.Option(help="F,P,Q,HASHES of one report, named as in the paper.")
     ] = None,
-    dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
+    dummies: Annotated[int, typer.Option(help="Number of honest dummies in the batch.")] = 0,
     random_dummies: Annotated[
         str | None,
         typer.Option(
-            help="More: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
+            help="Random dummies: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
             "or groups:SIZE,TRIALS,CHANCE."
         ),
     ] = None,
     dummies_per_user: Annotated[
-        float, typer.Option(help="More, by each user but --colluders and --skippers; may be 1.3.")
+        float,
+        typer.Option(help="Dummies by each user except --colluders and --skippers, such as 1.3."),
     ] = 0.0,
-    shuffler_dummies: Annotated[int, typer.Option(help="More uniform ones, by the shuffler.")] = 0,
-    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer can tell.")] = 0,
-    colluders: Annotated[int, typer.Option(help="Users who tell the analyzer what they sent.")] = 0,
-    skippers: Annotated[int, typer.Option(help="Users who leave out their dummies.")] = 0,
-    delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
-    central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
+    shuffler_dummies: Annotated[int, typer.Option(help="Uniform dummies by the shuffler.")] = 0,
+    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer recognises.")] = 0,
+    colluders: Annotated[
+        int, typer.Option(help="Users who reveal their messages to the analyzer.")
+    ] = 0,
+    skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,
+    delta: Annotated[float | None, typer.Option(help="Compute epsilon at this delta.")] = None,
+    central_epsilon: Annotated[
+        float | None, typer.Option(help="Compute delta at this epsilon.")
+    ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
+        bool,
+        typer.Option(
+            "--compare", help="Add the bound that an attack proves and the bounds of papers."
+        ),
     ] = False,
     batch: Annotated[
         Path | None,
-        typer.Option(help="A JSON list of questions to answer instead: docs/theory/accounting.md."),
+        typer.Option(
+            help="Answer a JSON list of questions instead; see docs/theory/accounting.md."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """
-    Bound epsilon or delta against the analyzer, for an honest shuffler; never too low.
+    Compute an upper bound on epsilon or delta against the analyzer, for an honest shuffler.
 
-    What a task claims, of any protocol, is printed by `shuffledp task create --dry-run`.
+    For the claims of a whole task, use `shuffledp task create --dry-run`.
     """
     if batch is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
         if given - {"batch", "compare", "json"}:
-            raise SettingsError("--batch takes its questions from the file alone")
+            raise SettingsError("--batch allows no other options than --compare and --json")
         found = answers.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in found)
         print_json(found)
         if refused:
             sys.stderr.write(
-                f"{refused} of {len(found)} questions could not be answered; each says why\n"
+                f"{refused} of {len(found)} questions failed; each answer has its error\n"
             )
         return
     if users is None:
-        raise SettingsError("give --users and a mechanism's numbers, or --batch FILE")
+        raise SettingsError("use --users and the mechanism's options, or --batch FILE")
     fields = {
         "kind": mechanism,
         "n": users,

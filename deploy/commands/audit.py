@@ -21,52 +21,44 @@ _FAILED: Final = 1
 )
 def audit(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small samples: 20 seconds on two cores.  [the default]")
+        bool, typer.Option("--quick", help="Small samples: 20 seconds on two cores.  [default]")
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Ten times larger samples: they show smaller faults."),
+        typer.Option("--full", help="Samples at least ten times larger: detect smaller faults."),
     ] = False,
     task_file: Annotated[
         Path | None,
-        typer.Option(help="A published task, as `shuffledp task show --save` writes task.json."),
+        typer.Option(help="A published task: task.json from `shuffledp task show --save`."),
     ] = None,
-    draft: Annotated[
-        Path | None, typer.Option(help="A task's draft.  [the demo's task, without --task-file]")
-    ] = None,
+    draft: Annotated[Path | None, typer.Option(help="A task's draft.  [the demo's task]")] = None,
     users: Annotated[
         int | None,
-        typer.Option(min=1, help="For how many users guarantees are stated.  [n_min of the task]"),
+        typer.Option(min=1, help="Number of users for the guarantees.  [n_min of the task]"),
     ] = None,
     scenario: Annotated[
         list[str] | None,
-        typer.Option(help="Only this one; may be repeated. --list names them.  [all]"),
+        typer.Option(help="Run only this scenario; repeatable. See --list.  [all]"),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed: the same number gives the same figures.")
-    ] = 1,
-    processes: Annotated[
-        int, typer.Option(min=0, help="Scenarios run at once; 0: one for each core.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same figures.")] = 1,
+    processes: Annotated[int, typer.Option(min=0, help="Parallel processes; 0: one per core.")] = 0,
     self_test: Annotated[
         bool,
         typer.Option(
             "--self-test",
-            help="Break every scenario in turn instead, or those of --scenario, and show that each "
-            "notices; writes no files.",
+            help="Instead, break every scenario (or those of --scenario) in turn and check that it "
+            "fails; writes no files.",
         ),
     ] = False,
-    list_them: Annotated[
-        bool, typer.Option("--list", help="Print the scenarios, and exit.")
-    ] = False,
-    output: Annotated[Path, typer.Option(help="Where the findings are written.")] = Path(
+    list_them: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
+    output: Annotated[Path, typer.Option(help="Output file for the findings.")] = Path(
         "audit.json"
     ),
-    html: Annotated[Path, typer.Option(help="Where the report's page is written.")] = Path(
+    html: Annotated[Path, typer.Option(help="Output file for the report as a page.")] = Path(
         "audit.html"
     ),
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+        bool, typer.Option("--open", help="Open the page in a browser on this machine.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -75,7 +67,7 @@ def audit(
 
     The exit status is 1 if a check fails.
     """
-    # These load all three services, for which no other command should wait.
+    # Imported here: these load all three services, which is slow.
     from deploy.audit import command  # noqa: PLC0415
     from deploy.audit.runner import scenarios_named  # noqa: PLC0415
     from deploy.audit.scenario import FULL, QUICK  # noqa: PLC0415
@@ -85,9 +77,9 @@ def audit(
         command.show_names(terminal())
         return
     if quick and full:
-        raise SettingsError("give --quick or --full, not both")
+        raise SettingsError("use --quick or --full, not both")
     if self_test and full:
-        raise SettingsError("--self-test needs small samples only: drop --full")
+        raise SettingsError("--self-test uses small samples; drop --full")
     for path in (output, html):
         check_folder(path)
     subject = command.audited(task_file, draft, users, FULL if full else QUICK)

@@ -30,8 +30,8 @@ def demo(
     users: Annotated[
         str,
         typer.Option(
-            help="How many people take part, or 'all': 100,000 of the 31,670,031 in the data of "
-            "states, 20,000 who are made up."
+            help="Number of people, or 'all': 100,000 of the 31,670,031 in the data of states, or "
+            "20,000 simulated ones for other kinds."
         ),
     ] = "20000",
     task_kind: Annotated[
@@ -44,24 +44,20 @@ def demo(
     ] = "categorical",
     seed: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="Chooses the people, the same ones each time; the noise is always new."
-        ),
+        typer.Option(min=0, help="Seed for choosing the people; the noise is always fresh."),
     ] = None,
-    output: Annotated[Path, typer.Option(help="Where the result is written.")] = Path(
-        "result.json"
-    ),
-    html: Annotated[Path, typer.Option(help="Where the result's page is written.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output file for the result.")] = Path("result.json"),
+    html: Annotated[Path, typer.Option(help="Output file for the result as a page.")] = Path(
         "result.html"
     ),
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+        bool, typer.Option("--open", help="Open the page in a browser on this machine.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Collect values privately, with three processes on this machine, and compare with the truth.
 
-    By default it is the histogram of US states of confirmed COVID-19 cases.
+    The default is a histogram of confirmed COVID-19 cases by US state.
     """
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
@@ -77,7 +73,7 @@ def demo(
         return
     console.print(finished.people.title)
     print_estimates(finished.view(), console)
-    print_guarantees(finished.result.guarantees, "What each user is promised", console)
+    print_guarantees(finished.result.guarantees, "Guarantees for each user", console)
     console.print(f"Written to {output}.")
     console.print(
         f"[bold]The result as a page:[/bold] {html.resolve().as_uri()}{' (opened)' * opened}",

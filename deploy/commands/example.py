@@ -1,4 +1,4 @@
-"""Examples at the end of a command's help, broken where a shell allows it: copied, they run."""
+"""Examples in command help, with line breaks that a shell accepts."""
 
 from typing import Final
 
@@ -17,15 +17,15 @@ _INDENT: Final = 4
 
 def example(*commands: str) -> str:
     """
-    Write the example of a command for its `epilog`.
+    Format a command's example for its `epilog`.
 
-    A first line with nothing but a backspace keeps the help from wrapping what follows.
+    A first line with only a backspace keeps the help from rewrapping the rest.
     """
     return "\b\nExample:\n" + "\n".join(_broken(command) for command in commands)
 
 
 def _broken(command: str) -> str:
-    """Break a command before options, with a backslash, into lines that a terminal holds."""
+    """Break a command before options, with backslashes, into lines of a terminal's width."""
     first, *options = command.replace(" --", "\0--").split("\0")
     lines = [f"  {first}"]
     for option in options:

@@ -27,7 +27,7 @@ keys_app = typer.Typer(
 )
 app.add_typer(keys_app, name="keys")
 
-Directory = Annotated[Path, typer.Argument(help="The folder of the authority.")]
+Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
 
 
 @keys_app.command(
@@ -37,18 +37,18 @@ def make(
     directory: Directory,
     party: Annotated[
         list[str] | None,
-        typer.Option(help=f"For whom, may be repeated: {', '.join(PARTIES)}. Without it: all."),
+        typer.Option(help=f"Certificate to make, repeatable: {', '.join(PARTIES)}.  [all]"),
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option(help="A host's name or address; may be repeated.")
+        list[str] | None, typer.Option(help="Host name or address; repeatable.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """
     Make an authority and certificates.
 
-    Each party has a folder to copy to its machine: PARTY.pem, PARTY.key and authority.pem, for the
-    settings tls_certificate, tls_key and tls_authority. Keep authority.key where no service runs.
+    Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
+    settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now())
@@ -58,14 +58,14 @@ def make(
 @keys_app.command("renew", epilog=example("shuffledp keys renew keys shuffler"))
 def renew(
     directory: Directory,
-    party: Annotated[str | None, typer.Argument(help="Whose. Without it: all.")] = None,
+    party: Annotated[str | None, typer.Argument(help="Party to renew.  [all]")] = None,
     json: AsJson = False,
 ) -> None:
     """
     Make new certificates under the same authority.
 
-    They have new keys; old ones stay valid until they end. A service shows a new one that is copied
-    over the old files at the next connection, without a restart.
+    They have new keys; old certificates stay valid until they expire. Copy the new files over the
+    old ones: a service uses them from the next connection on, without a restart.
     """
     folder = KeyFolder(directory)
     folder.renew(party, SystemClock().now())
@@ -78,11 +78,11 @@ def renew(
 def show(
     directory: Directory,
     identity: Annotated[
-        Path | None, typer.Option(help="The analyzer's identity.pub: show its fingerprint too.")
+        Path | None, typer.Option(help="The analyzer's identity.pub, to print its fingerprint too.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """List certificates and when they end."""
+    """List certificates and their expiry."""
     _print(
         KeyFolder(directory),
         identity=None if identity is None else fingerprint(read_identity(identity).raw),
@@ -92,22 +92,24 @@ def show(
 
 @keys_app.command("identity", epilog=example("shuffledp keys identity state/analyzer"))
 def identity(
-    state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
+    state_directory: Annotated[
+        Path, typer.Argument(help="The party's state directory, as in its settings.")
+    ],
     state_key: Annotated[
-        Path | None, typer.Option(help="As in its settings. Without it: the folder's, with .key.")
+        Path | None, typer.Option(help="As in its settings.  [STATE_DIRECTORY.key]")
     ] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Destroy the existing one, and make another.")
+        bool, typer.Option("--renew", help="Destroy the existing identity and make a new one.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """
     Make or renew a signing identity.
 
-    An analyzer or a shuffler has it before its first start. Others pin the printed identity, which
-    is also in identity.pub in that folder; a pin of the old one refuses signatures of a renewed
-    one, and the other way round. Renew it between two collections while the service is stopped, and
-    inform everyone.
+    An analyzer or a shuffler needs one before its first start. Others pin the printed identity,
+    which is also in identity.pub in that folder. After a renewal, pins of the old identity refuse
+    the new one's signatures. Renew between two collections while the service is stopped, and inform
+    everyone.
     """
     state = StateDirectory.open(state_directory, state_key)
     with state.held() if renew else nullcontext():
@@ -142,7 +144,9 @@ def _print(folder: KeyFolder, *, json: bool, identity: str | None = None) -> Non
         table.add_row(one["party"], days, ", ".join(one["names"]), one["sha256"])
     console.print(table)
     if identity is not None:
-        console.print(f"The analyzer signs tasks as {identity}.")
+        console.print(f"The analyzer's signing identity: {identity}.")
     soon = [one["party"] for one in listed if one["ends_soon"]]
     if soon:
-        console.print(f"Less than {WARN_DAYS} days are left of: {', '.join(soon)}. Renew them.")
+        console.print(
+            f"Renew these, which expire in less than {WARN_DAYS} days: {', '.join(soon)}."
+        )

@@ -1,4 +1,4 @@
-"""`shuffledp live`: the shuffler's operator watches a batch being collected."""
+"""`shuffledp live`: progress of a batch, for the shuffler's operator."""
 
 import asyncio
 import secrets
@@ -22,7 +22,7 @@ from deploy.terminal.console import private_opener, terminal
 app = typer.Typer()
 
 _POLL_SECONDS: Final = 2.0
-"""Between two questions to the shuffler, however many windows show the page; and of a window."""
+"""Polling interval of the shuffler, independent of open pages; and of a page."""
 
 
 @app.command(
@@ -33,19 +33,17 @@ def live(
     shuffler: ShufflerAddress,
     token_file: TokenFile,
     authority: Authority = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")
-    ] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 0,
     open_it: Annotated[
         bool,
-        typer.Option("--open", help="Open the page in this machine's browser, too."),
+        typer.Option("--open", help="Also open the page in a browser on this machine."),
     ] = False,
 ) -> None:
-    """Serve a page, to this machine alone, that shows how far a batch is. Ctrl-C ends it.
+    """Serve a page with the progress of a batch, to this machine only. Ctrl-C ends it.
 
-    Users so far, a forecast for n_min, and refused submissions. Needs the token of the shuffler's
-    operator. How a count grows tells when each submission came: do not show the page to the
-    analyzer's operator.
+    Shows users so far, a forecast for n_min, and refused submissions. Needs the token of the
+    shuffler's operator. The growth of the count reveals when submissions arrive: do not show the
+    page to the analyzer's operator.
     """
     digest = task_digest(task)
     feed = LiveFeed(SystemClock())
@@ -53,7 +51,7 @@ def live(
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:
-            # Once before the page is served, so that a wrong token fails here.
+            # Ask once before serving the page, so that a wrong token fails here.
             await _ask(client, digest, feed)
             with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
                 terminal().print(f"The page is at {address}", soft_wrap=True)
@@ -68,7 +66,7 @@ def live(
 
 
 async def _ask(client: ShufflerClient, digest: TaskDigest, feed: LiveFeed) -> None:
-    """Show how far the batch is, or why that is unknown; raise PeerRefusalError for the token."""
+    """Feed the batch's progress or the error to the page; raise PeerRefusalError for the token."""
     try:
         feed.take(await client.progress(digest))
     except ShuffleDpError as error:

@@ -1,4 +1,4 @@
-"""`shuffledp load`: many simulated users against services."""
+"""`shuffledp load`: load-test services with simulated users."""
 
 import asyncio
 import math
@@ -41,129 +41,131 @@ def load(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(help="The task's digest, with --shuffler; --replay knows its file's."),
+        typer.Argument(help="The task's digest, for --shuffler; --replay takes it from its file."),
     ] = None,
     shuffler: Annotated[
         str | None, typer.Option(help="Address of the shuffler under load, host:port.")
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Start the services here, publish a task, load them.")
+        bool, typer.Option("--local", help="Start the services here, publish a task and load them.")
     ] = False,
     sink: Annotated[
         bool,
-        typer.Option("--sink", help="Send to a server that stores nothing: this program's limit."),
+        typer.Option(
+            "--sink", help="Send to a server that stores nothing, to measure this program."
+        ),
     ] = False,
     authority: Authority = None,
     draft: Annotated[
         Path | None,
-        typer.Option(help="With --local or --sink: the task's draft. Without: the demo's task."),
+        typer.Option(help="Draft of the task, for --local or --sink.  [the demo's task]"),
     ] = None,
     users: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**9, help=f"Simulated users; {_DEFAULT_USERS}, or as a ramp needs."
+            min=1, max=10**9, help=f"Simulated users.  [{_DEFAULT_USERS}, or enough for --ramp]"
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="Source of their values: a shipped name, a file, or zipf:SIZE.")
+        str, typer.Option(help="Source of their values: a shipped data set, a file, or zipf:SIZE.")
     ] = IPUMS_1940_CITY,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Chooses people, behaviours and arrival times, repeatably."),
+        typer.Option(min=0, help="Seed for values, behaviours and arrival times."),
     ] = None,
     mode: Annotated[
-        Mode, typer.Option(help="users: a connection each. bulk: many users in a call.")
+        Mode, typer.Option(help="users: one connection per user. bulk: many users per call.")
     ] = "users",
     rate: Annotated[
         float | None,
-        typer.Option(min=_MIN, max=1e9, help="Users a second, however slow the services are."),
+        typer.Option(min=_MIN, max=1e9, help="Users per second, even if the services are slower."),
     ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=100_000, help="Without a rate: users (calls, in bulk) in flight. [64; 4]"
+            min=1, max=100_000, help="Without --rate: concurrent users, or bulk calls.  [64; 4]"
         ),
     ] = None,
     pattern: Annotated[
         Pattern,
-        typer.Option(help="Arrivals at a rate. steady: at random. burst: many at the same moment."),
+        typer.Option(help="Arrivals with --rate. steady: at random. burst: many at once."),
     ] = "steady",
-    burst: Annotated[
-        int, typer.Option(min=1, help="With --pattern burst: users who arrive at the same moment.")
-    ] = 100,
+    burst: Annotated[int, typer.Option(min=1, help="Users per burst, with --pattern burst.")] = 100,
     ramp: Annotated[
         str | None,
         typer.Option(
-            help="FROM:TO:STEPS users a second: raise the rate step by step, until the services "
-            "fall behind."
+            help="FROM:TO:STEPS users per second: raise the rate stepwise until the services fall "
+            "behind."
         ),
     ] = None,
     step_seconds: Annotated[
-        float, typer.Option(min=_MIN, max=_MAX_SECONDS, help="Length of a step of --ramp.")
+        float, typer.Option(min=_MIN, max=_MAX_SECONDS, help="Seconds per step of --ramp.")
     ] = 10.0,
     p99_limit: Annotated[
         float,
-        typer.Option(min=_MIN, help="Milliseconds: --ramp ends where 1 of 100 users waits longer."),
+        typer.Option(min=_MIN, help="Milliseconds; --ramp ends when 1 of 100 users waits longer."),
     ] = math.inf,
     misbehaving: Annotated[
         str,
         typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
     ] = "0",
-    processes: Annotated[int, typer.Option(min=1, max=256, help="Processes that send.")] = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, max=256, help="Number of sending processes.")
+    ] = 1,
     patience: Annotated[
         float,
         typer.Option(
             min=0,
             max=_MAX_SECONDS,
-            help="Seconds for which a user retries while services do not answer.",
+            help="Seconds that a user retries while services do not answer.",
         ),
     ] = 120.0,
     fetch_task: Annotated[
-        bool, typer.Option("--fetch-task", help="Let each user fetch the task first.")
+        bool, typer.Option("--fetch-task", help="Each user fetches the task first.")
     ] = False,
     prepare: Annotated[
-        Path | None, typer.Option(help="Only seal, into this file, and send nothing.")
+        Path | None, typer.Option(help="Only seal the submissions into this file; send nothing.")
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option(help="Send the users that were prepared in this file.")
+        Path | None, typer.Option(help="Send the submissions prepared in this file.")
     ] = None,
     analyzer: Annotated[
-        str | None, typer.Option(help="Address of the analyzer: then the result is compared.")
+        str | None, typer.Option(help="Address of the analyzer, to compare the result too.")
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="Its operator's token: operator.token in its state directory."),
+        typer.Option(help="The analyzer operator's token: operator.token in its state directory."),
     ] = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler operator's token: the batch must be empty, and the shuffler's "
-            "counts are compared."
+            help="The shuffler operator's token, to check that the batch is empty and to compare "
+            "the shuffler's counts."
         ),
     ] = None,
     i_run_these_services: Annotated[  # noqa: ARG001  # `check_options` sees that it is given
         bool,
         typer.Option(
             "--i-run-these-services",
-            help="Send without that token. Simulated users spoil a batch that holds real ones.",
+            help="Send without that token. Simulated users spoil a batch of real ones.",
         ),
     ] = False,
     close: Annotated[
-        bool, typer.Option("--close", help="Close the batch at the end, if it has enough users.")
+        bool, typer.Option("--close", help="Close the batch at the end if it has enough users.")
     ] = False,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(help="PARTY=http://HOST:PORT/metrics of a service; may be repeated."),
+        typer.Option(help="PARTY=http://HOST:PORT/metrics of a service; repeatable."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Send many simulated users' answers to a task, and compare all counts with what was sent.
+    """Send many simulated users' answers to a task, and reconcile all counts.
 
-    Everything is sealed before anything is sent. Only the operator of running services may send:
-    with --shuffler-token-file, or, where that is not at hand, --i-run-these-services. The exit
-    status is 1 if a count differs from the expected one, or is missing.
+    All submissions are sealed before the first is sent. Sending to running services is for their
+    operator: it needs --shuffler-token-file or --i-run-these-services. The exit status is 1 if a
+    count is wrong or missing.
     """
     if (shuffler is not None) + local + sink != 1:
         raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
@@ -219,13 +221,13 @@ def load(
         bars.finish()
     if finished is None:
         where = escaped(str(prepare))
-        terminal().print(f"{users} users are prepared in {where}.", soft_wrap=True)
+        terminal().print(f"{users} users prepared in {where}.", soft_wrap=True)
         return
     tell(finished, json=json)
 
 
 def tell(finished: report.Finished, *, json: bool) -> None:
-    """Print the outcome of a run; raise its failure, or Exit if a count differs."""
+    """Print the outcome of a run; raise its failure, or Exit if a count is wrong."""
     if json:
         print_json(report.as_json(finished))
     else:

@@ -1,4 +1,4 @@
-"""Options that several commands share: how they are read, and a call to a service by them."""
+"""Options shared by several commands, their parsing, and a call to a service."""
 
 import asyncio
 import errno
@@ -20,24 +20,25 @@ AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, hos
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
 TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
-Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
+Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 TokenFile = Annotated[
     Path,
     typer.Option(help="The operator's token: operator.token in the service's state directory."),
 ]
 Authority = Annotated[
     Path | None,
-    typer.Option(help="The authority to trust, a .pem file. Without it: only this machine, plain."),
+    typer.Option(help="Authority to trust, a .pem file. Without it: plaintext, this machine only."),
 ]
 Certificate = Annotated[
     Path | None,
-    typer.Option(help="Your certificate. Without it: operator.pem beside the authority."),
+    typer.Option(help="Your certificate.  [operator.pem beside the authority]"),
 ]
 CertificateKey = Annotated[
-    Path | None, typer.Option("--key", help="Its key. Without it: operator.key there.")
+    Path | None,
+    typer.Option("--key", help="Key of the certificate.  [operator.key beside the authority]"),
 ]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 Client = TypeVar("Client")
@@ -45,7 +46,7 @@ Answer = TypeVar("Answer")
 
 
 def parse_cap(text: str) -> float:
-    """Parse a cap on the local ε: a number, or `none` for no cap; SettingsError otherwise."""
+    """Parse a cap on the local ε, `none` for no cap, or raise SettingsError."""
     try:
         return math.inf if text == "none" else float(text)
     except ValueError as error:
@@ -71,9 +72,9 @@ def read_identity(file: Path) -> PublicIdentity:
 
 def read_shuffler_key(file: Path) -> bytes:
     """
-    Read the shuffler's published key, never through a link: it could lead to an operator's secret.
+    Read the shuffler's public key; refuse links, which could lead to an operator's secret.
 
-    Raises SettingsError if it cannot be read or is a link, WireError if it holds no key.
+    Raises SettingsError for a link or an unreadable file, WireError if it holds no key.
     """
     try:
         return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
@@ -82,7 +83,7 @@ def read_shuffler_key(file: Path) -> bytes:
 
 
 def _read_ascii(file: Path, *, flags: int = 0) -> str:
-    """Read a file; characters beyond ASCII, which no key or identity has, are replaced."""
+    """Read a file, replacing non-ASCII characters, which no key or identity has."""
     try:
         descriptor = os.open(file, os.O_RDONLY | flags)
         with os.fdopen(descriptor, encoding="ascii", errors="replace") as stream:
@@ -90,7 +91,7 @@ def _read_ascii(file: Path, *, flags: int = 0) -> str:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise SettingsError(
-                f"{file} is a link; --shuffler-key takes the file itself, which is published"
+                f"{file} is a link; --shuffler-key needs the file itself"
             ) from error
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -99,7 +100,7 @@ def ask(
     connect: Callable[[], AbstractAsyncContextManager[Client]],
     question: Callable[[Client], Awaitable[Answer]],
 ) -> Answer:
-    """Connect to a service, and return its answer to one question."""
+    """Connect to a service, and return the answer to one request."""
 
     async def answer() -> Answer:
         async with connect() as client:

@@ -1,4 +1,4 @@
-"""A person's commands to their own user agent: contribute and receipt."""
+"""`shuffledp contribute` and `receipt`: commands to a person's user agent."""
 
 import asyncio
 import sys
@@ -22,7 +22,7 @@ from protos.shuffledp.v1 import user_agent_pb2
 app = typer.Typer()
 
 _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
-"""Kinds for which an empty line is an answer: the empty text, and no key owned."""
+"""Kinds with an empty value: the empty text, or no keys."""
 
 
 @app.command(
@@ -38,16 +38,15 @@ def contribute(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="What the value is: categorical (an item's label or number), string (a text), "
-            "mean (a number), vector (numbers, with commas between), or key-value (such as "
-            "3:0.5, 17:1: keys are numbers from 0 on, in the order of the labels; nothing where "
-            "you own no key)."
+            help="Kind of value: categorical (an item's label or number), string (a text), mean (a "
+            "number), vector (comma-separated numbers), or key-value (such as 3:0.5, 17:1: keys "
+            "are numbers from 0, in the order of the labels; empty for no keys)."
         ),
     ] = "categorical",
 ) -> None:
-    """Contribute one value through your own user agent; standard input, or a prompt, takes it."""
+    """Contribute one value, from a prompt or standard input, through your own user agent."""
     digest = task_digest(task)
-    # Asked for, or read from standard input: an argument would stay in the shell's history.
+    # No argument: it would stay in the shell's history.
     value = asked_for(kind) if sys.stdin.isatty() else piped()
     # Only the agent knows the labels of the task's items.
     parsed = value.strip() if kind == "categorical" else parse_value(value, kind)
@@ -56,7 +55,7 @@ def contribute(
 
 
 def asked_for(kind: Kind) -> str:
-    """Ask at a terminal for a value, until it is an answer of its kind."""
+    """Prompt for a value; repeat until it is valid for an empty input."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
     typed: str = typer.prompt("Your value", default=nothing, hide_input=True, show_default=False)
     return typed
@@ -67,7 +66,7 @@ def piped() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
-        # The codec's own message would repeat a part of the value.
+        # The codec's message would contain part of the value.
         raise ValueRangeError("a value must be text in UTF-8") from None
 
 
@@ -75,20 +74,17 @@ def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
     """Describe the outcome of a contribution."""
     if not receipt.repeated:
         return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-    earlier = "had not arrived, and has been sent now" if receipt.sent else "has arrived"
-    return (
-        f"This task had been answered before; the value was not used. The earlier answer {earlier}."
-    )
+    earlier = "had not arrived and was sent now" if receipt.sent else "has arrived"
+    return f"You already answered this task; the value was not used. The earlier answer {earlier}."
 
 
 _MEANING = {
-    "unchecked": "No proof has been seen yet: the batch has not been delivered, or this device has "
-    "not asked since (setting inclusion_check_seconds).",
-    "counted": "The analyzer has signed for all its reports.",
-    "missing": "The analyzer has signed for a batch without it. The shuffler lost it.",
-    "sampled": "This task lets the shuffler drop reports: one answer cannot be checked.",
-    "unproven": "Long after the deadline the shuffler has shown no proof: the batch expired, or "
-    "it shows none.",
+    "unchecked": "No proof yet: the batch is not delivered, or this device has not checked since "
+    "(setting inclusion_check_seconds).",
+    "counted": "The analyzer signed for all its reports.",
+    "missing": "The analyzer signed for a batch without it: the shuffler lost it.",
+    "sampled": "This task lets the shuffler drop reports, so one answer cannot be checked.",
+    "unproven": "No proof long after the deadline: the batch expired, or the shuffler hides it.",
 }
 
 
@@ -96,7 +92,7 @@ _MEANING = {
 def receipt(
     task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
 ) -> None:
-    """Show whether your answer arrived and was counted, and print the shuffler's receipt."""
+    """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     digest = task_digest(task)
     answer = asyncio.run(ask_for_receipt(agent, digest, person))
     if json:
@@ -114,7 +110,7 @@ def receipt(
 
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
-    """Print an answer's state, also a state that this program does not know."""
+    """Print an answer's state, even one unknown to this program."""
     console.print(f"Your answer: {escaped(answer.state)}. Proof: {escaped(answer.inclusion)}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:

@@ -24,9 +24,9 @@ from deploy.terminal.output_file import check_folder, write
 app = typer.Typer()
 
 _COUNTED: Final[Mapping[Kind, str]] = {
-    "categorical": "values a user may hold",
-    "vector": "numbers a vector has",
-    "key-value": "keys there are",
+    "categorical": "the number of possible values",
+    "vector": "the length of a vector",
+    "key-value": "the number of keys",
 }
 """Meaning of the domain size, for kinds that need it."""
 
@@ -40,64 +40,69 @@ _COUNTED: Final[Mapping[Kind, str]] = {
     ),
 )
 def plan(
-    users: Annotated[int, typer.Option(help="Expected users; the error is for these.")],
+    users: Annotated[
+        int, typer.Option(help="Expected number of users, for which the error is minimised.")
+    ],
     central_epsilon: Annotated[
-        float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
+        float, typer.Option(help="Target epsilon against the analyzer, for all rounds together.")
     ],
     domain_size: Annotated[
-        int | None, typer.Option(help="Values a user may hold; numbers of a vector, or keys.")
+        int | None,
+        typer.Option(help="Number of possible values; for vectors, numbers; for pairs, keys."),
     ] = None,
     task_kind: TaskKind = "categorical",
     low: Annotated[
-        float | None, typer.Option(help="Least number of a range, for numbers and pairs.  [-1]")
+        float | None, typer.Option(help="Minimum number, for numbers and pairs.  [-1]")
     ] = None,
     high: Annotated[
-        float | None, typer.Option(help="Largest number of a range, for numbers and pairs.  [1]")
+        float | None, typer.Option(help="Maximum number, for numbers and pairs.  [1]")
     ] = None,
     n_min: Annotated[
-        int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
+        int | None, typer.Option(help="Minimum users for which the guarantee must hold.  [all]")
     ] = None,
-    delta: Annotated[float, typer.Option(help="For all rounds together.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="Target delta, for all rounds together.")] = 1e-6,
     local_cap: Annotated[
         str | None,
         typer.Option(
-            help="Most epsilon against shuffler and analyzer together, per answer; a number, or "
-            "none.  [4, which devices accept unless their owner says otherwise]"
+            help="Maximum epsilon per answer against shuffler and analyzer together, or none.  "
+            "[4, the default limit of devices]"
         ),
     ] = None,
     messages_cap: Annotated[
-        float, typer.Option(help="Most messages expected of a user, for items only.")
+        float, typer.Option(help="Maximum expected messages per user; items only.")
     ] = math.inf,
-    rounds: Annotated[int, typer.Option(help="Tasks for the same users; of items only.")] = 1,
+    rounds: Annotated[
+        int, typer.Option(help="Number of tasks for the same users; items only.")
+    ] = 1,
     honest_fraction: Annotated[
-        float, typer.Option(help="Share of the users that the promise relies on.")
+        float, typer.Option(help="Share of users on whom the guarantee relies.")
     ] = 1.0,
     population: Annotated[
-        str, typer.Option(help="Name of the users, for the draft; needed for several rounds.")
+        str, typer.Option(help="Name of the population in the draft; required for several rounds.")
     ] = "",
     trust: Annotated[
         Trust,
         typer.Option(
-            help="Trust in the shuffler: anonymity (it permutes, and forgets who), "
-            "shuffler-dummies (it also adds dummies), or none. Of items only."
+            help="Trust in the shuffler: anonymity (it permutes and forgets senders), "
+            "shuffler-dummies (it also adds dummies), or none; items only."
         ),
     ] = "anonymity",
     head: Annotated[
-        str, typer.Option(help="Largest expected shares, such as 0.2,0.05; of items only.")
+        str, typer.Option(help="Largest expected shares, such as 0.2,0.05; items only.")
     ] = "0.05",
     max_mse: Annotated[
-        float, typer.Option(help="Largest useful mean squared error of a share; of items only.")
+        float, typer.Option(help="Maximum useful mean squared error of a share; items only.")
     ] = math.inf,
     output: Annotated[
         Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Find the protocol and parameters with the least error that keep a promise."""
+    """Find the protocol and parameters with the least error under a privacy target."""
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     if domain_size is None and task_kind in _COUNTED:
-        raise PlanError(f"--domain-size is missing: how many {_COUNTED[task_kind]}")
+        raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
     wanted = Requirements(
         kind=task_kind,
         n_users=users,
@@ -125,7 +130,7 @@ def plan(
     if local_cap is None:
         console.print(
             f"Planned for devices with default settings, which answer up to a local epsilon of "
-            f"{cap:g}; --local-cap allows more, and --local-cap none any.",
+            f"{cap:g}; raise it with --local-cap, or use --local-cap none.",
             style="dim",
             highlight=False,
         )
@@ -134,7 +139,7 @@ def plan(
 
 
 def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
-    """Return the table of a draft that states the range of numbers."""
+    """Return the draft's table with the range of numbers."""
     ends: dict[str, Any] = {
         name: end for name, end in (("low", low), ("high", high)) if end is not None
     }

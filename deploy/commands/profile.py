@@ -1,4 +1,4 @@
-"""The operator's profile: addresses, tokens and certificates that commands take as defaults."""
+"""`shuffledp init`: the operator's profile, which provides defaults for commands' options."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from deploy.terminal.output_file import write
 app = typer.Typer()
 
 DEFAULT_PROFILE: Final = Path("shuffledp.toml")
-"""Read from the working directory where neither --profile nor SHUFFLEDP_PROFILE names another."""
+"""Profile in the working directory, if neither --profile nor SHUFFLEDP_PROFILE names one."""
 ENVIRONMENT_PREFIX: Final = "SHUFFLEDP_PROFILE_"
 
 _MAX_BYTES: Final = 16 * 1024
@@ -31,9 +31,9 @@ _LAYOUTS: Final = {
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
 }
-"""Where each file lies: in the services' state directories, or in a compose project's secrets."""
+"""Path of each file in the services' state directories, or in a compose project's secrets."""
 FILES: Final = tuple(_LAYOUTS)
-"""Paths; relative ones start at the profile's folder, and in the environment here."""
+"""Options that are paths, relative to the profile's folder, or in the environment to this one."""
 _NAMES: Final = (*ADDRESSES, *FILES)
 
 _WITH_ANALYZER_TOKEN: Final = {
@@ -43,9 +43,9 @@ _WITH_ANALYZER_TOKEN: Final = {
 }
 _WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
 """
-Commands that take defaults, with their subcommands, by the operator whose token they need, if any.
+Commands that take defaults, with their subcommands, by the operator whose token they need.
 
-`load` takes none: it must never reach real services by accident.
+`load` takes no defaults: it must never reach real services by accident.
 """
 
 
@@ -59,7 +59,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     wanted = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
     if file is not None or wanted.exists():
-        # Imported here: help and version need neither pydantic nor TOML.
+        # Imported here: help and version work without pydantic and TOML.
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
         fields = read_toml(wanted, SettingsError, most_bytes=_MAX_BYTES)
@@ -78,7 +78,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
 
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
-    """Return the defaults of all commands' options, by command and option, or SettingsError."""
+    """Return the options' defaults by command, or raise SettingsError."""
     profile = read_profile(file)
     tokens = [profile.pop(f"{party}_token_file", None) for party in ("analyzer", "shuffler")]
     defaults: dict[str, Any] = {}
@@ -97,21 +97,21 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
 def init(
     directory: Annotated[
         Path,
-        typer.Argument(help="Folder of services' state directories, or of compose's secrets."),
+        typer.Argument(help="Folder of the services' state directories, or of compose's secrets."),
     ],
-    analyzer: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
-    shuffler: Annotated[str, typer.Option(help="Its address, if its state does not tell it.")] = "",
+    analyzer: Annotated[str, typer.Option(help="Its address, if not in its state directory.")] = "",
+    shuffler: Annotated[str, typer.Option(help="Its address, if not in its state directory.")] = "",
     agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
-    output: Annotated[Path, typer.Option(help="The file to write.")] = DEFAULT_PROFILE,
+    output: Annotated[Path, typer.Option(help="Profile to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write a profile from what a folder holds, so that commands need no addresses and tokens."""
+    """Write a profile from a folder's files, so that commands need no addresses and tokens."""
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
     given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}
     found = _found_in(directory) | {name: value for name, value in given.items() if value}
     if not found:
-        raise SettingsError(f"{directory} holds no state directory and no secrets of a service")
+        raise SettingsError(f"{directory} holds neither state directories nor secrets of a service")
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
     text = "".join(f"{name} = {json.dumps(found[name])}\n" for name in _NAMES if name in found)
@@ -120,7 +120,7 @@ def init(
 
 
 def _found_in(directory: Path) -> dict[str, str]:
-    """Find files by the names that services and compose give them; return absolute paths."""
+    """Find files and addresses by their standard names; return absolute paths."""
     found = {
         name: str((directory / path).resolve())
         for name, paths in _LAYOUTS.items()

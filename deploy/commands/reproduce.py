@@ -38,21 +38,19 @@ def reproduce(
         str,
         typer.Argument(
             help="rappor-states or rappor-50-states (COVID-19 cases by US state), "
-            "rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM against "
-            "Multi-HM and what beats both; some minutes), or key-value (PrivKV and PrivKVM)."
+            "rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM "
+            "and better baselines; a few minutes), or key-value (PrivKV and PrivKVM)."
         ),
     ],
-    seed: Annotated[
-        int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same run.")] = 1,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a figure, as PNG and as SVG, under this name.")
+        Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Run a paper's experiment again, without sealing, and print what comes out.
+    """Reproduce a paper's experiment, without sealing, and print the results.
 
-    The papers' claims, and where they hold here, are in docs/researchers/experiments.md.
+    docs/researchers/experiments.md compares them with the papers' claims.
     """
     if experiment not in EXPERIMENTS:
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")

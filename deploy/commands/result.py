@@ -1,4 +1,4 @@
-"""`shuffledp result`, `ledger` and `iterate`: the analyzer's releases, and what follows them."""
+"""`shuffledp result`, `ledger` and `iterate`: releases, their cost, and the next iteration."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -45,11 +45,9 @@ from deploy.terminal.output_file import check_folder, write
 app = typer.Typer()
 
 _NO_KEY: Final = bytes(31) + b"\x09"
-"""In place of the shuffler's key, which `task create` adds; a draft in a file has none."""
+"""Placeholder for the shuffler's key, which `task create` adds."""
 
-Page = Annotated[
-    Path | None, typer.Option(help="Write one page that a browser shows, without network.")
-]
+Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
 
 
 @app.command(epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"))
@@ -60,23 +58,23 @@ def result(
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
-    top: Annotated[int, typer.Option(min=1, help="How many of the largest values to print.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="Number of largest values to print.")] = 20,
     html: Page = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(help="Write every value as Parquet, a table for programs; needs pyarrow."),
+        typer.Option(help="Write every value as Parquet; needs pyarrow."),
     ] = None,
     candidates: Annotated[
         Path | None,
         typer.Option(
-            help="A file of texts to look for, one a line: of a task that collects texts. Files "
-            "then hold what was found of each."
+            help="File of texts to look for, one per line, in a task that collects texts. Output "
+            "files then have a row per text."
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
+    """Print or write a released result with 95 % intervals. Needs the operator's token."""
     for path in (html, csv, parquet):
         check_folder(path)
     digest = task_digest(task)
@@ -92,7 +90,7 @@ def result(
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
     check_guarantees(found, signed)
-    # Before anything is written: candidates that cannot be decoded leave no file.
+    # Before any output: candidates that cannot be decoded leave no file.
     view = result_view(found.estimate, signed, most=top, candidates=texts)
     if csv is not None:
         write_csv(csv, view.columns)
@@ -114,7 +112,7 @@ def _print_written(*paths: Path | None) -> None:
 
 
 def print_result(found: Result, view: ResultView, console: Console) -> None:
-    """Print a result; none of its text steers the terminal."""
+    """Print a result, with untrusted text escaped."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
     n_refused = sum(found.refused.values())
     causes = ", ".join(f"{n:,} {escaped(cause)}" for cause, n in found.refused.items() if n)
@@ -123,11 +121,11 @@ def print_result(found: Result, view: ResultView, console: Console) -> None:
         f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
     )
     print_estimates(view, console)
-    print_guarantees(found.guarantees, "What each user is promised", console)
+    print_guarantees(found.guarantees, "Guarantees for each user", console)
 
 
 def print_estimates(view: ResultView, console: Console) -> None:
-    """Print a view's warning, its tables, and in a demo its errors."""
+    """Print a view's warning, tables and, in a demo, errors."""
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
@@ -146,9 +144,9 @@ def ledger(
     html: Page = None,
     json: AsJson = False,
 ) -> None:
-    """Print what every release cost, and what each population has left of its budgets.
+    """Print the cost of every release, and each population's remaining budgets.
 
-    Checks that no entry was changed, and needs the operator's token.
+    Verifies the ledger's chain. Needs the operator's token.
     """
     check_folder(html)
 
@@ -179,17 +177,17 @@ def ledger(
 def iterate(
     draft: Annotated[
         Path,
-        typer.Argument(help="The draft for all iterations: its local_epsilon is what all cost."),
+        typer.Argument(help="Draft for all iterations; its local_epsilon is their total cost."),
     ],
-    iterations: Annotated[int, typer.Option(help="How many iterations there are.")],
-    output: Annotated[Path, typer.Option(help="Where the iteration's draft is written.")],
-    number: Annotated[int, typer.Option(help="Which iteration, from 1 on.")] = 1,
+    iterations: Annotated[int, typer.Option(help="Number of iterations.")],
+    output: Annotated[Path, typer.Option(help="Output file for the iteration's draft.")],
+    number: Annotated[int, typer.Option(help="Number of this iteration, from 1.")] = 1,
     after: Annotated[
         Path | None,
-        typer.Option(help="The result of the iteration before, as `shuffledp result --json`."),
+        typer.Option(help="Result of the previous iteration, from `shuffledp result --json`."),
     ] = None,
 ) -> None:
-    """Write the draft of one iteration of PrivKVM, a task of its own, for `task create`."""
+    """Write the draft of one PrivKVM iteration, to publish with `task create`."""
     check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_iterated(after)

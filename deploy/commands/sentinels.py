@@ -1,4 +1,4 @@
-"""`shuffledp sentinels`: an operator's test submissions."""
+"""`shuffledp sentinels`: test submissions by an operator."""
 
 import asyncio
 from collections import Counter
@@ -40,7 +40,7 @@ _EXAMPLE: Final = example(
 )
 
 sentinels_app = typer.Typer(
-    help="Test submissions that the analyzer looks out for.",
+    help="Test submissions that the analyzer recognises.",
     no_args_is_help=True,
     epilog=_EXAMPLE,
 )
@@ -54,25 +54,25 @@ app.add_typer(sentinels_app, name="sentinels")
 )
 def plant_sentinels(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
-    count: Annotated[int, typer.Option(min=1, max=10_000, help="How many to send.")],
+    count: Annotated[int, typer.Option(min=1, max=10_000, help="Number of sentinels to send.")],
     shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     output: Annotated[
         Path,
         typer.Option(
-            help="The file that records them; if it exists, the command continues it. "
-            "Never show it to the shuffler."
+            help="File that records them; an existing one is continued. Never show it to the "
+            "shuffler."
         ),
     ],
     over: Annotated[
-        float, typer.Option(min=0.0, help="Seconds over which they are spread, at random.")
+        float, typer.Option(min=0.0, help="Spread them at random over this many seconds.")
     ] = 0.0,
     tokens: Annotated[
         Path | None,
         typer.Option(
-            help="Users' tokens, a line each, if the shuffler asks for them: the first COUNT are "
-            "used, and no user may have those."
+            help="User tokens, one per line, if the shuffler requires them. Uses the first COUNT; "
+            "no user may have those."
         ),
     ] = None,
     authority: Authority = None,
@@ -80,17 +80,17 @@ def plant_sentinels(
     key: CertificateKey = None,
     analyzer_identity: Annotated[
         Path | None,
-        typer.Option(help="Take a task only if it is signed by this: the analyzer's identity.pub."),
+        typer.Option(help="The analyzer's identity.pub, to verify the task's signature."),
     ] = None,
     shuffler_identity: Annotated[
         Path | None,
-        typer.Option(help="Take receipts only if signed by this: the shuffler's identity.pub."),
+        typer.Option(help="The shuffler's identity.pub, to verify receipts."),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Send test submissions through the shuffler, and register them with the analyzer.
 
-    After an interruption run the same command again: it resends the same bytes of all sentinels
+    After an interruption, run the same command again: it resends the same bytes of all sentinels
     that the shuffler has not acknowledged.
     """
     check_folder(output)
@@ -118,7 +118,7 @@ def plant_sentinels(
 
     spread = f" over {over:g} seconds" if over else ""
     terminal(stderr=True).print(
-        f"Sending {count:,} sentinels{spread}. After an interruption run the same command again.",
+        f"Sending {count:,} sentinels{spread}. After an interruption, run the same command again.",
         soft_wrap=True,
     )
     sentinels = asyncio.run(plant())
@@ -130,7 +130,7 @@ def plant_sentinels(
 def report(
     sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
 ) -> None:
-    """Print how many sentinels are in which state, and why any were refused."""
+    """Print the number of sentinels in each state, and the reasons of refusals."""
     states = Counter(one.state for one in sentinels)
     reasons = Counter(one.reason for one in sentinels if one.state is SentinelState.REFUSED)
     shown = {state.value: states[state] for state in [*SentinelState][1:]}
@@ -141,7 +141,7 @@ def report(
     console = terminal()
     console.print(
         f"Of {len(sentinels)} sentinels: {shown['acknowledged']} acknowledged by the shuffler and "
-        f"confirmed, {shown['stored']} acknowledged and not confirmed at the analyzer, "
+        f"confirmed, {shown['stored']} acknowledged but not confirmed at the analyzer, "
         f"{shown['refused']} refused, {shown['unknown']} without an answer."
     )
     for reason, times in reasons.most_common():

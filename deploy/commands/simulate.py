@@ -35,7 +35,7 @@ _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
 _RUN_TIME: Final = 5
-"""The figure that compares times: every message is made for it."""
+"""The figure of run times, which needs every message to be made."""
 _FIGURES: Final = {
     3: (IPUMS_1940_CITY, _EPSILONS),
     4: ("kosarak_reconstructed", _EPSILONS),
@@ -54,62 +54,56 @@ def simulate(
     protocol: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(protocols_of('categorical'))}; may be repeated.  [od-hp; of "
-            "other kinds all]"
+            help=f"One of {', '.join(protocols_of('categorical'))}; repeatable.  [od-hp; for other "
+            "kinds all]"
         ),
     ] = None,
     central_epsilon: Annotated[
-        list[float] | None, typer.Option(help="Target; may be repeated.  [0.2]")
+        list[float] | None, typer.Option(help="Target; repeatable.  [0.2]")
     ] = None,
-    delta: Annotated[float, typer.Option(help="Of every target.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="Delta of every target.")] = 1e-6,
     task_kind: TaskKind = "categorical",
     dataset: Annotated[
         str | None,
         typer.Option(
-            help=f"A CSV or Parquet file; of items also {', '.join(SHIPPED)}, "
-            "zipf:SIZE[,EXPONENT] or uniform:SIZE.  [ipums1940_city; of other kinds the people "
-            "whom the demo asks]"
+            help=f"A CSV or Parquet file; for items also {', '.join(SHIPPED)}, "
+            "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people]"
         ),
     ] = None,
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column of the file that holds the values; with a column count a row is a value, "
+            help="Column of values in the file. With a column count, each row is a value, "
             "otherwise a person.  [value]"
         ),
     ] = None,
-    users: Annotated[
-        int | None, typer.Option(help="How many of its people take part.  [all]")
-    ] = None,
+    users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,
     accounting: Annotated[
         str | None,
-        typer.Option(help="Parameters by: published, tight or both; of items only.  [tight]"),
+        typer.Option(help="Bounds for parameters: published, tight or both; items only.  [tight]"),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Collections of each setting.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Collections per setting.")] = 3,
     messages_cap: Annotated[
         float | None,
         typer.Option(
-            help="Most messages expected of a user; of items only.  [5, or as many as a bound "
-            "takes]"
+            help="Maximum expected messages per user; items only.  [5, or as many as a bound needs]"
         ),
     ] = None,
     local_cap: Annotated[
-        str, typer.Option(help="Most local epsilon of a report, or none.")
+        str, typer.Option(help="Maximum local epsilon of a report, or none.")
     ] = "none",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
-    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same run.")] = 1,
     by_value: Annotated[
         bool,
         typer.Option(
             "--by-value",
-            help="Show the true figure of every value beside its estimates. Few values always "
-            "have it.",
+            help="Show the true figure of every value beside its estimates; always shown for few "
+            "values.",
         ),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Write a figure, as PNG and as SVG, under this name."),
+        typer.Option(help="Write a figure under this name, as PNG and SVG."),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
     figure_number: Annotated[
@@ -117,8 +111,7 @@ def simulate(
         typer.Option(
             "--figure",
             help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
-            "and targets, by both accountings; written to figureN.png and .svg unless --plot says "
-            "where.",
+            "and targets, by both accountings. Written to figureN.png and .svg, or to --plot.",
         ),
     ] = None,
     json: AsJson = False,
@@ -162,7 +155,7 @@ def simulate(
         return
     table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
-        raise SettingsError("every setting was left out")
+        raise SettingsError("every setting was skipped")
 
 
 def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
@@ -170,7 +163,7 @@ def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
         if given is not None and kind != "categorical":
             raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
     if of_items["figure"] not in {None, *_FIGURES}:
-        raise SettingsError(f"figure is {of_items['figure']}; there are 3, 4 and 5")
+        raise SettingsError(f"figure is {of_items['figure']}; it must be 3, 4 or 5")
     if of_items["accounting"] not in _ACCOUNTINGS:
         raise SettingsError("accounting must be published, tight or both")
 
@@ -192,7 +185,7 @@ def _population(
         return Population.of_items(data, data.n_users if users is None else users)
     if source is None:
         if column is not None:
-            raise SettingsError("--column is a column of a file: name the file with --dataset")
+            raise SettingsError("--column needs a file; use --dataset")
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)

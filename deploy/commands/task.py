@@ -39,7 +39,7 @@ from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 task_app = typer.Typer(
-    help="Tasks: what is collected, under which promise. Published once, never changed.",
+    help="Tasks: signed, immutable definitions of a collection and its guarantee.",
     no_args_is_help=True,
     epilog=example("shuffledp task create draft.toml --dry-run"),
 )
@@ -55,9 +55,7 @@ app.add_typer(task_app, name="task")
     ),
 )
 def create(
-    draft: Annotated[
-        Path, typer.Argument(help="A TOML file: your own, or what shuffledp plan wrote.")
-    ],
+    draft: Annotated[Path, typer.Argument(help="A TOML file: your own, or from shuffledp plan.")],
     analyzer: AnalyzerAddress = "",
     token_file: Annotated[Path | None, typer.Option(help="File of the operator's token.")] = None,
     shuffler_key: Annotated[
@@ -71,21 +69,20 @@ def create(
     certificate: Certificate = None,
     key: CertificateKey = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what users will be promised; publish nothing.")
+        bool, typer.Option("--dry-run", help="Print the task's guarantees; publish nothing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Publish a task, signed by the analyzer. Needs the operator's token, unless it is a dry run.
+    """Publish a task, signed by the analyzer. Needs the operator's token, except for a dry run.
 
-    A dry run needs no service: it works out by itself what the task would promise.
+    A dry run needs no service: it computes the guarantees locally.
     """
     if dry_run:
         _preview(_read(draft, shuffler_key), json=json)
         return
     if not (analyzer and token_file and shuffler_key):
         raise SettingsError(
-            "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
-            "--dry-run"
+            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
     wanted = _read(draft, shuffler_key)
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
@@ -106,7 +103,7 @@ def list_tasks(
     key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
-    """List every task and what became of it. The earliest deadline comes first."""
+    """List all tasks with their state, the earliest deadline first."""
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     summaries = ask(connect, OperatorClient.tasks)
     if json:
@@ -127,22 +124,22 @@ def show(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     shuffler: Annotated[
-        str, typer.Option(help="Address of the shuffler: also show how far the batch is there.")
+        str, typer.Option(help="Address of the shuffler, to show the batch's progress too.")
     ] = "",
     analyzer_identity: Annotated[
-        Path | None, typer.Option(help="The analyzer's identity.pub, to check the signature by.")
+        Path | None, typer.Option(help="The analyzer's identity.pub, to verify the signature.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Folder for the exact bytes and the signature of the task.")
+        Path | None, typer.Option(help="Folder for the task's exact bytes and signature.")
     ] = None,
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
-    """Print one task, its promise and its state.
+    """Print one task, its guarantees and its state.
 
-    And what its population has spent of its budget in all releases, and has left.
+    Also prints the budget that its population has spent and has left.
     """
     check_folder(save)
     digest = task_digest(task)
@@ -183,9 +180,9 @@ def show(
     if shuffler:
         task_view.print_batch(batch, console)
     console.print(
-        f"It is signed by the identity in {analyzer_identity}."
+        f"Signature verified with {analyzer_identity}."
         if analyzer_identity
-        else "Its signature is not checked: name the signer with --analyzer-identity.",
+        else "Signature not verified: use --analyzer-identity.",
         markup=False,
     )
     if save is not None:
@@ -202,7 +199,7 @@ def close(
 ) -> None:
     """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
 
-    Prints only that the batch is closed; the result comes as it would have after the deadline.
+    Prints no result; the result is released as it would be after the deadline.
     """
     digest = task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
@@ -218,16 +215,15 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
     if shuffler_key is None:
         suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
         return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)
-    # The signing identity lies beside the key: no envelope sealed to it would ever open.
+    # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
     key = read_shuffler_key(shuffler_key)
     if identity.exists() and read_identity(identity).raw == key:
         raise SettingsError(
-            f"{shuffler_key} holds the shuffler's signing identity; the key that tasks name is in "
-            "envelope.pub"
+            f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
     wanted = draft_file.read(draft, key)
-    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # checked here, where the file is named
+    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # validates the key
     return wanted
 
 
@@ -237,11 +233,11 @@ def _preview(wanted: TaskDraft, *, json: bool) -> None:
         print_json({"task": task_view.as_json(task), "guarantees": _guarantees(task)})
         return
     console = terminal()
-    console.print("A dry run: nothing is published.")
+    console.print("Dry run: nothing is published.")
     console.print(task_view.describe_claim(task))
     task_view.print_task(task, console)
     if task.population:
-        console.print("Not checked: what the population has left of its budget.")
+        console.print("Not checked: the population's remaining budget.")
 
 
 def _guarantees(task: Task) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`shuffledp tokens`: users' tokens, for shufflers that ask for them."""
+"""`shuffledp tokens`: user tokens, for shufflers that require them."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,22 +28,22 @@ app.add_typer(tokens_app, name="tokens")
 
 @tokens_app.command("make", epilog=_EXAMPLE)
 def make(
-    count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="How many.")],
-    out: Annotated[Path, typer.Option(help="A new file for them, a token a line.")],
+    count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="Number of tokens.")],
+    out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
     key_directory: Annotated[
-        Path, typer.Option(help="Where the token key is; it is made there on first use.")
+        Path, typer.Option(help="Folder of the token key, which is made on first use.")
     ],
     json: AsJson = False,
 ) -> None:
     """
-    Make tokens to hand out, one a person.
+    Make tokens to hand out, one per person.
 
-    A person puts theirs into the file that their agent's token_file names. Tokens of one key stay
-    valid for all tasks of shufflers with its token_identity, which is printed.
+    A person stores theirs in their agent's token_file. Tokens are valid for all tasks of shufflers
+    with the printed token_identity.
     """
     check_folder(out)
     if out.exists():
-        raise SettingsError(f"{out} exists already: tokens that were handed out may be in it")
+        raise SettingsError(f"{out} already exists and may hold tokens in use")
     issuer = TokenIssuer(
         StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
     )

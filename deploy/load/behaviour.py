@@ -16,29 +16,29 @@ class Behaviour(IntEnum):
     """The behaviour of one simulated user; prepared files store these numbers."""
 
     HONEST = 0
-    """Submits once, and retries with the same bytes while there is no answer."""
+    """Submits once; retries with the same bytes until answered."""
     DUPLICATE = 1
-    """Honest, and then sends the same bytes once more."""
+    """Honest, then sends the same bytes once more."""
     FLOODING = 2
-    """Honest, and sends the same bytes many times at once over one connection."""
+    """Honest, and sends FLOOD copies at once over one connection."""
     CONFLICT = 3
-    """Honest, and then sends other bytes under the same submission id."""
+    """Honest, then sends other bytes under the same submission id."""
     MALFORMED = 4
     """Sends an envelope of the right length that does not open."""
     OVERSIZED = 5
     """Sends an envelope longer than the task's."""
     DROPPING = 6
-    """Opens a connection and a call, and leaves before a byte of the envelope is sent."""
+    """Opens a connection and a call, and leaves before sending the envelope."""
 
 
 FLOOD: Final = 100
-"""Copies that a flooding user sends."""
+"""Number of copies that a flooding user sends."""
 
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
-"""Envelopes prepared for a user, by behaviour."""
+"""Number of envelopes prepared per user, by behaviour."""
 
 COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT)
-"""Users whose value must be counted, once."""
+"""Behaviours of users whose value must be counted once."""
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
 
@@ -47,8 +47,8 @@ _ROUNDING: Final = 1e-9
 
 def shares_from(text: str) -> dict[Behaviour, float]:
     """
-    Parse the shares of misbehaving users: `malformed=.02,duplicate=.1`, or one number, which is
-    split evenly over all behaviours. Raise PlanError if one is invalid, or no user would be honest.
+    Parse the shares of misbehaving users: `malformed=.02,duplicate=.1`, or one number to split
+    evenly over all behaviours. Raise PlanError if one is invalid or no user would be honest.
     """
     try:
         if "=" in text:
@@ -59,7 +59,8 @@ def shares_from(text: str) -> dict[Behaviour, float]:
     except (KeyError, ValueError) as error:
         names = ", ".join(kind.name.lower() for kind in MISBEHAVING)
         raise PlanError(
-            f"shares of misbehaving users are 0.1, or malformed=0.02,duplicate=0.1, of: {names}"
+            f"shares of misbehaving users must be like 0.1, or malformed=0.02,duplicate=0.1, of: "
+            f"{names}"
         ) from error
     total = sum(shares.values())
     fits = all(share >= 0 for share in shares.values()) and total < 1 - _ROUNDING
@@ -75,7 +76,7 @@ def assign(
     n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """
-    Draw n_users behaviours: numbers to the nearest, in random order, the last user honest.
+    Assign behaviours to n_users: rounded numbers, in random order, the last user honest.
 
     Raises PlanError if no user would be honest.
     """
@@ -92,12 +93,12 @@ def assign(
 
 
 def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return for each user whether their value must be counted."""
+    """Return whether each user's value must be counted; shape (n_users,)."""
     return np.isin(kinds, COUNTED)
 
 
 def expected_answers(kinds: NDArray[np.uint8]) -> Counter[Outcome]:
-    """Count the answers users get if no answer is lost and the services always have room."""
+    """Count the answers that users get if none is lost and no service is overloaded."""
     users = np.bincount(kinds, minlength=len(Behaviour)).tolist()
     return Counter(
         {

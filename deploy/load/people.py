@@ -1,8 +1,8 @@
 """
-Simulated people, many at a time.
+Submissions of many simulated people at once.
 
-A device prepares one submission, with `user_agent.contribution`. Here the reports, dummies and
-orders of a whole group are drawn together, so that sealing is nearly all the cost.
+A device prepares one submission, with `user_agent.contribution`. Here a whole group's reports,
+dummies and orders are drawn together, so sealing is nearly all the cost.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 
 class GroupContributor(Contributor):
-    """A device's contributor that can prepare many simulated users' submissions at once."""
+    """A contributor that prepares many simulated users' submissions at once."""
 
     def prepare_group(
         self, values: Sequence[Value], ids: Sequence[bytes], rng: np.random.Generator
     ) -> list[bytes]:
         """
-        Prepare an envelope for each value under its id; raise ValueRangeError if one does not fit.
+        Prepare an envelope per value and id; raise ValueRangeError if a value does not fit.
 
-        Cost: at most 1.1 times that of the seals: one for each report and envelope.
+        Cost: at most 1.1 times that of sealing each report and envelope.
         """
         if not values:
             return []
@@ -40,7 +40,7 @@ class GroupContributor(Contributor):
         return envelopes
 
     def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
-        """Draw all reports of n > 0 users in the order of sending, shape (n, reports_per_user)."""
+        """Draw all reports of n > 0 users in sending order, shape (n, reports_per_user)."""
         n_users, each = len(values), self._task.reports_per_user
         own = self._mechanism.randomize(_joined([self._lay_out(v, rng) for v in values]), rng)
         table = null_reports(n_users * each, own.dtype).reshape(n_users, each).copy()
@@ -53,7 +53,7 @@ class GroupContributor(Contributor):
         return found
 
     def _dummies(self, n_users: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Reports]:
-        """Draw the numbers of dummies of n users, and all dummies in the order of users."""
+        """Draw n users' numbers of dummies, and all dummies in user order."""
         spec, mechanism = self._task.dummies, cast("Mechanism", self._mechanism)
         if spec.uniform:
             counts = draw_dummy_counts(spec, n_users, rng)
@@ -63,7 +63,7 @@ class GroupContributor(Contributor):
 
 
 def _joined(laid_out: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values
-    """Join single users' values, laid out, to those of a group."""
+    """Join single users' encoded values into a group's."""
     if not isinstance(laid_out[0], Pairs):
         return np.concatenate(laid_out)
     owned = np.cumsum([0, *(len(pairs.keys) for pairs in laid_out)])

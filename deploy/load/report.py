@@ -1,4 +1,4 @@
-"""Reports of a load run: progress bars, tables for a person and JSON for a program."""
+"""Reports of a load run: progress bars, tables and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,7 +29,7 @@ from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
 _BAR: Final = 6
-"""Columns: count, failures and time fit a terminal of 80."""
+"""Width of a bar, so that count, failures and time fit into 80 columns."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,31 +40,31 @@ class Finished:
     target: Target
     users: SealedUsers
     n_users: int = 0
-    """Users who came: the first ones of `users`."""
+    """Number of users sent so far: the first ones of `users`."""
     tally: Tally = field(default_factory=Tally)
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """The figures of each rate of a ramp."""
+    """Figures of each step of a ramp."""
     broke: str | None = None
-    """Why the last rate of a ramp did not hold; None if it did."""
+    """Reason why the last rate of a ramp did not hold; None if it held."""
     rows: list[CountRow] = field(default_factory=list)
     result: Result | None = None
     failure: ShuffleDpError | None = None
-    """Why the shuffler's counts or the result are missing; None if nothing is."""
+    """Error that lost the shuffler's counts or the result, if any."""
     usage: dict[str, PartyUsage] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @cached_property
     def task(self) -> Task:
-        """The task of the users."""
+        """The users' task."""
         return Task.from_bytes(self.users.signed.task_bytes)
 
     @property
     def kinds(self) -> NDArray[np.uint8]:
-        """Behaviours of the users who came."""
+        """Behaviours of the users sent so far."""
         return self.users.kinds[: self.n_users]
 
     def add_step(self, ramp: Ramp, rate: float, seen: Tally) -> None:
-        """Add what users saw at a rate of a ramp."""
+        """Add the tally of one step of a ramp."""
         self.broke = ramp.broken_by(rate, seen)
         self.steps.append(
             {
@@ -79,12 +79,12 @@ class Finished:
 
     @property
     def counts_match(self) -> bool:
-        """Whether every known count lies in its range."""
+        """Whether every known count is in its range."""
         return all(row.holds for row in self.rows)
 
     @property
     def errors(self) -> dict[str, float | None]:
-        """The squared error of unrefined shares, a mean over items; None for other kinds."""
+        """Mean squared error of unrefined shares, and theory; None for other kinds of values."""
         found = None if self.result is None else self.result.estimate
         if not isinstance(found, Histogram):
             return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))
@@ -95,14 +95,14 @@ class Finished:
 
 
 class Bars(Progress):
-    """A bar for each phase of a run."""
+    """A progress bar per phase of a run."""
 
     def __init__(self, console: Console) -> None:
         text = ("{task.description}", BarColumn(_BAR), MofNCompleteColumn(), "{task.fields[seen]}")
         super().__init__(*text, TimeElapsedColumn(), console=console)
 
     def start_phase(self, name: str, users: int | None) -> None:
-        """Finish the last bar and draw one for a phase of these users; None if unknown."""
+        """Finish the last bar and start one for this many users; None if unknown."""
         self.finish()
         self.add_task(name, total=users, seen="")
 
@@ -123,7 +123,7 @@ class Bars(Progress):
 
 
 def as_json(finished: Finished) -> dict[str, Any]:
-    """Return every figure; rates are of `seconds`, see `Tally`."""
+    """Return every figure; rates are per second of `Tally.seconds`."""
     plan, tally, result = finished.plan, finished.tally, finished.result
     held = [step["offered_users"] for step in finished.steps if step["holds"]]
     reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
@@ -175,7 +175,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
 
 
 def show(finished: Finished, console: Console) -> None:
-    """Print the tables."""
+    """Print the run as tables."""
     plan, fields = finished.plan, as_json(finished)
     unit = "users" if plan.mode == "users" else "calls"
     how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
@@ -211,7 +211,7 @@ def show(finished: Finished, console: Console) -> None:
 
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
-    """Print rows of the JSON as a table."""
+    """Print rows of the JSON fields as a table."""
     table = Table(title=title)
     for row in rows[:1]:
         sides: dict[str, JustifyMethod] = {

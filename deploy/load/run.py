@@ -1,4 +1,4 @@
-"""A load run: seal or load the users, send them to a target, and compare all counts."""
+"""Run a load test: seal or load the users, send them to a target, and reconcile all counts."""
 
 import asyncio
 import math
@@ -40,13 +40,13 @@ from deploy.load.users import SealedUsers, seal, seal_values
 T = TypeVar("T")
 
 _ANSWER_SECONDS: Final = 1800.0
-"""For the shuffler's counts; and for a closed batch to be delivered, opened and estimated."""
+"""Timeout in seconds for the shuffler's counts, and for a closed batch's result."""
 _PAUSE: Final = 1.0
-"""Seconds before a service that does not answer is asked again."""
+"""Seconds before asking an unresponsive service again."""
 _MAX_IN_FLIGHT: Final = 4096
-"""Users in flight in an open loop, over all processes; more wait, and their waits count."""
+"""Maximum users in flight in an open loop over all processes; more wait, which counts as wait."""
 _LEAD_SECONDS: Final = 0.5
-"""From dealing users to several processes to the first arrival."""
+"""Seconds from handing users to processes to the first arrival."""
 
 
 async def execute(
@@ -59,16 +59,16 @@ async def execute(
     close: bool = False,
 ) -> Finished | None:
     """
-    Seal a plan's users for a target, or take replayed ones, and run.
+    Seal a plan's users for a target, or use replayed ones, and run.
 
-    With `prepare`, users are only sealed into this file, and nothing is returned. With `close`, the
-    batch is closed at the end. Raises PlanError if it no longer collects, or holds users.
+    With `prepare`, only seal users into this file, and return None. With `close`, close the batch
+    at the end. Raises PlanError if the batch is not collecting or not empty.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
             raise SettingsError("the users were prepared for another task")
         if prepare is None:
-            await target.check_empty()  # sealing may take long, and would be wasted
+            await target.check_empty()  # before sealing, which may take long
         users = replayed
         if users is None:
             bars.start_phase("Sealing", plan.n_users)
@@ -76,8 +76,8 @@ async def execute(
         if prepare is not None:
             users.save(prepare)
             return None
-        await target.check_empty()  # real users may have come meanwhile
-        # A ramp may leave users unsent: a batch of this program's own is then closed as it is.
+        await target.check_empty()  # real users may have submitted meanwhile
+        # A ramp may leave users unsent, so close this program's own batch.
         ends_early = target.kind == "local" and plan.ramp is not None
         return await run(plan, target, users, bars, close=close or ends_early)
 
@@ -86,11 +86,11 @@ async def run(
     plan: LoadPlan, target: Target, users: SealedUsers, bars: Bars, *, close: bool = False
 ) -> Finished:
     """
-    Send the users, wait for the result if there will be one, and compare all counts.
+    Send the users, wait for the result if there will be one, and reconcile all counts.
 
-    The last user, who is honest, comes when all others are through: until then the batch does not
-    close, and late submissions would be answered `closed`. With `close`, a batch that has not
-    closed by itself is closed at the end.
+    The last user, who is honest, submits after all others have finished: until then the batch stays
+    open, and no submission is answered `closed`. With `close`, close a batch that is still open at
+    the end.
 
     Raises PlanError if the batch would close before the last user.
     """
@@ -98,15 +98,15 @@ async def run(
     stored = expected_answers(users.kinds)[Outcome.STORED]
     if target.kind != "sink" and stored > finished.task.target_size:
         raise PlanError(
-            f"{stored} users would be stored, and the task's target_size is "
-            f"{finished.task.target_size}: the batch would close before the last of them"
+            f"the batch would close before the last user: {stored} users would be stored, and the "
+            f"task's target_size is {finished.task.target_size}"
         )
     counts: dict[str, int] = {}
     with Meter(target.processes, target.pages) as meter:
         try:
             await _send(finished, bars)
         except BrokenProcessPool as error:
-            raise SettingsError("a process that sends users ended: the run is lost") from error
+            raise SettingsError("a sending process died: the run is lost") from error
         try:
             counts = await _counts(target)
             finished.result = await _result(finished, bars, close=close)
@@ -116,12 +116,12 @@ async def run(
         finished.rows = compare(finished.kinds, finished.tally, counts, finished.result)
     finished.usage = meter.usage
     if missing := ", ".join({*target.pages} - {*meter.usage}):
-        finished.notes.append(f"The usage is unknown of {missing}: no metrics page came.")
+        finished.notes.append(f"Usage unknown, without a metrics page: {missing}.")
     return finished
 
 
 async def _send(finished: Finished, bars: Bars) -> None:
-    """Send all users, at each rate of the ramp or at the plan's; then the last one."""
+    """Send all users at the rates of the ramp or the plan, then the last user."""
     plan, others = finished.plan, finished.users.n_users - 1
     phases = [("Users", plan.rate, others)] if others else []
     if plan.ramp is not None:
@@ -132,7 +132,9 @@ async def _send(finished: Finished, bars: Bars) -> None:
         phase = partial(_phase, finished, bars, pool, np.random.default_rng(plan.seed))
         for name, rate, count in phases:
             if (left := others - finished.n_users) < count:
-                finished.notes.append(f"The step of {name} needs {count} users; {left} were left.")
+                finished.notes.append(
+                    f"The step of {name} needs {count} users; only {left} are left."
+                )
                 break
             seen = await phase(name, rate, count)
             if plan.ramp is not None and rate is not None:
@@ -152,7 +154,7 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     rate: float | None,
     count: int,
 ) -> Tally:
-    """Send the next users at a rate, or in a closed loop, each process its share."""
+    """Send the next users at a rate, or in a closed loop, split over processes."""
     plan, users, bulk = finished.plan, finished.users, finished.plan.mode == "bulk"
     together = submissions_of_a_call(users.envelopes.shape[1]) if bulk else 1
     calls = math.ceil(count / together)
@@ -160,7 +162,7 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     begin, times, places = time.monotonic(), np.zeros(calls), plan.in_flight
     if rate is not None:
         places = CallKind.BULK.value.places if bulk else _MAX_IN_FLIGHT
-        share = calls / count  # calls a user, in bulk
+        share = calls / count  # calls per user
         burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
         begin += _LEAD_SECONDS * (processes > 1)
         times = begin + arrivals(calls, rate * share, rng, burst=burst)
@@ -176,14 +178,14 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     tally = await senders[0].run(bars.show_tally)
     for other in await asyncio.gather(*others):
         tally.add(other)
-    if rate is not None:  # a phase takes at least as long as its schedule
+    if rate is not None:  # a phase lasts at least as long as its schedule
         tally.last = max(tally.last, begin + count / rate)
     finished.tally.add(tally)
     return tally
 
 
 async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
-    """Ask until there is an answer: a service that does not answer may be restarting."""
+    """Retry until the service answers: it may be restarting."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):
             while True:
@@ -194,7 +196,7 @@ async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
 
 
 async def _counts(target: Target) -> dict[str, int]:
-    """Return the shuffler's counts of its batch, by outcome; nothing without its token."""
+    """Return the shuffler's counts of its batch by outcome; empty without its token."""
     if target.shuffler is None:
         return {}
     ask = partial(target.shuffler.progress, target.signed.digest())
@@ -204,7 +206,7 @@ async def _counts(target: Target) -> dict[str, int]:
 
 
 async def _result(finished: Finished, bars: Bars, *, close: bool) -> Result | None:
-    """Wait for the result, after closing the batch if asked to; None if it stays open."""
+    """Wait for the result, after closing the batch if `close`; None if it stays open."""
     target, task = finished.target, finished.task
     digest, stored = target.signed.digest(), expected_answers(finished.kinds)[Outcome.STORED]
     closes = stored >= max(task.target_size, task.n_min)
@@ -217,7 +219,7 @@ async def _result(finished: Finished, bars: Bars, *, close: bool) -> Result | No
     if target.operator is None:
         return None
     if not closes:
-        finished.notes.append(f"There is no result yet: the batch of {stored} users is open.")
+        finished.notes.append(f"No result yet: the batch of {stored} users is open.")
         return None
     bars.start_phase("Shuffling, opening, estimating", None)
     ask = partial(target.operator.wait_for_result, digest)
@@ -232,9 +234,9 @@ async def contribute_all(
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """
-    Let one honest user contribute each value, in bulk: for the demo and for tests.
+    Contribute each value as an honest user, in bulk; for the demo and tests.
 
-    `progress` is told how many more are sealed. Raises BatchStateError if one is not stored.
+    `progress` gets the number of newly sealed users. Raises BatchStateError if one is not stored.
     """
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)

@@ -1,4 +1,4 @@
-"""Send simulated users' sealed submissions, each by their behaviour, and count the answers."""
+"""Send simulated users' sealed submissions according to behaviour, and count the answers."""
 
 import asyncio
 import random
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
-"""Seconds, longer than the shuffler itself takes at most."""
+"""Deadline in seconds, longer than the shuffler's own."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-"""Seconds before a retry, doubled each time, and up to a half more at random."""
+"""Seconds before a retry: doubled each time, plus up to half at random."""
 _BEFORE_LEAVING: Final = 0.02
-"""Seconds between a call's beginning and its end by a user who drops out."""
+"""Seconds for which a user who drops out keeps the call open."""
 _ARRIVED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 _BY_STATUS: Final = {
     "INVALID_ARGUMENT": Outcome.MALFORMED,
@@ -44,18 +44,18 @@ _BY_SENTENCE: Final = {
     "the task's batch no longer collects": Outcome.CLOSED,
     "the task's batch is over": Outcome.CLOSED,
 }
-"""Refusals of several kinds that share one status."""
+"""Outcomes of refusals that share one status, by message."""
 
 
 class Destination(NamedTuple):
-    """The address that simulated users connect to."""
+    """Address that simulated users connect to."""
 
     address: str
     authority: bytes | None
     """PEM of the authority to trust; None for plaintext on loopback."""
 
     def open(self) -> grpc.aio.Channel:
-        """Open a channel with a connection of its own, which retries nothing by itself."""
+        """Open a channel with its own connection and without automatic retries."""
         options: list[tuple[str, Any]] = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", 0),
@@ -73,25 +73,25 @@ class Destination(NamedTuple):
 
 
 def submissions_of_a_call(envelope_bytes: int) -> int:
-    """Return how many submissions travel in one bulk call: half of what the shuffler reads."""
+    """Return the number of submissions per bulk call: half of the shuffler's maximum."""
     return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
 
 
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
-    """Return the outcome that a bulk call would state for a refusal; None for other refusals."""
+    """Return the outcome that a bulk call states for this refusal; None for other refusals."""
     return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 
 @dataclass(eq=False)
 class Sender:
-    """Sends users' submissions; `tally` counts what they saw so far."""
+    """Sends users' submissions, and counts answers in `tally`."""
 
     to: Destination
     users: SealedUsers
     plan: LoadPlan
     times: Iterable[float]
-    """Scheduled start of each user, or in bulk of each call, on the monotonic clock, ascending:
-    waits count from there. 0 is as soon as fewer than `places` are in flight."""
+    """Scheduled start of each user (in bulk: call), ascending on the monotonic clock; waits count
+    from it. 0: start when fewer than `places` are in flight."""
     places: int
     tally: Tally = field(default_factory=Tally)
 
@@ -100,7 +100,7 @@ class Sender:
         self._most = submissions_of_a_call(self.users.envelopes.shape[1])
 
     async def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
-        """Send all users; `progress` sees the tally after each user or call."""
+        """Send all users; call `progress` with the tally after each user or call."""
         room, n_users = asyncio.Semaphore(self.places), self.users.n_users
         together = self._most if self.plan.mode == "bulk" else 1
 
@@ -120,7 +120,7 @@ class Sender:
         return self.tally
 
     async def _send(self, users: range, intended: float) -> None:
-        """Send some users over a connection of their own, but for those who drop out."""
+        """Send some users over one connection; those who drop out use their own."""
         tally, submissions = self.tally, self.users.submissions
         tally.first = min(tally.first, intended)
         sent = {user: found for user in users if (found := submissions(user))}
@@ -131,7 +131,7 @@ class Sender:
                     await send(shuffler_pb2_grpc.ShufflerStub(channel), sent, intended)
         except PeerError:
             tally.given_up += len(sent)
-        except PeerRefusalError as error:  # of the task, or of a bulk call
+        except PeerRefusalError as error:  # for the task or a bulk call
             tally.refusals[str(error) or error.status] += len(sent)
         for _ in range(len(users) - len(sent)):
             await self._leave()
@@ -139,7 +139,7 @@ class Sender:
         tally.last = max(tally.last, time.monotonic())
 
     async def _leave(self) -> None:
-        """Connect, begin a submission, send nothing, and hang up."""
+        """Connect, start a submission, and hang up without sending."""
         async with self.to.open() as channel:
             call: Any = channel.stream_unary("/shuffledp.v1.Shuffler/Submit")()
             try:
@@ -157,7 +157,7 @@ class Sender:
         sent: Mapping[int, Sequence[bytes]],
         intended: float,
     ) -> None:
-        """Send one user's submissions, one after the other or in a flood."""
+        """Send one user's submissions, one by one or as a flood."""
         [(user, (envelope, *more))] = sent.items()
         flood: list[asyncio.Task[Outcome | None]] = []
         try:
@@ -180,7 +180,7 @@ class Sender:
     async def _submit(
         self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub", envelope: bytes, *, once: bool = False
     ) -> Outcome | None:
-        """Submit until there is a final answer, or once; None for no or an unexpected one."""
+        """Submit once or until a final answer; return None for no or an unexpected answer."""
         request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
         try:
             call = partial(stub.Submit, request, timeout=_DEADLINE)
@@ -204,7 +204,7 @@ class Sender:
         sent: Mapping[int, Sequence[bytes]],
         intended: float,
     ) -> None:
-        """Send the submissions of some users in bulk."""
+        """Send some users' submissions in bulk."""
         entries = [(user, envelope) for user, found in sent.items() for envelope in found]
         arrived: set[int] = set()
         with self._waiting(intended):
@@ -224,7 +224,7 @@ class Sender:
     async def _persist(
         self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False
     ) -> T:
-        """Call until there is a final answer, with longer and longer pauses, or once."""
+        """Call once or until a final answer, with exponential backoff."""
         pause, give_up = _FIRST_PAUSE, time.monotonic() + self.plan.patience
         while True:
             try:
@@ -241,7 +241,7 @@ class Sender:
 
     @contextmanager
     def _waiting(self, intended: float) -> Iterator[None]:
-        """Record the wait from the intended time, also of users who give up."""
+        """Record the wait since the intended time, even for users who give up."""
         try:
             yield
         finally:
@@ -249,5 +249,5 @@ class Sender:
 
 
 def run_alone(sender: Sender) -> Tally:
-    """Run a sender in a process of its own."""
+    """Run a sender in a separate process."""
     return asyncio.run(sender.run())

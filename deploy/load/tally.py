@@ -1,9 +1,9 @@
 """
-Counts of what simulated users saw, and their comparison with the expected ones. Pure.
+Counts of the answers to simulated users, and their comparison with expected ones. Pure.
 
-An attempt without an answer leaves open whether its submission was stored: then the next attempt
-is answered `repeated`, and the service may count one more. Each such attempt widens the range of
-every count by one; where every attempt was answered, all counts are exact.
+After an unanswered attempt, its submission may be stored or not: if so, the next attempt is
+answered `repeated`, and the service may count one more. Each such attempt widens the range of every
+count by one; if every attempt was answered, all counts are exact.
 """
 
 import copyreg
@@ -28,36 +28,36 @@ copyreg.pickle(HdrHistogram, lambda waits: (HdrHistogram.decode, (waits.encode()
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts of what some users saw; tallies add up."""
+    """Counts of the answers to some users."""
 
     finished: int = 0
-    """Users who are through, with or without an answer."""
+    """Users who have finished, with or without an answer."""
     acknowledged: int = 0
-    """Users whose submission is stored, as the shuffler answered."""
+    """Users whose submission the shuffler acknowledged as stored."""
     answers: Counter[Outcome] = field(default_factory=Counter)
     """Final answers to submissions."""
     refusals: Counter[str] = field(default_factory=Counter)
-    """Final answers that no simulated user should get, by their text."""
+    """Final answers that no simulated user should get, by text."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Failed attempts that can be retried, by cause."""
+    """Failed attempts that are safe to retry, by cause."""
     retries: int = 0
     lost: int = 0
-    """Submissions in attempts without an answer: they may be stored or not."""
+    """Submissions in unanswered attempts, which may be stored or not."""
     shed: int = 0
-    """Copies of a flood that were not answered, and are never retried."""
+    """Unanswered copies of a flood, which are never retried."""
     given_up: int = 0
-    """Users whose patience ended."""
+    """Users who gave up."""
     dropped: int = 0
-    """Users who left before they sent anything, as intended."""
+    """Users who left before sending anything, as intended."""
     first: float = float("inf")
     """Start of the first user, on the monotonic clock."""
     last: float = 0.0
     """End of the last user, or of an open loop's schedule if that is later."""
     waits: HdrHistogram = field(default_factory=partial(HdrHistogram, 1, 3_600_000_000, 3))
-    """Microseconds, up to an hour, until users (in bulk, calls) were answered or gave up."""
+    """Microseconds, up to an hour, until users (in bulk: calls) were answered or gave up."""
 
     def add(self, other: Self) -> None:
-        """Add what others saw."""
+        """Add another tally."""
         first, last = min(self.first, other.first), max(self.last, other.last)
         for name in (one.name for one in fields(self) if one.name != "waits"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -66,20 +66,20 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Seconds from `first` to `last`; of a ramp, pauses between steps included."""
+        """Seconds from `first` to `last`, including pauses between steps of a ramp."""
         return max(0.0, self.last - self.first)
 
     def per_second(self, number: int) -> float:
-        """Return a rate; 0 for no events."""
+        """Return events per second; 0 for no events."""
         return number / self.seconds if number and self.seconds else 0.0
 
     @property
     def achieved(self) -> float:
-        """Users a second who are through and did not give up, also those who left as intended."""
+        """Users per second who finished without giving up, including those who left as intended."""
         return self.per_second(self.finished - self.given_up)
 
     def milliseconds(self) -> dict[str, float]:
-        """Return percentiles of the waits, and the longest."""
+        """Return percentiles and maximum of the waits; empty without waits."""
         if not self.waits.get_total_count():
             return {}
         found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in _PERCENTILES}
@@ -88,7 +88,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """One count beside the range that it must lie in."""
+    """A count and its expected range."""
 
     what: str
     counted: int
@@ -97,7 +97,7 @@ class CountRow:
 
     @property
     def holds(self) -> bool:
-        """Whether the count lies in its range."""
+        """Whether the count is in its range."""
         return self.expected_least <= self.counted <= self.expected_most
 
 
@@ -107,17 +107,17 @@ def compare(
     """
     Compare users' answers and the services' counts with the expected ones.
 
-    Users who gave up may be stored without an answer; then nothing is exact, and a row says so.
-    A shuffler that crashed forgets what it refused in its last second, never what it stored: where
-    attempts were lost, only an upper bound of its refusals is known. Its `closed` is compared with
-    users' answers; causes that no simulated user gives must not occur. The released result counts
-    every user once, and refuses no report.
+    Users who gave up may still be stored; then no count is exact, and a row states it. A crashed
+    shuffler loses the refusals of its last second, never stored submissions: after lost attempts,
+    its refusals have only an upper bound. Its `closed` is compared with users' answers; causes that
+    no simulated user triggers must not occur. The released result must count every user once and
+    refuse no report.
 
     Args:
-        kinds: Behaviours of all users who came.
+        kinds: Behaviours of all users sent.
         seen: Their answers.
-        counts: The shuffler's, by `Outcome`; `stored` are the users in the batch. Empty if unknown.
-        result: The released one; None if unknown.
+        counts: The shuffler's counts by `Outcome`; `stored`: users in the batch. Empty if unknown.
+        result: The released result; None if unknown.
     """
     expected, got, lost = expected_answers(kinds), seen.answers, seen.lost
     stored, repeated = expected[Outcome.STORED], expected[Outcome.REPEATED] - seen.shed

@@ -51,22 +51,22 @@ _DAY: Final = 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Services under load, with the clients that are at hand."""
+    """Services under load, and the available operators' clients."""
 
     kind: TargetKind
     to: Destination
     signed: SignedTask
     processes: Callable[[], Mapping[str, int]] = dict
-    """Numbers of its processes on this machine, by party."""
+    """Returns process ids on this machine, by party."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of its metrics pages, by party."""
+    """URLs of metrics pages, by party."""
     operator: OperatorClient | None = None
-    """The analyzer's operator, who reads the result."""
+    """Client of the analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
-    """The shuffler's operator, who closes the batch and sees what it refused."""
+    """Client of the shuffler's operator, who closes the batch and sees its refusals."""
 
     async def check_empty(self) -> None:
-        """Raise PlanError if users would spoil a collection, where the token is at hand."""
+        """Raise PlanError if the batch is not collecting or not empty; skip without the token."""
         if self.shuffler is None:
             return
         batch = await self.shuffler.progress(self.signed.digest())
@@ -74,8 +74,8 @@ class Target:
             raise PlanError(f"the batch is {batch.state.value}; it must be collecting")
         if batch.n_users:
             raise PlanError(
-                f"the batch holds {batch.n_users} users; it must hold 0, for simulated users would "
-                "spoil their collection: publish a task of its own"
+                f"the batch holds {batch.n_users} users; it must hold 0, or simulated "
+                "users would spoil the collection: publish a separate task"
             )
 
 
@@ -95,9 +95,9 @@ async def connect(
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
     """
-    Connect to services with their operators' files, as far as given, and fetch the task as devices.
+    Connect to services with the given operators' files, and fetch the task as devices do.
 
-    `metrics` are PARTY=URL each, `processes` the numbers of processes on this machine, by party.
+    Each of `metrics` is PARTY=URL; `processes` returns process ids on this machine, by party.
     """
     trusted = None if authority is None else read_file(authority)
     async with AsyncExitStack() as stack:
@@ -126,9 +126,9 @@ async def connect(
 
 def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
-    Draft a task, by a TOML file or as the demo's, whose batch closes with the last simulated user.
+    Return a draft, from a TOML file or the demo's, whose batch closes with the last simulated user.
 
-    A ramp may leave users unsent: then the batch may be closed before.
+    A ramp may leave users unsent: then n_min is 1, so the batch can be closed early.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
@@ -144,7 +144,7 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
 
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
-    """Start services on this machine, and publish a task, by a draft's file or as the demo's."""
+    """Start services on this machine, and publish a task from a draft's file or the demo's."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
         async with Cluster(Path(folder)) as cluster, cluster.operator() as operator:
             signed = await operator.create_task(load_draft(file, plan, cluster.shuffler_key))
@@ -163,7 +163,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
 
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
-    """Make a task for a sink, with keys that are thrown away."""
+    """Make a task for a sink, with throw-away keys."""
     draft = load_draft(file, plan, bytes(32))
     task = complete(
         replace(draft, shuffler_key=HpkePrivateKey.generate(draft.suite).public_key().raw),
@@ -176,9 +176,9 @@ def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
 @asynccontextmanager
 async def sink(signed: SignedTask) -> AsyncIterator[Target]:
     """
-    Start a server, in a process of its own, that answers as a shuffler and stores nothing.
+    Start a server in a separate process that answers like a shuffler and stores nothing.
 
-    It measures the load generator itself.
+    Used to measure the load generator itself.
     """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -186,7 +186,7 @@ async def sink(signed: SignedTask) -> AsyncIterator[Target]:
         args = (theirs, signed, Path(folder))
         process = spawn.Process(target=_run, args=args, name=SINK, daemon=True)
         process.start()
-        theirs.close()  # so that the end of the process ends the wait
+        theirs.close()  # recv then fails if the process dies
         try:
             async with connect(
                 "sink",
@@ -222,7 +222,7 @@ def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
 
 
 class _Sink(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers `stored` to everything that has the task's length."""
+    """Answers `stored` to every envelope of the task's length."""
 
     def __init__(self, signed: SignedTask) -> None:
         self._task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))

@@ -23,7 +23,7 @@ SINK: Final = "sink"
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
-"""Seconds without a byte of a metrics page."""
+"""Timeout of a metrics page in seconds."""
 _MAX_PAGE: Final = 2**20
 _CPU: Final = "shuffledp_process_cpu_seconds_total"
 _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
@@ -38,7 +38,7 @@ class PartyUsage:
 
 
 class Meter:
-    """Samples this program, processes of this machine and metrics pages, also before and after."""
+    """Samples this program, local processes and metrics pages periodically, at entry and exit."""
 
     def __init__(
         self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
@@ -65,7 +65,7 @@ class Meter:
             self._sample()
 
     def _sample(self) -> None:
-        """Sample each party that can be reached at the moment."""
+        """Sample each reachable party."""
         self.record(GENERATOR, _measure_generator())
         for party, pid in self._processes().items():
             with suppress(psutil.Error):  # it has ended
@@ -75,7 +75,7 @@ class Meter:
                 self.record(party, read_usage(url))
 
     def record(self, party: str, sample: Usage) -> None:
-        """Add a sample; processor time that fell, as after a restart, adds nothing."""
+        """Add a sample; ignore a drop in processor time, as after a restart."""
         usage = self.usage.setdefault(party, PartyUsage())
         grown = sample.cpu_seconds - self._last.get(party, sample.cpu_seconds)
         usage.cpu_seconds += max(0.0, grown)
@@ -84,7 +84,7 @@ class Meter:
 
 
 def _measure_generator() -> Usage:
-    """Sample this process and those that send for it, without services that it may have started."""
+    """Sample this process and its sending processes, without services that it started."""
     others = [child.pid for child in multiprocessing.active_children() if child.name != SINK]
     cpu, resident = 0.0, 0
     for pid in (os.getpid(), *others):
@@ -96,21 +96,21 @@ def _measure_generator() -> Usage:
 
 
 def page_from(text: str) -> tuple[str, str]:
-    """Parse PARTY=http://HOST:PORT/PATH; raise SettingsError for any other text."""
+    """Parse PARTY=http://HOST:PORT/PATH, or raise SettingsError."""
     party, _, url = text.partition("=")
     if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
-        raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {text!r}")
+        raise SettingsError(f"metrics must be PARTY=http://HOST:PORT/PATH, not {text!r}")
     return party, url
 
 
 def read_usage(url: str) -> Usage:
-    """Read a metrics page, without a proxy; raise OSError or SettingsError where there is none."""
+    """Read a metrics page without a proxy, or raise OSError or SettingsError."""
     with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT) as answer:
         return usage_from(answer.read(_MAX_PAGE))
 
 
 def usage_from(page: bytes) -> Usage:
-    """Parse a service's metrics page; raise SettingsError if it lacks the process's usage."""
+    """Parse a service's metrics page, or raise SettingsError."""
     try:
         families = text_string_to_metric_families(page.decode("utf-8"))
         found = {sample.name: sample.value for one in families for sample in one.samples}

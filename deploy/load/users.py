@@ -1,4 +1,4 @@
-"""Simulated users: sealed before anything is sent, in memory or in a file."""
+"""Simulated users whose submissions are sealed in advance, in memory or in a file."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -24,11 +24,11 @@ from deploy.tasks.value_parser import sample_value
 from deploy.terminal.output_file import whole
 
 _GROUP: Final = 500
-"""Users whose envelopes are sealed together by one worker process."""
+"""Users per sealing job of a worker process."""
 _OVERSIZE: Final = bytes(64)
 """Extra bytes of an oversized envelope."""
 _COPIES: Final = (1, 2, FLOOD, 1, 1, 1, 1)
-"""Times that each envelope is sent, by behaviour."""
+"""Number of times that each envelope is sent, by behaviour."""
 _ARRAYS: Final = {"task": np.uint8, "kinds": np.uint8, "values": np.uint32, "envelopes": np.uint8}
 """Types of the arrays in a prepared file."""
 
@@ -36,9 +36,9 @@ _ARRAYS: Final = {"task": np.uint8, "kinds": np.uint8, "values": np.uint32, "env
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SealedUsers:
     """
-    Users whose submissions are sealed: sealing costs more than sending, and would be measured.
+    Users with sealed submissions: sealing costs more than sending and must not be measured.
 
-    A file of them holds simulated values beside the envelopes: never seal real ones here.
+    Their file holds the plain values beside the envelopes: never seal real ones here.
     """
 
     signed: SignedTask
@@ -47,20 +47,20 @@ class SealedUsers:
     values: NDArray[np.uint32]
     """Items, shape (n_users,); 0 for users who are not counted and for other kinds of values."""
     envelopes: NDArray[np.uint8]
-    """Shape (envelopes, length), in the order of users, ENVELOPES of each."""
+    """Sealed envelopes in user order, ENVELOPES per user; shape (envelopes, length)."""
 
     @property
     def n_users(self) -> int:
-        """All users, misbehaving ones included."""
+        """Number of users, including misbehaving ones."""
         return len(self.kinds)
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        """Envelopes of each user and all before."""
+        """Cumulative number of envelopes, up to and including each user."""
         return np.cumsum(ENVELOPES[self.kinds])
 
     def submissions(self, user: int) -> list[bytes]:
-        """Return the envelopes that a user sends, repeats included; none for DROPPING."""
+        """Return the envelopes that a user sends, including repeats; none for DROPPING."""
         kind, end = int(self.kinds[user]), int(self._ends[user])
         made = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
         if kind == Behaviour.OVERSIZED:
@@ -68,7 +68,7 @@ class SealedUsers:
         return made * _COPIES[kind]
 
     def part(self, first: int, end: int) -> Self:
-        """Return the users from `first` up to `end`, not included; no copy."""
+        """Return users `first` .. `end`-1 without copying."""
         before = int(self._ends[first - 1]) if first else 0
         return replace(
             self,
@@ -78,12 +78,12 @@ class SealedUsers:
         )
 
     def truth(self, n_users: int, domain_size: int) -> NDArray[np.float64]:
-        """Return the shares of items among the counted ones of the first n_users."""
+        """Return the items' shares among the counted users of the first n_users."""
         counted = self.values[:n_users][is_counted(self.kinds[:n_users])]
         return np.bincount(counted, minlength=domain_size) / max(1, len(counted))
 
     def save(self, path: Path) -> None:
-        """Write a prepared file, readable by its owner only; raise SettingsError if that fails."""
+        """Write a prepared file, readable by its owner only, or raise SettingsError."""
         task = np.frombuffer(self.signed.signature + self.signed.task_bytes, dtype=np.uint8)
         with whole(path) as scratch, scratch.open("wb") as file:
             scratch.chmod(0o600)
@@ -92,7 +92,7 @@ class SealedUsers:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a prepared file; raise SettingsError if it is damaged or of another version."""
+        """Read a prepared file; raise SettingsError if it is damaged or from another version."""
         try:
             with path.open("rb") as raw_file, np.load(raw_file, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
@@ -108,7 +108,7 @@ class SealedUsers:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
         except Exception as error:  # numpy and zipfile raise many kinds
             raise SettingsError(
-                f"{path} is damaged, or was prepared by another version: prepare it again"
+                f"{path} is damaged or from another version; prepare it again"
             ) from error
         return found
 
@@ -117,7 +117,7 @@ def draw_values(
     name: str, kinds: NDArray[np.uint8], domain_size: int, rng: np.random.Generator
 ) -> NDArray[np.uint32]:
     """
-    Draw people from a data set, a different one for each user whose value must be counted.
+    Draw distinct people of a data set for the users whose value must be counted.
 
     Returns items, shape (n,), 0 for other users; raises TaskError if the data set does not fit.
     """
@@ -126,7 +126,7 @@ def draw_values(
     chosen = dataset(name, people)
     if chosen.domain_size != domain_size:
         raise TaskError(
-            f"{chosen.name} has {chosen.domain_size} items and the task has {domain_size}: name a "
+            f"{chosen.name} has {chosen.domain_size} items and the task has {domain_size}: use a "
             f"data set that fits, such as zipf:{domain_size}"
         )
     values = np.zeros(len(kinds), dtype=np.uint32)
@@ -154,9 +154,9 @@ def seal_values(
     progress: Callable[[int], None] = lambda _: None,
 ) -> SealedUsers:
     """
-    Seal the submissions of users of some behaviours; `progress` is told how many more are done.
+    Seal users' submissions by behaviour; `progress` gets the number of newly sealed users.
 
-    Cost: about 0.1 ms a seal and 0.2 ms a user on a core, and memory for all envelopes twice.
+    Cost: about 0.1 ms per seal and 0.2 ms per user on one core, and memory for all envelopes twice.
     """
     starts = range(0, len(kinds), _GROUP)
     groups = [kinds[start : start + _GROUP] for start in starts]
@@ -178,13 +178,13 @@ def seal_values(
 
 @lru_cache(maxsize=1)
 def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
-    """Lay out a task once a worker process, with a generator of the worker's own."""
+    """Return a worker process's contributor, task and own generator."""
     task = Task.from_bytes(signed.task_bytes)
     return GroupContributor(task, signed.digest()), task, secure_generator()
 
 
 def _seal_group(signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value]) -> bytes:
-    """Seal some users' envelopes, in a worker process; those that must not open are random."""
+    """Seal some users' envelopes in a worker process; those that must not open are random."""
     contributor, task, rng = _worker(signed)
     genuine = is_counted(kinds)
     people, ids = [], []

@@ -102,4 +102,4 @@ async def test_a_task_is_not_created_with_the_key_beside_the_right_one(services:
     )
 
     assert isinstance(done.exception, SettingsError)
-    assert "the key that tasks name is in envelope.pub" in str(done.exception)
+    assert "use envelope.pub" in str(done.exception)

@@ -142,7 +142,7 @@ async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
 ) -> None:
     """Another key's receipt is none: the answer stays pending, and is sent again."""
     other = line.device(line.analyzer.keys.identity.public_identity())
-    with pytest.raises(PeerError, match="not by the shuffler identity"):
+    with pytest.raises(PeerError, match="shuffler identity did not sign"):
         await other.contribute(line.digest, 0, "person 0")
     saved = await line.budget.find("person 0", line.digest)
 

@@ -84,7 +84,7 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
         shuffler_view,
         lambda one: _on_disk(one, "shuffler", "delivering", next(iter(one.batch_keys.values()))),
     ),
-    "its disk held what had come": (shuffler_view, lambda one: {"groups": one.groups[1:]}),
+    "its disk held all submissions": (shuffler_view, lambda one: {"groups": one.groups[1:]}),
     "no submission id lies on its disk, over": (
         analyzer_disk,
         lambda one: _on_disk(one, "analyzer", "over", one.submissions[3].submission_id),

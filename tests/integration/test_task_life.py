@@ -116,8 +116,8 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     assert (1, "") == (refused[0], refused[1])
     assert "signature is not by the analyzer identity" in refused[2]
     assert not unwritten
-    assert "It is signed by the identity in" in told
-    assert "Its signature is not checked" in unchecked
+    assert "Signature verified with" in told
+    assert "Signature not verified" in unchecked
     assert (signed.task_bytes, signed.signature) == (
         (agreed / "task.json").read_bytes(),
         (agreed / "task.sig").read_bytes(),

@@ -51,7 +51,7 @@ class Shuffler:
         self._contributor = Contributor(self.case.task, self.case.signed.digest())
 
     async def start(self) -> None:
-        """Start, or start again after a crash."""
+        """Start, or restart after a crash."""
         state = self.open_state()
         self.keys = self.open_keys(state)
         self.process_metrics = ProcessMetrics("shuffler", self.clock)

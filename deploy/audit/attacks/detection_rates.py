@@ -1,4 +1,4 @@
-"""Detection of lost reports and of a kept order: the analyzer's judgement against exact rates."""
+"""Rates at which the analyzer detects lost reports and an unshuffled batch."""
 
 import math
 from dataclasses import replace
@@ -26,11 +26,11 @@ _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
 """Sentinels where the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
-"""Share of the reports that is lost beside those."""
+"""Share of the reports that the shuffler drops beyond the task's own sampling."""
 _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
 IN_ORDER: Final = 16
-"""Sentinels whose order is judged; a kept order is noticed from thirteen on."""
+"""Sentinels in the order test, which detects a kept order from 13 sentinels on."""
 
 
 def sentinel_rate(
@@ -40,7 +40,7 @@ def sentinel_rate(
     Drop m of N submissions at random, s of them sentinels, and let the analyzer judge the batch.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). Where the task lets the shuffler
-    sample, Bin(s, κ(1-φ)) sentinels' reports remain, φ the share dropped beside the task's own. The
+    sample, Bin(s, κ(1-φ)) sentinels' reports remain, with φ the share dropped on top. The
     analyzer rejects the batch if their number is outside quantiles of Bin(s, κ). `planted`: the
     analyzer knows the sentinels.
     """
@@ -80,8 +80,8 @@ def sentinel_rate(
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
-    """Deliver sentinels in order and shuffled. `planted`: the analyzer knows them."""
-    # The order of those that a sampling shuffler kept is judged alike.
+    """Deliver sentinels unshuffled and shuffled. `planted`: the analyzer knows them."""
+    # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
     sentinels = _draw_reports(IN_ORDER, rng)
@@ -107,7 +107,7 @@ def keeping_the_order(
 
 
 def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:
-    """Return whether the analyzer rejects a batch, for the sentinels that it knows."""
+    """Return whether an analyzer that knows these sentinels rejects the batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     try:
         check_batch(match_sentinels([b"".join(batch)], _REPORT_BYTES, known), task)

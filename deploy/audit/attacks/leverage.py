@@ -1,18 +1,17 @@
 """
-Valid reports that an attacker chooses for the items that they support [CJG21], and the leverage of
-one report on the estimate of some items, the targets, together.
+Reports that an attacker crafts to support target items [CJG21], and the leverage of one report on
+the sum of the targets' estimates.
 
-Where reports support items, the estimator is linear in the counts: a report adds a fixed weight,
-the number of targets that it supports, to the sum of the targets' debiased shares, times n·(p-q).
-The estimator subtracts r·q for each user and r·q_dummy for each further report, r the number of
-targets. So a share λ of users, whose own reports weigh h and k further ones h' each, raises the sum
-by
+The estimator is linear in the support counts. The weight of a report is the number of targets that
+it supports; it adds to n·(p-q) times the sum of the targets' debiased shares. For r targets the
+estimator subtracts r·q per user and r·q_dummy per further report. If a share λ of users each send
+one report of weight h and k further ones of weight h', the sum rises by
 
     λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
 
-on average, f_T the targets' share among the other users: [CJG21] for k = 0, and dummies by the same
-expectation. The report of a user who holds a target weighs r·q + p - q on average, which raises the
-sum by λ·(1 - f_T), whatever the mechanism.
+on average, with f_T the targets' share among the other users: [CJG21] for k = 0; dummies follow by
+the same expectation. The report of a user who holds a target weighs r·q + p - q on average, which
+raises the sum by λ·(1 - f_T) for every mechanism.
 """
 
 from dataclasses import dataclass
@@ -33,41 +32,41 @@ from common.task.task import Task
 Items = NDArray[np.int64]
 
 _TRIED: Final = 2**18
-"""Reports of a string hash that an attacker tries: a minute on a telephone."""
+"""Reports of a string hash that an attacker tries: a minute on a phone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leverage:
-    """The weights of reports for one choice of targets."""
+    """Weights of reports for one set of targets."""
 
     targets: Items
     signal: float
     """p - q."""
     own_floor: float
-    """Subtracted for each user: r·q."""
+    """Weight subtracted per user: r·q."""
     dummy_floor: float
-    """Subtracted for each further report: r·q_dummy."""
+    """Weight subtracted per further report: r·q_dummy."""
     high: float
-    """Greatest weight of any report; the least is 0. They bound every attack."""
+    """Maximum weight of a report; the minimum is 0. Together they bound every attack."""
     uniform: float
     """Mean weight of a uniformly random valid report."""
     crafted: Reports
-    """The report that lifts the targets most above all items; shape (1,)."""
+    """Report that raises the targets most against the mean of all items; shape (1,)."""
     weight: float
-    """Its weight."""
+    """Weight of the crafted report."""
 
     @property
     def honest(self) -> float:
-        """Mean weight of the report of a user who holds a target."""
+        """Mean weight of an honest report on a target."""
         return self.own_floor + self.signal
 
     def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """Return for how many honest answers a user counts, by the weights of the reports."""
+        """Return the number of honest answers that reports of these weights equal."""
         moved = own - self.own_floor + further * (each - self.dummy_floor)
         return moved / self.signal
 
     def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
-        """Return the mean rise of the targets' shares: the formula above, `held` for f_T."""
+        """Return the mean rise of the targets' shares by the formula above; `held` is f_T."""
         return share * (self.answers(own, further=further, each=each) - held)
 
 
@@ -75,7 +74,7 @@ def leverage(
     task: Task, mechanism: Mechanism, targets: Items, rng: np.random.Generator
 ) -> Leverage:
     """
-    Find the worst report for some different items, shape (r,), and its weight.
+    Compute the weights of reports for distinct targets, shape (r,).
 
     Raises:
         TypeError: Reports of the mechanism do not support items.
@@ -84,7 +83,7 @@ def leverage(
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
-    # Where the shuffler adds dummies, the estimator subtracts those, whatever users send.
+    # Dummies of the shuffler are subtracted whatever users send.
     expected = mechanism.q_dummy if task.shuffler.idle else 0.0
     return Leverage(
         targets=targets,
@@ -100,10 +99,10 @@ def leverage(
 
 def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> Reports:
     """
-    Return the report that lifts one or more different items most above all items; shape (1,).
+    Return the report that raises distinct targets most above the mean of all items; shape (1,).
 
     Raises:
-        TypeError: There is no attack for this mechanism.
+        TypeError: No attack exists for this mechanism.
 
     Cost: a transform over the finite field, or r passes over the tried reports.
     """
@@ -119,14 +118,14 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
         tried = mechanism.dummies(_TRIED, rng)  # uniform seeds and buckets
         best = int(supported(mechanism, tried, targets).argmax())
         return tried[best : best + 1]
-    raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
+    raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
 
 
 def uniform(mechanism: Mechanism, count: int, rng: np.random.Generator) -> Reports:
     """
     Draw valid reports uniformly [CJG21]; shape (count,).
 
-    Dummies are uniform already, except those of unary encodings, which set few bits.
+    Dummies are uniform, except for unary encodings, whose dummies set few bits.
     """
     if not isinstance(mechanism, UnaryEncoding):
         return mechanism.dummies(count, rng)
@@ -151,9 +150,9 @@ def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
 
 def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
-    Search the whole family for the report that lifts the targets most above the mean of all items.
+    Search the hash family for the report that raises the targets most above the mean of all items.
 
-    One transform gives the lift of every cell. Seed 0 is left out: it lifts all items alike. Rows
+    One transform gives the gain of every cell. Seed 0 is skipped: it raises all items alike. Rows
     follow the canonical seeds, whose leading nonzero digit is 1.
     """
     wanted = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)

@@ -1,7 +1,7 @@
 """
-Poisoning by fake users: the rise of some items' estimates, against its formula [CJG21].
+Poisoning by fake users: the measured rise of the targets' estimates against its formula [CJG21].
 
-A simulated collection with fake users is counted and estimated by the deployed code.
+The deployed code counts and estimates a simulated collection with fake users.
 """
 
 import math
@@ -26,23 +26,23 @@ from deploy.simulate.collection import count, made_one_by_one
 from shuffler.shuffle import draw_kept
 
 Parse = Callable[[bytes, Task], Submission]
-"""Reads a submission."""
+"""Parser of a submission."""
 
 _FAKE_SHARE: Final = 0.05
-"""λ, as in [CJG21]."""
+"""Share λ of fake users, as in [CJG21]."""
 _MAX_TARGETS: Final = 10
 _MIN_USERS: Final = 100
 _MAX_USERS: Final = 200_000
 _MAX_PAIRS: Final = 20_000_000
-"""Most pairs of report and candidate string to hash."""
+"""Maximum number of pairs of report and candidate string to hash."""
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
-"""Rounding of sums in 53 bits."""
+"""Tolerance for rounding in sums of float64."""
 _FLOOD: Final = 10
-"""Submissions' worth of reports that a flooding user sends at once."""
+"""Number of submissions whose reports a flooding user sends in one."""
 
 
-def poison(  # every term of the formula
+def poison(  # each term of the formula
     subject: AuditSubject,
     rng: np.random.Generator,
     *,
@@ -56,20 +56,21 @@ def poison(  # every term of the formula
     parse: Parse = unpack,
 ) -> Rows:
     """
-    Let fake users poison a collection one way; no findings where reports support no items.
+    Simulate one kind of poisoning by fake users; no findings where reports support no items.
 
     Args:
         subject: The audited task.
-        rng: Draws the users and the reports.
-        first: A fake user's first report: an honest answer for a target, a random one, or the
-            worst.
-        sentence: With `{answers}`, the honest answers that a fake user counts for.
-        title: With `{number}`, the reports that each fake user crafts.
-        submissions: Submissions' worth of crafted reports; 0 for one report and honest dummies.
-        refused: Whether the attack gains nothing, so that it is no known limit.
-        factor: Factor of a crafted report's weight in the formula: a weakness below 1.
-        counted_twice: The weakness that the analyzer counts the reports of fake users twice.
-        parse: Reads a submission of a wrong number of reports.
+        rng: Draws users and reports.
+        first: A fake user's first report: an honest answer for a target, a uniformly random
+            report, or the crafted one.
+        sentence: `{answers}` stands for the number of honest answers that a fake user equals.
+        title: `{number}` stands for the number of reports that each fake user crafts.
+        submissions: Number of submissions whose reports are all crafted; 0: one crafted report and
+            honest dummies.
+        refused: Whether the attack gains nothing; otherwise it is a known limit.
+        factor: Weakness if below 1: multiplies a crafted report's weight in the formula.
+        counted_twice: Weakness: the analyzer counts the reports of fake users twice.
+        parse: Parser that must refuse a submission with a wrong number of reports.
 
     Cost: a simulated collection, tenths of a second.
     """
@@ -119,7 +120,7 @@ def poison(  # every term of the formula
             ),
         )
     )
-    # The honest reports are the same in both estimates, so their noise cancels.
+    # Both estimates count the same honest reports, so their noise cancels.
     own_counted, scale = kept_share * n_fakes, kept_share * lever.signal
     floors = own_counted * lever.own_floor + (n_reports - own_counted) * lever.dummy_floor
     rise = scale * (n_users * after - n_honest * before)
@@ -154,7 +155,7 @@ def poison(  # every term of the formula
 
 
 def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
-    """Draw honest users by item from a Zipf distribution; the rarest items are the targets."""
+    """Draw the honest users' items from a Zipf distribution; the rarest items are the targets."""
     task, most = subject.task, _MAX_USERS
     if isinstance(subject.mechanism, StringHashing):
         pairs = task.domain_size * (1 + task.dummies.expected_per_user)
@@ -168,7 +169,7 @@ def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int
 
 
 def _check_refused(checks: Checks, task: Task, number: int, parse: Parse) -> None:
-    """Check that the shuffler refuses a submission of any other number of reports."""
+    """Check that the shuffler refuses submissions with a wrong number of reports."""
     for reports in (0, task.reports_per_user - 1, task.reports_per_user + 1, number):
         plaintext = bytes(SUBMISSION_ID_BYTES + reports * task.sealed_report_bytes)
         try:
@@ -180,7 +181,7 @@ def _check_refused(checks: Checks, task: Task, number: int, parse: Parse) -> Non
 
 
 def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # stands for `unpack`
-    """Read a submission of any number of reports."""
+    """Parse a submission with any number of reports."""
     return Submission(
         submission_id=plaintext[:SUBMISSION_ID_BYTES],
         sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
@@ -188,7 +189,7 @@ def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001
 
 
 def _answers(number: float) -> str:
-    """Write a number of honest answers, rounded up."""
+    """Format a number of honest answers, rounded up."""
     shown = math.ceil(10 * number - 1e-9) / 10
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
 
@@ -204,8 +205,8 @@ SCENARIOS: Final = (
             poison,
             first="answer",
             refused=True,
-            sentence="Users who lie about their value, and do nothing else, raise the items that "
-            "they name by no more than their own share of all users, on average.",
+            sentence="Users who only lie about their value raise the items they name by no more "
+            "than their own share of all users, on average.",
         ),
         weakness=_TWICE,
         broken={"counted_twice": True},
@@ -228,8 +229,8 @@ SCENARIOS: Final = (
         check=partial(
             poison,
             first="crafted",
-            sentence="A report that a user crafts for chosen items counts for them together as "
-            "much as {answers}; nothing distinguishes it from other reports.",
+            sentence="A report crafted for chosen items counts for all of them together as much as "
+            "{answers}; nothing distinguishes it from other reports.",
         ),
         weakness=_UNDERSTATED,
         broken={"factor": 0.9},
@@ -256,9 +257,9 @@ SCENARIOS: Final = (
             first="crafted",
             submissions=_FLOOD,
             refused=True,
-            title="Fake users who send {number} crafted reports, if their number were not checked",
-            sentence="Were the number of reports in a submission not checked, the gain would grow "
-            "in proportion; the shuffler refuses every other number.",
+            title="Fake users who send {number} crafted reports, without a check of their number",
+            sentence="Without a check of the number of reports in a submission, the gain would "
+            "grow in proportion; the shuffler refuses every wrong number.",
         ),
         weakness="The shuffler does not count the reports of a submission.",
         broken={"parse": unchecked_parse},

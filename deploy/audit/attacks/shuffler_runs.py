@@ -1,4 +1,4 @@
-"""Runs with a dishonest shuffler, detected by devices, sentinels and the analyzer."""
+"""Attacks by a dishonest shuffler, and their detection by devices, sentinels and the analyzer."""
 
 import asyncio
 import logging
@@ -43,20 +43,20 @@ from user_agent.budget import InclusionState
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
 
 _MAX_REPORTS: Final = 2500
-"""Sealed reports of one batch: half a second of sealing and opening."""
+"""Maximum number of sealed reports in a batch: half a second of sealing and opening."""
 _SIZES: Final = (16, 64, 256)
 _MORE: Final = 6
 """People beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
 _MADE_UP: Final = 5
 _REFUSED_SHARE: Final = 0.05
-"""The analyzer's default limit on refused reports."""
+"""The analyzer's default maximum share of refused reports."""
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result, None of a rejected batch; the conclusions of devices; and delivered reports."""
+    """The result (None for a rejected batch), the devices' conclusions, and delivered reports."""
 
     result: Result | None
     seen: Counter[InclusionState]
@@ -69,12 +69,12 @@ class _Outcome:
 
     @property
     def unsuspicious(self) -> bool:
-        """Whether the batch was released without any refused report."""
+        """Whether the batch was released with no report refused."""
         return self.result is not None and not any(self.result.refused.values())
 
 
 async def _outcome(parties: InProcessRun) -> _Outcome:
-    """Wait for the result and for what every device concludes."""
+    """Wait for the result and for every device's conclusion."""
     try:
         result = await parties.analyzer.releases.result(parties.digest)
     except UnusableBatchError:
@@ -85,7 +85,7 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
 
 
 class _Attack:
-    """An attack on collections of one task: facts that must be noticed, and unnoticed ones."""
+    """An attack on collections of one task, with checks of what is detected and what is not."""
 
     def __init__(self, wanted: TaskDraft, rng: np.random.Generator) -> None:
         self.wanted = wanted
@@ -114,19 +114,19 @@ class _Attack:
                 await parties.stop()
 
     async def run(self, tampering: Tampering, **options: Any) -> _Outcome:  # noqa: ANN401  # of `collection`
-        """Run one collection with a tampering."""
+        """Run one collection whose batch is tampered with."""
         async with self.collection(**options) as parties:
             await parties.shuffler.deliver(tampering)
             return await _outcome(parties)
 
     def released(self, outcome: _Outcome) -> None:
-        """Note that an attack goes unnoticed."""
+        """Check that the attack goes unnoticed."""
         self.unseen.must("the batch is released and no figure gives it away", outcome.unsuspicious)
 
     async def refuses(
         self, what: str, call: Awaitable[object], cause: type[ShuffleDpError]
     ) -> None:
-        """Check that a call is refused for this cause."""
+        """Check that a call fails with this error."""
         refused = False
         try:
             await call
@@ -135,7 +135,7 @@ class _Attack:
         self.checks.must(what, refused)
 
     def finding(self, title: str, sentence: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-        """Return the finding of an attack that a defence notices, or of a known limit."""
+        """Return the finding of a detected attack or, with `known_limit`, of an undetected one."""
         checks = self.unseen if fields.get("known_limit") else self.checks
         plain = {"heading": "server disruption", "coalition": "shuffler"}
         return checks.finding(title=title, sentence=sentence, **plain | fields)
@@ -152,7 +152,7 @@ def _run(
     if wanted is None:
         return ()
     logger = logging.getLogger("shuffledp")
-    before, logger.disabled = logger.disabled, True  # off the operator's screen
+    before, logger.disabled = logger.disabled, True  # keep the services' logs off the terminal
     try:
         return asyncio.run(attack(_Attack(wanted, rng), **options))
     finally:
@@ -160,7 +160,7 @@ def _run(
 
 
 async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
-    """Run an honest shuffler: everybody is counted and nobody raises an alarm."""
+    """Run an honest shuffler: every user is counted and nothing raises an alarm."""
     checks, n, sampled = attack.checks, attack.n_people, attack.samples
     outcome = await attack.run(tampering, sentinels=IN_ORDER)
     checks.must("the batch is released and no report is refused", outcome.unsuspicious)
@@ -172,7 +172,7 @@ async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
     checks.must("no device raises an alarm", outcome.seen == {expected: n})
     finding = attack.finding(
         f"An honest shuffler, {n} people, {IN_ORDER} sentinels",
-        "Where the shuffler is honest everybody is counted and nobody raises an alarm.",
+        "With an honest shuffler, every user is counted and nothing raises an alarm.",
         heading="correctness",
         coalition="nobody",
     )
@@ -187,7 +187,7 @@ def _losing(
     lose: Callable[[int], Tampering],
     attentive: bool = True,
 ) -> Rows:
-    """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
+    """Drop a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
     rows = _run(_lost, subject, rng, word=word, lose=lose, attentive=attentive)
     return (*rows, sentinel_rate(subject, rng, planted=attentive))
 
@@ -218,7 +218,7 @@ async def _lost(
         forged == {InclusionState.UNCHECKED: n},
     )
     attack.checks.must(
-        "the device concerned has proof, and all others are counted",
+        "the victim's device has proof, and all others are counted",
         seen == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1},
     )
     held_back = (await attack.run(lose(n + _VICTIM), sentinels=IN_ORDER)).result is None
@@ -231,14 +231,14 @@ async def _lost(
         ),
         attack.finding(
             f"One person {word}, whose device does not check, and no sentinels",
-            "Where no device checks and no sentinel is planted, the loss goes unnoticed.",
+            "If no device checks and no sentinel is planted, the loss goes unnoticed.",
             known_limit=True,
         ),
     )
 
 
 async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
-    """Put copies of a person's reports in others' places. `tolerant`: the analyzer ignores them."""
+    """Replace others' reports by copies of one's. `tolerant`: the analyzer accepts copies."""
     checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, attack.n_people - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
@@ -250,18 +250,18 @@ async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
         reported = counted == {"repeated": copies, "unreadable": 0, "malformed": 0}
         checks.must("copies are dropped and reported with the result", reported)
         proven = attack.samples or outcome.seen[InclusionState.MISSING] == times
-        checks.must("the devices that were displaced have proof", proven)
+        checks.must("the devices whose reports were replaced have proof", proven)
     return (
         attack.finding(
             "One person's submission in the place of another's, and of everybody's",
-            "A report counts once however often it comes, its copies are reported with the "
-            "result, and a batch of many copies is not released.",
+            "Each report counts once; its copies are reported with the result, and a batch of many "
+            "copies is not released.",
         ),
     )
 
 
 async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
-    """Deliver a batch to the analyzer, and wait until it has judged it."""
+    """Deliver a batch to the analyzer, and wait for its verdict."""
     taken = await run.analyzer.releases.deliver(manifest, chunks_of(reports, 100))
     await run.analyzer.settle()
     return taken
@@ -270,14 +270,14 @@ async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[byte
 async def deliver_without_errors(
     run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
 ) -> object:
-    """Deliver to an analyzer that reports no refusal."""
+    """Deliver a batch, and ignore the analyzer's refusal."""
     with suppress(WireError, ConflictError):
         return await deliver(run, manifest, reports)
     return None
 
 
 async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
-    """Deliver a batch again: for its own task, as another batch, and for another task."""
+    """Deliver a batch again: unchanged, as another batch, and for another task."""
     checks, n = attack.checks, attack.n_people
     async with attack.collection() as parties:
         shuffler, store = parties.shuffler, parties.analyzer.store
@@ -285,7 +285,7 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
         first, reports = await store.result(parties.digest), shuffler.delivered
         await delivering(parties, shuffler.manifest(n, len(reports)), reports)
         same = first is not None and first == await store.result(parties.digest)
-        checks.must("the same batch again changes nothing", same)
+        checks.must("a repeated delivery changes nothing", same)
         _, most = parties.analyzer.task.batch_reports(n + 1)
         for what, manifest in (
             ("the same batch under another manifest", shuffler.manifest(n + 1, most)),
@@ -301,13 +301,13 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
     return (
         attack.finding(
             "A batch again, as another batch, and for another task",
-            "A batch counts once, and for its own task only, however often it is delivered.",
+            "A batch delivered repeatedly counts once, and only for its own task.",
         ),
     )
 
 
 async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
-    """Announce wrong numbers, and make users up."""
+    """Announce wrong numbers of reports, and invent users."""
     n = attack.n_people
     async with attack.collection() as parties:
         shuffler = parties.shuffler
@@ -334,7 +334,7 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
         attack.finding(
             f"{_MADE_UP} users made up beside {n} people",
             "Users whom the shuffler makes up go unnoticed, and the guarantee against the "
-            "analyzer takes them for honest ones.",
+            "analyzer counts them as honest.",
             expected=float(n + _MADE_UP),
             measured=float(outcome.n_users),
             known_limit=True,
@@ -343,7 +343,7 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
 
 
 async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
-    """Close a batch below n_min; then at n_min, though more people have submitted."""
+    """Close a batch below n_min; then at n_min, cutting off people who have submitted."""
     checks, n_min = attack.checks, attack.wanted.n_min
     async with attack.collection() as parties:
         manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_people)))
@@ -356,13 +356,13 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
         await parties.shuffler.deliver(drops(*range(n_min, attack.n_people)))
         parties.shuffler.closed = True
         late = parties.agent.contribute(parties.digest, 0, "a late person")
-        await attack.refuses("a late device is told so", late, BatchStateError)
+        await attack.refuses("a late submission is refused", late, BatchStateError)
         outcome = await _outcome(parties)
     cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
     proven = attack.samples or cut_off
     checks.must("devices that were cut off after their receipt have proof", proven)
     attack.released(outcome)
-    attack.unseen.must("the result counts the users that came", outcome.n_users == n_min)
+    attack.unseen.must("the result counts the users in the batch", outcome.n_users == n_min)
     if outcome.result is not None:
         check_guarantees(outcome.result, parties.analyzer.task)
     return (
@@ -375,7 +375,7 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
         attack.finding(
             f"Closed at n_min, {n_min} users, where more would have come",
             "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
-            "are those of the users that came.",
+            "are computed for the users it counts.",
             expected=float(n_min),
             measured=float(outcome.n_users),
             known_limit=True,
@@ -389,7 +389,7 @@ _NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
 SCENARIOS: Final = (
     Scenario(
         name="honest-shuffler",
-        title="An honest shuffler, which nobody accuses",
+        title="An honest shuffler raises no alarm",
         check=partial(_run, _honest),
         weakness="The shuffler drops one submission.",
         broken={"tampering": drops(0)},
@@ -403,7 +403,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="shuffler-replaces",
-        title="A shuffler that puts its own reports in their place",
+        title="A shuffler that replaces submissions by its own reports",
         check=partial(_losing, word="replaced", lose=replaces),
         weakness=_INATTENTIVE,
         broken={"attentive": False},

@@ -1,9 +1,9 @@
 """
-The evidence of users' messages for one of two items, and the analyzer's attack on a whole batch.
+Likelihood scores of users' messages for two items, and the analyzer's attack on a whole batch.
 
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
 probability γ and otherwise uniform among those that support v, so it is
-w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. In a set of messages that holds one own
+w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. In a set of messages with one own
 report, the odds of v are the mean of w(v) over the set [BBGN19]: a ratio of sums is the best
 statistic.
 """
@@ -25,23 +25,22 @@ from deploy.audit.scenario import AuditSubject
 from shuffler.shuffle import draw_item_dummies, draw_kept
 
 FEW_USERS: Final = 100
-"""Users up to which the attack is computed for random numbers of dummies; with more it takes
-minutes."""
+"""Maximum users for computing the attack on random numbers of dummies; more take minutes."""
 STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
 _CERTAIN: Final = 1e100
 """Score of a view that is impossible under the other value; finite, so that scores subtract."""
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
-"""Messages, or trials with one user, where dummies are drawn one user at a time."""
+"""Maximum messages, or trials with one user, where dummies are drawn user by user."""
 
 
 def ends(mechanism: Mechanism) -> tuple[int, int]:
-    """Return the two items between which every attack on items decides: the first and the last."""
+    """Return the two items that attacks distinguish: the first and the last."""
     return 0, mechanism.domain_size - 1
 
 
 def user_messages(subject: AuditSubject, item: int, trials: int, rng: np.random.Generator) -> Sent:
-    """Draw all messages of one user who holds an item, for each trial."""
+    """Draw all messages of one user who holds an item, in each trial."""
     sent = own_reports(subject.mechanism, item, trials, rng)
     if subject.task.dummies.maximum:
         sent = sent.joined(own_dummies(subject.task, subject.mechanism, trials, rng))
@@ -50,9 +49,9 @@ def user_messages(subject: AuditSubject, item: int, trials: int, rng: np.random.
 
 def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) -> list[Vector]:
     """
-    Draw the scores of all messages of one user who holds the first item, then the last.
+    Draw the scores of all messages of a user who holds the first item, then the last.
 
-    Where dummies are drawn one user at a time, there are fewer trials.
+    Where dummies are drawn user by user, there are fewer trials.
     """
     trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
     mechanism = subject.mechanism
@@ -64,7 +63,7 @@ def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) ->
 def report_worlds(
     mechanism: Mechanism, trials: int, rng: np.random.Generator, rounds: int = 1
 ) -> list[Vector]:
-    """Draw the scores of one user's own reports in all rounds, without dummies."""
+    """Draw the scores of one user's own reports, summed over all rounds, without dummies."""
     return [
         np.sum(
             [scores(mechanism, own_reports(mechanism, item, trials, rng)) for _ in range(rounds)],
@@ -76,9 +75,9 @@ def report_worlds(
 
 def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
     """
-    Return w(item) of each report up to a common factor; shape of reports.
+    Return w(item) of each report up to a common factor; same shape as reports.
 
-    Without a reduction there are no dummies, and the odds of one report suffice.
+    Without a reduction there are no dummies, and the weights are those of one report.
     """
     supported, reduction = mechanism.supports(reports, item), mechanism.reduction
     if reduction is None:
@@ -89,7 +88,7 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
 
 
 def scores(mechanism: Mechanism, sent: Sent) -> Vector:
-    """Return the log odds of the first item against the last, for each trial."""
+    """Return the log odds of the first item against the last; shape (trials,)."""
     sums = [
         np.bincount(
             sent.trial, weights=weights(mechanism, sent.reports, item), minlength=sent.trials
@@ -104,7 +103,7 @@ def scores(mechanism: Mechanism, sent: Sent) -> Vector:
 
 def _count_scores(task: Task, mechanism: Mechanism, sent: Sent, rng: np.random.Generator) -> Vector:
     """
-    Return the difference of the items' counts in each batch, after the shuffler drops and adds.
+    Return the difference of the items' counts in each batch that the shuffler forwards.
 
     Where the shuffler adds dummies that name items, these two counts are all the evidence.
     """
@@ -119,9 +118,9 @@ def _count_scores(task: Task, mechanism: Mechanism, sent: Sent, rng: np.random.G
 
 def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
     """
-    Compute the accountant's own attack on the analyzer's view of a batch: a lower bound of ε.
+    Compute a lower bound of ε from the accountant's attack on the analyzer's view of a batch.
 
-    None where the attack does not know the noise, takes minutes, or proves nothing.
+    None where the attack does not support the noise, takes minutes, or proves nothing.
     """
     release = terms.release(population)
     if not isinstance(release, AmplifiedRelease):
@@ -135,13 +134,12 @@ def run_batch_game(
     subject: AuditSubject, honest: int, adding: int, rng: np.random.Generator, rounds: int = 1
 ) -> GameResult:
     """
-    Run the attack of an analyzer that knows the messages of all users but some honest ones.
+    Run the attack of an analyzer that knows all messages except those of `honest` users.
 
-    All honest users but the victim hold one third value. Reports that support it are dropped, and
-    the attack asks how often the others support each of the victim's two values. Of the honest
-    users, the victim among them, `adding` add dummies; the evidence of all rounds adds up.
-    Computed, the attack proves nearly all that can be claimed; measured, it has power where few
-    users are honest.
+    All honest users but the victim hold the same third value. The attack drops reports that support
+    it and counts how often the rest support each of the victim's two values. Of the honest users,
+    the victim included, `adding` add dummies; the scores of all rounds are added up. Computed, the
+    attack proves nearly the whole claim; measured, it has power only if few users are honest.
     """
     task, mechanism = subject.task, subject.mechanism
     messages = rounds * (honest + adding * task.dummies.expected_per_user)

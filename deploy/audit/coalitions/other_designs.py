@@ -1,6 +1,6 @@
 """
-Other designs on which an attack must succeed: pureDUMP, dummies made by the shuffler, and OD-HP as
-its paper prints it.
+Designs on which an attack must succeed: pureDUMP, dummies made by the shuffler, and OD-HP as
+printed in its paper.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ _SHUFFLER_MADE: Final = (
     ("dummies by the shuffler, and local noise", "hybrid", 4.0),
 )
 _ALL: Final = 0.9
-"""Share of ε that an attack must gain where nothing but local noise protects a user."""
+"""Share of ε that an attack must gain where only local noise protects a user."""
 
 _X, _OTHER_X, _Z = 0, 1, 2
 _PRINTED_ITEMS: Final = ("x", "x'", "z")
@@ -46,16 +46,16 @@ _LOCAL_EPSILON: Final = 12.0
 _DELTA: Final = 1e-6
 _MIN_TRIALS: Final = 1000
 _MESSAGES_EACH: Final = 1500
-"""Messages of the sample size for each trial."""
+"""Messages of the sample size per trial."""
 _MESSAGES: Final = 10**6
-"""Messages drawn together."""
+"""Maximum number of messages drawn at once."""
 
 
 def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:
     """
     Run pureDUMP, which has dummies and no noise, against shuffler and analyzer together.
 
-    `noisy`: reports carry local noise after all.
+    `noisy`: weakness; reports carry local noise.
     """
     other = _other_design(
         subject,
@@ -76,9 +76,9 @@ def run_shuffler_dummies(
     subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
 ) -> Rows:
     """
-    Run the n-1 attack of a shuffler that made the dummies, reads the result and knows other users.
+    Run the n-1 attack of a shuffler that made the dummies and knows the result and all other users.
 
-    `noisy`: users add more noise than the design says.
+    `noisy`: weakness; users add more noise than the design specifies.
     """
     rows = list[Finding]()
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
@@ -102,13 +102,13 @@ def run_shuffler_dummies(
 
 
 def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # of a draft
-    """Return another task with the audit's sample sizes."""
+    """Return a different task with the audit's sample sizes."""
     task = sample_task(domain_size=_ITEMS, **fields)
     return AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
 
 
 def _must_reach(row: Finding, epsilon: float) -> Finding:
-    """Check that an attack reached its claim, and nine tenths of ε or of its ceiling."""
+    """Check that an attack reached its claim, and 90% of ε or of its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)
@@ -118,10 +118,10 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
 
-    The reader of a batch can then group each user's messages by their seed. The printed algorithm
-    runs with the deployed reports and dummies, the dummies' seeds overwritten, and refutes
+    The analyzer can then group each user's messages by seed. The deployed code draws reports and
+    dummies, and overwriting the dummies' seeds gives the printed algorithm, which refutes
     Theorem 1 [CC24]: all users but the victim hold one value z, and the odds of a group are
-    compared with z's. It does not depend on the audited task. `fresh`: dummies have fresh seeds.
+    compared with z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))

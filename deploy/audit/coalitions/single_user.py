@@ -1,6 +1,6 @@
 """
-The messages of one user alone: shuffler and analyzer together, which link every opened report to
-its sender, the n-1 attack, and links by seeds.
+Attacks on one user's messages: shuffler and analyzer together link each opened report to its
+sender, the n-1 attack isolates a user, and seeds might link messages.
 """
 
 import dataclasses
@@ -40,11 +40,11 @@ Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
 _MAX_MESSAGES: Final = 3
-"""Messages for each trial of the sample size, at most."""
+"""Maximum number of messages per trial of the sample size."""
 _MAX_TRIALS: Final = 4
-"""Factor by which a game of one report may have more trials, where support is rare."""
+"""Maximum factor on the trials of a game of one report, where support is rare."""
 _LOST: Final = 0.07
-"""Share of the local ε that the bounds on two rare probabilities may cost."""
+"""Maximum share of the local ε lost to the confidence bounds of two rare probabilities."""
 _SIGMAS: Final = 5.5
 """Standard deviations between an estimate and its bound."""
 _COALITION: Final[Coalition] = "shuffler+analyzer"
@@ -54,7 +54,7 @@ _LOWER: Final = (
 )
 _MAX_STATED: Final = 20.0
 _LINKED: Final = 200_000
-"""Users whose seeds are compared."""
+"""Number of users whose seeds are compared."""
 _FORGED: Final = 200
 _BATCHES: Final = 50
 _LEFT_ALONE: Final = (
@@ -62,7 +62,7 @@ _LEFT_ALONE: Final = (
     "the analyzer shows the shuffler the counts that it publishes, and nothing else",
     ENCRYPTED,
 )
-"""The assumptions that the n-1 attack leaves."""
+"""Assumptions that remain under the n-1 attack."""
 
 
 def run_pooled(
@@ -71,7 +71,7 @@ def run_pooled(
     """
     Run the game on one recognised report, and on all messages of one user.
 
-    `understate`: the claims are a quarter of their ε, 5 at most: false wherever one is reached.
+    `understate`: weakness; the claims are a quarter of their ε, at most 5.
     """
 
     def stated(claimed: Guarantee) -> Guarantee:
@@ -86,7 +86,7 @@ def run_pooled(
 
 
 def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
-    """Run the game on one report, for the values that are most easily told apart."""
+    """Run the game on one report, for the values that are easiest to distinguish."""
     task, results = subject.task, list[GameResult]()
     noisy, exact, must_reach = math.isfinite(task.local_epsilon), None, False
     if task.kind == "categorical":
@@ -110,7 +110,7 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
         statistic="likelihood ratio of the one report",
         sentence=(
             "If shuffler and analyzer pool what they saw, they know which report is yours; only "
-            "the noise that your own device put into it still protects you."
+            "the noise that your own device added to it still protects you."
             if noisy
             else "If shuffler and analyzer pool what they saw, they read your value: reports "
             "carry no noise of their own."
@@ -122,7 +122,7 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
 def _with_dummies(
     subject: AuditSubject, rng: np.random.Generator, stated: Callable[[Guarantee], Guarantee]
 ) -> Finding:
-    """Measure the effect of the user's own dummies, at a δ where it shows."""
+    """Measure the effect of the user's own dummies, at a measurable δ."""
     task, terms = subject.task, dataclasses.replace(subject.terms, delta=TESTED_DELTA)
     promised = guarantees_under(terms, subject.n_users)
     claimed = min(
@@ -140,17 +140,17 @@ def _with_dummies(
         title="Your report among your own dummies",
         statistic=f"likelihood ratio of all {1 + task.dummies.per_user} messages or more of one "
         "user",
-        sentence="Your own dummies make it a little less certain which of your messages is the "
-        "true one; they never mend what a lucky draw gives away.",
+        sentence="Your own dummies make it slightly less certain which of your messages is the "
+        "true one; they cannot hide a revealing draw.",
         advice=_LOWER,
     )
 
 
 def _trials(subject: AuditSubject) -> tuple[int, int]:
     """
-    Return the trials that show nine tenths of the local ε, and the most that are allowed.
+    Return the trials needed to show 90% of the local ε, and the maximum allowed.
 
-    The bounds on the probabilities p and q of support cost about z/√(np) and z/√(nq) of ε.
+    The bounds on the support probabilities p and q cost about z/√(np) and z/√(nq) of ε.
     """
     own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
@@ -169,11 +169,11 @@ def run_n_minus_one(
     subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
 ) -> Rows:
     """
-    Let the shuffler replace all reports but the victim's by its own.
+    Run the attack of a shuffler that replaces all reports but the victim's by its own.
 
-    It subtracts its own from the published result. The rest is how often the victim's messages
-    support each item, and the likelihood ratio depends on nothing else. The shuffler also knows,
-    and subtracts, the dummies that it adds itself.
+    It subtracts its own reports, and the dummies that it adds itself, from the published result.
+    What remains is how often the victim's messages support each item, which determines the
+    likelihood ratio.
     """
     terms, task = subject.terms, subject.task
     if terms.reduction is None:
@@ -194,24 +194,24 @@ def run_n_minus_one(
         title="All reports but one user's replaced",
         coalition="shuffler+users",
         statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "
-        "batches came down to the victim's messages",
+        "batches reduced to the victim's messages",
         sentence="A shuffler that replaces everybody else's reports by its own finds yours in the "
-        "published result; only your own noise and dummies are left.",
-        advice="Ask for tokens and send sentinels, and let devices check that they were counted: "
-        "they notice that reports went missing.",
+        "published result; only your own noise and dummies protect you.",
+        advice="Require tokens, send sentinels, and let devices check that they were counted: this "
+        "detects missing reports.",
     )
     if found < _BATCHES:
         row = dataclasses.replace(
             row,
             verdict="broken",
-            sentence=f"Only {found} of {_BATCHES} forged batches came apart into the forged "
-            "reports and the victim's messages.",
+            sentence=f"Only {found} of {_BATCHES} forged batches split into the forged reports and "
+            "the victim's messages.",
         )
     return (row,)
 
 
 def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
-    """Forge a batch around one user; the deployed code must permute it without a loss."""
+    """Forge a batch around one user; return whether the permutation loses nothing."""
     sent = user_messages(subject, 0, 1, rng).reports
     reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED, rng)])
     rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
@@ -220,9 +220,9 @@ def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permut
 
 def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool = False) -> Rows:
     """
-    Link two rounds, and one user's messages, by equal seeds.
+    Check that equal seeds link neither two rounds nor one user's messages.
 
-    `kept`: devices keep their seed for the second round.
+    `kept`: weakness; devices keep their seed for the second round.
     """
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
@@ -245,7 +245,7 @@ def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool =
         heading="anonymity",
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "
-        "of one round or of two.",
+        "within a round or across two.",
         trials=n_users,
         expected=1 / seeds,
         measured=linked / n_users,

@@ -1,10 +1,10 @@
 """
-The analyzer's view of a whole batch: alone, with colluding users, where users add no dummies, over
-several rounds, and with its users split into groups.
+Attacks on a whole batch by the analyzer: alone, with colluding users, on users without dummies,
+over several rounds, and on users split into groups.
 
-Colluding users hand over their reports and dummies, so that the honest users' part of the batch is
-left. Where many users are honest no game has power; there the claim rests on the computed attack,
-and on tests that the code draws as computed.
+Colluding users hand over their reports and dummies, which leaves the honest users' part of the
+batch. With many honest users no game has power; the claim then rests on the computed attack and on
+tests of the code's distributions.
 """
 
 import dataclasses
@@ -39,11 +39,11 @@ from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 
 _SHARES: Final = (0.0, 0.9)
-"""Colluding shares of the users for which claim and attack are computed."""
+"""Shares of colluding users for which claim and attack are computed."""
 _MEASURED: Final = (FEW_USERS, 10, 1)
-"""Numbers of honest users with whom the game is run."""
+"""Numbers of honest users in the game."""
 _FEW: Final = 10
-"""Users among whom missing dummies and rounds are measured."""
+"""Number of users in games on missing dummies and on rounds."""
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 
@@ -52,19 +52,19 @@ def run_colluders(
     subject: AuditSubject, rng: np.random.Generator, *, trusting: bool = False
 ) -> Findings:
     """
-    Run the attack for no colluders up to all users but the victim.
+    Run the attack with numbers of colluders from none to all users but the victim.
 
-    `trusting`: the claims count colluding users as honest; no findings where that makes no
-    difference.
+    `trusting`: weakness; the claims count colluding users as honest. No findings where that makes
+    no difference.
     """
     n_users, terms = subject.n_users, subject.terms
     if terms.reduction is None:
         row = game_row(
             claimed=local_guarantee("analyzer", terms),
             exact=None,
-            title="No shuffler is counted on",
+            title="Guarantee without a shuffler",
             statistic="measured against shuffler and analyzer together",
-            sentence="This protocol promises the noise of your own report, with or without a "
+            sentence="This protocol promises only the noise of your own report, with or without a "
             "shuffler.",
         )
         return Findings() if trusting else Findings((row,))
@@ -88,8 +88,8 @@ def run_colluders(
             sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what they "
             "know, anything they see is at most e^ε times as likely under one value of yours as "
             f"under another, ε = {rounded_up(claimed.epsilon)}, but for a chance of δ.",
-            advice="Ask more people, or raise n_min: the more answer, the less each one shows. "
-            "Ask for tokens, so that nobody can answer under many names.",
+            advice="Ask more people, or raise n_min: the more people answer, the less each answer "
+            "shows. Require tokens, so that nobody can answer under many names.",
             **measured,
         )
         rows.append(row)
@@ -111,10 +111,10 @@ def run_skippers(
     subject: AuditSubject, rng: np.random.Generator, *, believed: bool = False
 ) -> Rows:
     """
-    Compute, and measure among few users, the effect of users who add no dummies.
+    Compute the effect of users who add no dummies, and measure it among few users.
 
-    `believed`: the claims count on the dummies of all users, and the attack knows the messages of
-    all but the victim; no findings where no attack is computed.
+    `believed`: weakness; the claims assume the dummies of all users, and the attack knows all
+    messages but the victim's. No findings where no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.terms.reduction is None:
         return ()
@@ -133,31 +133,31 @@ def run_skippers(
         claimed=claims[0],
         exact=attacks[0],
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
-        sentence="Users who skip their dummies leave less to hide among: ε = "
+        sentence="Users who skip their dummies leave fewer reports to hide among: ε = "
         f"{rounded_up(claims[0].epsilon)} if all but you do.",
-        advice="Set assumed_honest_fraction below 1: the task then claims only what those who "
-        "follow it bring.",
+        advice="Set assumed_honest_fraction below 1: the task then counts only on users who follow "
+        "it.",
     )
     measured = game_row(
         result=run_batch_game(subject, 1 if believed else _FEW, 1, rng),
         claimed=claims[1],
         exact=attacks[1],
         aside=True,
-        title=f"Among {_FEW} users, of whom {_FEW - 1} add no dummies",
+        title=f"{_FEW - 1} of {_FEW} users add no dummies",
         statistic=STATISTIC,
-        sentence=f"Among {_FEW} users of whom one adds dummies an attack gets no more than is "
-        "computed for so few.",
+        sentence=f"If only one of {_FEW} users adds dummies, an attack gains no more than the "
+        "claim for this number.",
     )
     return (computed, measured)
 
 
 def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool = False) -> Rows:
     """
-    Ask the same people again: run two rounds against shuffler and analyzer together, and compute
-    more for the analyzer.
+    Attack repeated rounds: measure two against shuffler and analyzer together, and compute more
+    against the analyzer.
 
-    `forgetful`: the claims count one round only; no findings without local noise, where one round
-    gives everything away.
+    `forgetful`: weakness; the claims count one round only. No findings without local noise, where
+    one round reveals the value.
     """
     if forgetful and math.isinf(subject.task.local_epsilon):
         return ()
@@ -178,8 +178,8 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
                 claimed=claimed,
                 exact=_rounds_attack(terms, terms.crowd_of(n_users, honest, honest, 0)),
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
-                sentence=f"After {rounds} such rounds the analyzer has learned what "
-                f"ε = {rounded_up(claimed.epsilon)} allows, at most.",
+                sentence=f"After {rounds} such rounds the analyzer has learned at most what "
+                f"ε = {rounded_up(claimed.epsilon)} allows.",
                 **measured,
             )
         )
@@ -189,13 +189,13 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
 _rounds_row = partial(
     game_row,
     aside=True,
-    advice="Name the population in the task and give it a budget: the analyzer then refuses the "
-    "round that would spend more. Ask as seldom as you can.",
+    advice="Name the population in the task and give it a budget: the analyzer then refuses a "
+    "round that would exceed it. Ask as seldom as you can.",
 )
 
 
 def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool) -> Finding:
-    """Add up the evidence of two reports of one user, each recognised."""
+    """Add up the scores of two recognised reports of one user."""
     worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
     terms = dataclasses.replace(subject.terms, rounds=1 if forgetful else _POOLED_ROUNDS)
     return _rounds_row(
@@ -210,7 +210,7 @@ def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful
 
 
 def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
-    """Compute the attack on all rounds; None where the distribution of the noise is not known."""
+    """Compute the attack on all rounds; None where the attack does not support the noise."""
     release = terms.release(population)
     if not isinstance(release, AmplifiedRelease) or release.crowd.random_dummies is not None:
         return None
@@ -230,7 +230,7 @@ def run_partition(
     *,
     encode: Callable[[Task], bytes] = Task.to_bytes,
 ) -> Rows:
-    """Compute the claim for the smallest group that is released, and check that tasks differ."""
+    """Compute the claim for the smallest released group; check that digests of tasks differ."""
     task, terms = subject.task, subject.terms
     if terms.reduction is None:
         return ()
@@ -239,8 +239,8 @@ def run_partition(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
         exact=proven_epsilon(terms, terms.crowd(task.n_min)),
         title=f"Users cut into groups of n_min = {task.n_min:,}",
-        sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
-        f"n_min users, and every device has checked what holds then: "
+        sentence="However the analyzer splits its users into tasks, none is released with fewer "
+        f"than n_min users, and every device has checked the guarantee for that number: "
         f"ε = {rounded_up(task.central_epsilon)}, as the task states it, rounded up.",
         advice="Raise n_min: it bounds the smallest group. Operators set the shuffler's "
         "minimum_batch, and devices their total_central_epsilon_cap.",
@@ -251,9 +251,9 @@ def run_partition(
 def _digests(
     subject: AuditSubject, rng: np.random.Generator, encode: Callable[[Task], bytes]
 ) -> Finding:
-    """Check that different tasks have different bytes, and so different digests."""
+    """Check that different tasks have different bytes, hence different digests."""
     checks, more = Checks(), math.nextafter(subject.task.delta, 1)
-    # Leaves room for each change alone.
+    # Keeps the task valid under each single change.
     task = dataclasses.replace(
         subject.task,
         target_size=max(subject.task.n_min + 1, subject.task.target_size),
@@ -276,7 +276,7 @@ def _digests(
         title="Keys and parameters are part of a task's digest",
         heading="anonymity",
         coalition="analyzer",
-        sentence="Users who are given another key, deadline or n_min are given a task with another "
-        "digest, which they can compare.",
+        sentence="A different key, deadline or n_min gives a task with a different digest, which "
+        "users can compare.",
         advice="Publish the digest of a task where all can see it, so that users can compare.",
     )

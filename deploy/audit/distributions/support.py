@@ -18,15 +18,15 @@ from common.task.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportDistribution:
-    """Probabilities that a report supports a value."""
+    """Probabilities that a report supports its own value or another one."""
 
     own: float
     other: float
     dummy: float
     independent: bool = False
-    """Whether two values are supported independently; otherwise never both, if not far_only."""
+    """Whether values are supported independently; otherwise never two (unless far_only)."""
     far_only: bool = False
-    """Whether `other` is the chance of the last item under the first, and the other way round."""
+    """Whether `other` holds only between the first and the last item."""
 
 
 def support_distribution(task: Task) -> SupportDistribution:
@@ -62,7 +62,7 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 
 def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
-    """Weight `places` places: the `width` around the value are e^ε times as likely as others."""
+    """Return the support where the `width` of `places` places at the value weigh e^ε each."""
     width = places - size + 1
     total = width * power + size - 1
     shared = max(0, 2 * width - places)
@@ -73,7 +73,7 @@ def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
 
 
 def extra_dummies(spec: DummySpec) -> Vector:
-    """Return the probabilities of 0, 1, … dummies of a user beyond `per_user`, up to the most."""
+    """Return the probabilities of 0, 1, … dummies of a user beyond `per_user`."""
     if spec.law == "fixed":
         return np.ones(1)
     chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
@@ -87,7 +87,7 @@ def extra_dummies(spec: DummySpec) -> Vector:
 
 
 def added_dummies(spec: ShufflerSpec) -> Vector:
-    """Return the probabilities of 0, 1, …, `most` dummies of one item by the shuffler."""
+    """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
     places = np.arange(spec.most + 1)
     if spec.law == "none":
         return np.ones(1)

@@ -1,4 +1,4 @@
-"""Own reports and dummies of users in many trials, drawn by the deployed code."""
+"""Users' own reports and dummies in many trials, drawn by the deployed code."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ class Sent:
 
     reports: Reports
     trial: NDArray[np.int64]
-    """Trial of each report, shape of reports."""
+    """Trial of each report; same shape as reports."""
     trials: int
 
     def joined(self, other: "Sent") -> "Sent":
-        """Join the messages of the same trials."""
+        """Add messages to the same trials."""
         return Sent(
             reports=np.concatenate([self.reports, other.reports]),
             trial=np.concatenate([self.trial, other.trial]),
@@ -28,14 +28,14 @@ class Sent:
         )
 
     def without(self, dropped: NDArray[np.bool_]) -> "Sent":
-        """Remove messages."""
+        """Remove the messages that a mask selects."""
         return Sent(reports=self.reports[~dropped], trial=self.trial[~dropped], trials=self.trials)
 
 
 def own_reports(
     mechanism: Mechanism, item: int, trials: int, rng: np.random.Generator, each: int = 1
 ) -> Sent:
-    """Draw `each` users' reports of one item, for each trial."""
+    """Draw the own reports of `each` users who hold an item, in each trial."""
     trial = np.repeat(np.arange(trials), each)
     values = np.full(len(trial), item, dtype=np.int64)
     return Sent(reports=mechanism.randomize(values, rng), trial=trial, trials=trials)
@@ -44,7 +44,7 @@ def own_reports(
 def own_dummies(
     task: Task, mechanism: Mechanism, trials: int, rng: np.random.Generator, each: int = 1
 ) -> Sent:
-    """Draw `each` users' dummies, for each trial."""
+    """Draw the dummies of `each` users, in each trial."""
     dummies = task.dummies
     if dummies.uniform:
         numbers = draw_dummy_counts(dummies, trials * each, rng)

@@ -1,9 +1,8 @@
 """
-Reports on numbers, texts and pairs: values to test with, draws by the deployed code, and exact
-distributions.
+Reports on numbers, texts and pairs: test values, draws by the deployed code, exact distributions.
 
-The distributions are written from the papers [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14],
-[YHMZ19] and a task's integers, apart from the mechanisms.
+The distributions follow the papers [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14], [YHMZ19] and the
+task's integers, independently of the mechanisms.
 """
 
 import itertools
@@ -36,26 +35,26 @@ from deploy.audit.scenario import AuditSubject
 from user_agent.encoding import encoder_for
 
 Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
-"""Draws the reports of so many users who all hold one value."""
+"""Draws the reports of `count` users who all hold the same value."""
 
 _USUAL: Final = (-0.73, 0.31)
 _CANDIDATES: Final = 24
-"""Texts of which two are chosen that share the fewest bits."""
+"""Number of texts from which to choose the two that share the fewest bits."""
 _SECRET_BYTES: Final = 32
 _AT_ONCE: Final = 2_000_000
-"""Numbers, keys or items of users whose reports are drawn together."""
+"""Maximum total of numbers, keys or items in one draw."""
 _ONE_IN: Final = 5
-"""Share of the devices that answer with another value, in the self-test."""
+"""In the self-test, one device in this many answers with another value."""
 _GAMES_EACH: Final = 30
-"""Trials of a cheap game for each report that is drawn here."""
+"""Trials of the sample size per report drawn here, where a draw is slower."""
 _MIN_REPORTS: Final = 80_000
 _GAMES_EACH_TEXT: Final = 1000
 _MIN_TEXTS: Final = 24_000
 """Permanent responses take ten microseconds each."""
 _CUT: Final = 64
-"""Scales beyond the ends at which Laplace noise is cut."""
+"""Distance, in scales beyond the ends, at which Laplace noise is cut."""
 _FEW_CORNERS: Final = 8
-"""Numbers of a vector up to which all corners of the cube are listed."""
+"""Maximum dimensions for listing all corners of the cube."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,13 +65,13 @@ class ReportPart:
     cells: NDArray[np.int64]
     """Cell of each report, shape (n,)."""
     chances: Vector
-    """Probability of each cell under each of some distributions; shape (distributions, cells)."""
+    """Probability of each cell under each distribution; shape (distributions, cells)."""
     which: NDArray[np.int64] | None = None
-    """Distribution of each report, shape (n,); None for the first of all."""
+    """Row of `chances` for each report, shape (n,); None: the first row for all."""
 
 
 def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the parts of reports on one value, whose probabilities multiply to the report's."""
+    """Yield the independent parts of reports on one value."""
     if task.kind == "string":
         yield from _text_parts(task, str(value), reports)
     elif task.kind == "key-value":
@@ -86,7 +85,7 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
 
 
 def log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
-    """Return the log probability of each report under a value, up to a common term; shape (n,)."""
+    """Return the log likelihood of each report under a value, up to a constant; shape (n,)."""
     total = np.zeros(len(reports))
     for part in report_parts(task, value, reports):
         with np.errstate(divide="ignore"):
@@ -120,7 +119,7 @@ def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[Report
 
 
 def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
-    """Return the distribution of the answer's code for one number in -1 .. 1."""
+    """Return the distribution of the answer code for one number in -1 .. 1."""
     if spec.name == "laplace":
         return _rounded(spec, number, lambda point: _laplace(spec, point))
     true, other = spec.true_weight, spec.other_weight
@@ -136,7 +135,7 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
 
 
 def _rounded(spec: NumberSpec, number: float, distribution: Callable[[int], Vector]) -> Vector:
-    """Round to the two neighbours on the grid, so that the mean stays."""
+    """Mix the distributions at the two neighbouring grid points, preserving the mean."""
     place = (number + 1) * spec.steps / 2
     down = min(math.floor(place), spec.steps - 1)
     up = place - down
@@ -150,7 +149,7 @@ def _band(spec: NumberSpec, point: int) -> Vector:
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
-    """P(x) = (1-a)/(1+a)·a^|x|, with all beyond the cut on the cut."""
+    """P(x) = (1-a)/(1+a)·a^|x|, with the tails moved onto the cut."""
     a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
     off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
     chances: Vector = (1 - a) / (1 + a) * a**off
@@ -159,7 +158,7 @@ def _laplace(spec: NumberSpec, point: int) -> Vector:
 
 
 def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
-    """Return the distribution of mean-est's corner; bit j of its number is coordinate j."""
+    """Return the distribution of mean-est's corner; bit j of its index is coordinate j."""
     corners = list(itertools.product((-1, 1), repeat=len(numbers)))
     table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
     toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
@@ -169,7 +168,7 @@ def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
 
 
 def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
-    """Return the distribution of a key and absent, - or +; shape (3·keys,)."""
+    """Return the distribution of (key, absent or - or +); shape (3·keys,)."""
     truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
     signal = (spec.value_true_weight - spec.value_other_weight) / (
         spec.value_true_weight + spec.value_other_weight
@@ -188,7 +187,7 @@ def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the cohort, and each bit by whether the text sets it in the report's cohort [EPK14]."""
+    """Yield the cohort and the bits, whose chances depend on the cohort's hash bits [EPK14]."""
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
@@ -232,7 +231,7 @@ def to_unit(value: float, low: float, high: float) -> float:
 
 
 def usual_value(task: Task) -> Value:
-    """Return a valid value whose numbers lie on no grid, unlike the ends and the middle."""
+    """Return a valid value whose numbers lie between grid points."""
     if task.kind == "string":
         return worst_values(task)[0][0]
     low, high = _range(task)
@@ -244,7 +243,7 @@ def usual_value(task: Task) -> Value:
 
 
 def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
-    """Return the pairs of values that are easiest to tell apart."""
+    """Return the pairs of values that are easiest to distinguish."""
     if task.kind == "categorical":
         return ((0, task.domain_size - 1),)
     if task.kind == "string":
@@ -269,7 +268,7 @@ def _range(task: Task) -> tuple[float, float]:
 
 
 def _far_texts(task: Task) -> tuple[str, str]:
-    """Choose two texts, labels or made up, that share the fewest bits in all cohorts."""
+    """Return the two labels or sample texts that share the fewest bits in all cohorts."""
     spec = spec_as(task.mechanism, RapporSpec)
     texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
     bits = {text: set_bits(spec, task.labels, text) for text in texts}
@@ -278,7 +277,7 @@ def _far_texts(task: Task) -> tuple[str, str]:
 
 
 def reports_each(subject: AuditSubject) -> int:
-    """Return how many reports on each value are drawn, for texts, numbers and pairs."""
+    """Return the number of reports to draw per text, number or pair."""
     if subject.task.kind != "string":
         return max(_MIN_REPORTS, subject.sizes.games // _GAMES_EACH)
     hashes = spec_as(subject.task.mechanism, RapporSpec).hashes
@@ -286,22 +285,22 @@ def reports_each(subject: AuditSubject) -> int:
 
 
 def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports as devices do."""
+    """Draw `count` reports on one value as devices do."""
     randomizer = randomizer_of(task)
     if task.kind == "string":
-        # Each user has a secret and so a permanent response of their own.
+        # Each user has their own secret, hence their own permanent response.
         secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
         responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
         return randomizer.randomize(responses, rng)
     laid_out = encoder_for(task, None)(value, rng)
-    # Reports on one item are longer than their layout: a bit for each item of the task.
+    # A report on one item can have a bit for each item of the task.
     together = max(1, _AT_ONCE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
     parts = [min(together, count - start) for start in range(0, count, together)]
     return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports of devices of which one in five answers with another value than its user's."""
+    """Draw reports of which one in five is on another value."""
     other = next(one for pair in worst_values(task) for one in pair if one != value)
     wrong = count // _ONE_IN
     return rng.permutation(

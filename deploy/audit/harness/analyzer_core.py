@@ -1,4 +1,4 @@
-"""An analyzer's core in this process: the deployed classes over files, without a server."""
+"""The analyzer's core in this process: the deployed classes over files, without a server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ _PATIENCE: Final = 60.0
 
 @dataclass
 class AnalyzerCore:
-    """An analyzer's core; `signed` and `task` are the task published last."""
+    """The analyzer's core; `signed` and `task` hold the last published task."""
 
     path: Path
     most_refused_share: float = 0.05
@@ -43,7 +43,7 @@ class AnalyzerCore:
         self.store = Store(self.path / "analyzer.sqlite")
 
     async def start(self) -> None:
-        """Start, or start again after a crash."""
+        """Start, or restart after a crash."""
         self.open_files()
         head = await self.store.check_ledger()
         self.spending = ReleaseBudgets(self.store)
@@ -87,7 +87,7 @@ class AnalyzerCore:
         return self.signed
 
     async def settle(self) -> None:
-        """Wait until no release is under way."""
+        """Wait until no release is in progress."""
         async with asyncio.timeout(_PATIENCE):
             await self.releases.settled()
 

@@ -1,4 +1,4 @@
-"""One collection in this process: devices, a shuffler that may cheat, sentinels, an analyzer."""
+"""Run one collection in this process: devices, sentinels, an analyzer, a dishonest shuffler."""
 
 import dataclasses
 import math
@@ -37,19 +37,19 @@ from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 
 Users = list[list[bytes]]
-"""Sealed reports of each user, in the order of arrival."""
+"""Sealed reports of each user, in arrival order."""
 Tampering = Callable[["DishonestShuffler", Users], Users]
-"""Returns the users to deliver in place of those that came."""
+"""Returns the users to deliver instead of those who submitted."""
 
 BATCH: Final = BatchId(b"x" * 16)
 _CHUNK: Final = 50
 _KEEP_SECONDS: Final = 1e6
 _PAUSE: Final = 10.0
-"""Seconds between two questions of a device."""
+"""Seconds between two inclusion checks of a device."""
 
 
 class DishonestShuffler:
-    """A shuffler that is honest but for a tampering of its batch."""
+    """A shuffler that tampers with its batch and is otherwise honest."""
 
     def __init__(
         self, path: Path, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7
@@ -63,7 +63,7 @@ class DishonestShuffler:
         """Whether further submissions are refused."""
         self.permutes = True
         self.forges = False
-        """Whether it shows proofs that it signed itself."""
+        """Whether it shows inclusion proofs that it signed itself."""
         self.delivered: list[bytes] = []
         """Sealed reports of the last delivery."""
         self.inclusions = InclusionProofs(
@@ -75,7 +75,7 @@ class DishonestShuffler:
 
     @property
     def task(self) -> Task:
-        """The task that it collects for."""
+        """The collected task."""
         return self._analyzer.task
 
     @property
@@ -97,7 +97,7 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Show a proof like an honest shuffler, or one of all that came under its own key."""
+        """Return the analyzer's proof, or with `forges` one of all submissions by its own key."""
         if not self.forges:
             relayed, _ = await self.inclusions.relay(digest, prefix)
             if isinstance(relayed, InclusionProof):
@@ -111,7 +111,7 @@ class DishonestShuffler:
         return InclusionProof.of(tree, signed, prefix)
 
     def made_up_user(self) -> list[bytes]:
-        """Seal a submission of the shuffler's own; anyone can."""
+        """Return the sealed reports of an invented user."""
         return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
 
     def _sealed(self, reports: Reports) -> list[bytes]:
@@ -120,7 +120,7 @@ class DishonestShuffler:
         return [seal(report.tobytes()) for report in reports]
 
     def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
-        """Make a tampered batch, with the manifest that an honest shuffler would send."""
+        """Make a tampered batch with its manifest."""
         users = tampering(self, [list(user) for user in self.users])
         reports = [report for user in users for report in user]
         kept = draw_kept(self.task.shuffler, len(reports), self.rng)
@@ -139,7 +139,7 @@ class DishonestShuffler:
         )
 
     async def deliver(self, tampering: Tampering) -> None:
-        """Deliver a tampered batch, keep what devices will ask for, and wait for the release."""
+        """Deliver a tampered batch, keep its inclusion proofs, and wait for the release."""
         manifest, reports = self.batch(tampering)
         chunks = chunks_of(reports, _CHUNK)
         commitment = await self._analyzer.releases.deliver(manifest, chunks)
@@ -155,19 +155,19 @@ def shuffles(_: DishonestShuffler, users: Users) -> Users:
 
 
 def drops(*numbers: int) -> Tampering:
-    """Drop users, and count them out of the manifest."""
+    """Drop users, and do not count them in the manifest."""
     return lambda _, users: [user for n, user in enumerate(users) if n not in numbers]
 
 
 def replaces(number: int) -> Tampering:
-    """Put a made-up submission in the place of a user."""
+    """Replace a user by an invented one."""
     return lambda shuffler, users: [
         shuffler.made_up_user() if n == number else user for n, user in enumerate(users)
     ]
 
 
 def duplicates(number: int, times: int = 1) -> Tampering:
-    """Put copies of a user's reports in the place of the users that follow."""
+    """Replace the next `times` users by copies of a user's reports."""
     copies = range(number + 1, number + 1 + times)
     return lambda _, users: [
         list(users[number]) if n in copies else user for n, user in enumerate(users)
@@ -175,12 +175,12 @@ def duplicates(number: int, times: int = 1) -> Tampering:
 
 
 def makes_up(count: int) -> Tampering:
-    """Add users that do not exist."""
+    """Add invented users."""
     return lambda shuffler, users: users + [shuffler.made_up_user() for _ in range(count)]
 
 
 class InProcessRun:
-    """The parties, on files in an empty directory; `seed` draws reports, dummies and orders."""
+    """The parties, with files in an empty directory; `seed` determines reports and orders."""
 
     def __init__(self, path: Path, *, seed: int = 1) -> None:
         self.path = path
@@ -190,7 +190,7 @@ class InProcessRun:
         self._rng = np.random.default_rng(seed)
 
     async def start(self, wanted: TaskDraft) -> None:
-        """Publish a draft under a new shuffler key, and start the parties."""
+        """Start the parties, and publish a draft under a new shuffler key."""
         await self.analyzer.start()
         self.shuffler_key = HpkePrivateKey.generate(wanted.suite)
         await self.publish(wanted)
@@ -218,7 +218,7 @@ class InProcessRun:
         await self.analyzer.publish(dataclasses.replace(wanted, shuffler_key=key))
 
     def device(self, shuffler: PublicIdentity) -> Agent:
-        """Return a device of several people that pins a shuffler and has no limits."""
+        """Return a device shared by several people that pins a shuffler and has no limits."""
         return Agent(
             shuffler=self.shuffler,
             budget=self.budget,
@@ -238,12 +238,12 @@ class InProcessRun:
         )
 
     async def contribute(self, values: Sequence[int]) -> None:
-        """Submit a value of each person: `person 0`, `person 1`, …"""
+        """Submit one value each for `person 0`, `person 1`, …"""
         for number, value in enumerate(values):
             await self.agent.contribute(self.digest, value, f"person {number}")
 
     async def plant(self, count: int) -> None:
-        """Register sentinels, submit them one after the other, and confirm them."""
+        """Register sentinels, submit them in order, and confirm them."""
         self.n_sentinels += count
         contributor = Contributor(self.analyzer.task, self.digest)
         answers = [contributor.answer(0, self._rng) for _ in range(count)]
@@ -254,8 +254,8 @@ class InProcessRun:
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
 
     async def inclusions(self, n_people: int) -> list[InclusionState]:
-        """Let every device check for its answer, and return their conclusions in order."""
-        for _ in range(2):  # the first check draws a time
+        """Run every device's inclusion check, and return the conclusions in order."""
+        for _ in range(2):  # the first check only schedules the second
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
         kept = [

@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class InlinePool(HpkePool):
-    """Opens and seals in the caller's thread."""
+    """A pool that opens and seals in the caller's thread."""
 
     def __init__(self) -> None:
         self.processes = 2
-        """Callers split their work as for two workers."""
+        """Number of workers for which callers split their work."""
         self.opened = 0
         """Chunks opened so far."""
 
@@ -45,7 +45,7 @@ class InlinePool(HpkePool):
 
 
 def finished(result: T) -> Future[T]:
-    """Return a future that already has its result."""
+    """Return a completed future."""
     future: Future[T] = Future()
     future.set_result(result)
     return future

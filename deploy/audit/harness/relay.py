@@ -1,4 +1,4 @@
-"""A gRPC relay in front of a service, which records every call."""
+"""A gRPC relay in front of a service that records every call."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,17 +20,17 @@ _OWN_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
 
 @dataclass(slots=True, kw_only=True)
 class RelayedCall:
-    """One call, as the service behind the relay saw it."""
+    """One recorded call."""
 
     path: str
     """`/shuffledp.v1.Shuffler/Submit`, for example."""
     headers: tuple[tuple[str, str | bytes], ...]
     begun: float
-    """Seconds of the monotonic clock."""
+    """Start of the call, in seconds of the monotonic clock."""
     requests: list[bytes] = field(default_factory=list)
-    """Messages of the caller, in order."""
+    """The caller's messages, in order."""
     answer: bytes | None = None
-    """None of a call that failed."""
+    """The service's answer; None if the call failed."""
 
     @property
     def method(self) -> str:
@@ -41,9 +41,9 @@ class RelayedCall:
 @dataclass
 class Relay(grpc.GenericRpcHandler):
     """
-    Stands in the place of a service, with its certificate, and passes every call on.
+    A relay that has the service's certificate and forwards every call.
 
-    `on_delivery` is called when the first message of a delivery has come.
+    `on_delivery` is called at the first message of a delivery.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
@@ -72,7 +72,7 @@ class Relay(grpc.GenericRpcHandler):
         await self._channel.close()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # as gRPC's
-        """Take any call."""
+        """Return the relaying handler for every method."""
         path = str(handler_call_details.method)
 
         async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # gRPC's

@@ -16,11 +16,11 @@ from common.task.task import NONCE_BYTES, Task
 
 FAR_FUTURE: Final = 4_000_000_000
 _UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""A public key whose private key is thrown away."""
+"""A valid public key that nothing is opened with."""
 _SAMPLE_USERS: Final = 100_000
 _SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
-"""A batch of a few dozen users keeps no useful guarantee; it only needs a finite one."""
+"""δ of a reduced task: a few dozen users need a finite guarantee, not a useful one."""
 _MAX_EPSILON: Final = 100.0
 _FEW_ITEMS: Final = 32
 _FEW_BUCKETS: Final = 7
@@ -29,10 +29,10 @@ _FEW_DUMMIES: Final = 8
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
     """
-    Make a task of a draft's fields; items are named unless `labels` names them.
+    Make a task from a draft's fields; default labels name the items.
 
     Raises:
-        TaskError: They break a rule.
+        TaskError: The fields break a rule.
     """
     size = fields["domain_size"]
     plain: dict[str, Any] = {
@@ -51,13 +51,13 @@ def reduced_draft(
     task_bytes: bytes, *, most_reports: int, n_users: tuple[int, ...]
 ) -> TaskDraft | None:
     """
-    Reduce a task on items to one that a few users complete in seconds, or None if none is finite.
+    Reduce a task on items to one that a few users complete in seconds; None if no ε is finite.
 
-    Protocol and noise stay; items and buckets are cut, and dummies where the batch would have more
-    than `most_reports`. Which party notices which attack depends on none of them. `n_users` are
+    Keep protocol and noise; reduce items and buckets, and dummies if the batch would have more
+    than `most_reports`. None of these affects which party detects an attack. `n_users` holds
     values of n_min to try, in order.
 
-    Cost: a search for ε for each value, tenths of a second.
+    Cost: tenths of a second per value, for a search for ε.
     """
     task = Task.from_bytes(task_bytes)
     key = HpkePrivateKey.generate(task.suite).public_key().raw
@@ -65,7 +65,7 @@ def reduced_draft(
         tried = _reduced(task, key, n_min, cut=cut)
         try:
             small = complete(tried, analyzer_key=key, nonce=bytes(NONCE_BYTES))
-        except ShuffleDpError:  # nothing finite can be claimed
+        except ShuffleDpError:  # no finite guarantee
             continue
         guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.reports_per_user)
         expected = n_min * small.reports_per_user + small.expected_shuffler_dummies

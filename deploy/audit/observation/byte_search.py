@@ -1,4 +1,4 @@
-"""A search for many byte strings in large files and messages."""
+"""Search for many byte strings in large files and messages."""
 
 import base64
 import hashlib
@@ -11,16 +11,16 @@ from common.crypto.merkle import leaf
 
 _WORD: Final = 8
 _SIEVE: Final = np.uint64(0xFFFFF)
-"""Bits of a word that rule out nearly every word at once."""
+"""Bits of a word in the filter that rules out nearly every word."""
 _START: Final = 18
-"""Bytes, a multiple of three, so that their base64 does not depend on what follows."""
+"""Number of leading bytes; a multiple of three, so their base64 is independent of the rest."""
 
 
 def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
     """
-    Return the kinds of byte strings that occur.
+    Return the kinds whose byte strings occur in the haystack.
 
-    Cost: eight passes over the haystack, and one for each pattern below eight bytes.
+    Cost: eight passes over the haystack, and one per pattern below eight bytes.
     """
     kinds = {pattern: kind for kind, some in patterns.items() for pattern in some if pattern}
     long = [pattern for pattern in kinds if len(pattern) >= _WORD]
@@ -33,7 +33,7 @@ def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set
 
 
 def _words_found(starts: np.ndarray, haystack: bytes) -> set[int]:
-    """Return which of some words occur, at whatever offset."""
+    """Return the words that occur at any offset."""
     likely = np.zeros(_SIEVE + 1, dtype=np.bool_)
     likely[starts & _SIEVE] = True
     seen: set[int] = set()
@@ -49,17 +49,17 @@ def _word(pattern: bytes) -> int:
 
 
 def encodings(secret: bytes) -> list[bytes]:
-    """Return encodings of some bytes: raw, hexadecimal, base64."""
+    """Return encodings of a byte string: raw, hexadecimal, base64."""
     return [secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"=")]
 
 
 def start_encodings(sealed: bytes) -> list[bytes]:
-    """Return encodings of the beginning of something long."""
+    """Return encodings of the start of a long byte string."""
     return encodings(sealed[:_START])
 
 
 def hash_encodings(secret: bytes) -> list[bytes]:
-    """Return encodings of the first half of a hash."""
+    """Return encodings of the first half of the SHA-256."""
     return [
         way
         for digest in (hashlib.sha256(secret).digest(), leaf(secret))

@@ -33,22 +33,22 @@ Patterns = dict[str, list[bytes]]
 
 _MAX_VALUES: Final = 500
 _MAX_REPORTS: Final = 3_000
-"""Reports to seal for values that nobody in the run holds."""
+"""Maximum number of reports sealed to compare lengths over values."""
 _USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
 """Headers that gRPC itself sends."""
 _LINKS: Final = ("submission id", "envelope", "hash of an envelope")
-"""What could link a delivery to a submission."""
+"""Byte strings that could link a delivery to a submission."""
 _LONG: Final = 8
-"""Distinct bytes of an opened report that cannot occur by chance."""
+"""Minimum distinct bytes of an opened report that cannot occur by chance."""
 
 
 def observe_services(
     subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
 ) -> Rows:
     """
-    Run the three services once, and search each party's view.
+    Run the three services once, and check each party's view.
 
-    `by_arrival`: the delivered reports are recorded in the order of arrival.
+    `by_arrival`: weakness; the delivered reports are in arrival order.
     """
     record = record_run(subject, rng)
     if by_arrival:
@@ -59,13 +59,13 @@ def observe_services(
 
 
 def views_of(record: RunRecord, rng: np.random.Generator) -> Rows:
-    """Return the finding of each view of a run."""
+    """Return one finding per view of a run."""
     views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
     return (network_view(record, rng), *(view(record) for view in views))
 
 
 def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
-    """Compare the lengths of messages, and of submissions for many values."""
+    """Check that lengths of messages do not depend on the value."""
     checks, task = Checks(), record.task
     contributor = Contributor(task, record.signed.digest())
     count = min(task.domain_size, _MAX_VALUES, max(2, _MAX_REPORTS // task.reports_per_user))
@@ -91,14 +91,14 @@ def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
 
 
 def shuffler_view(record: RunRecord) -> Finding:
-    """Read everything that the shuffler received, and its disk at three moments."""
+    """Search all messages to the shuffler, and its disk at three moments."""
     checks = Checks()
     opened = _secrets(record, "opened report", "planted name")
     _search(checks, opened, _requests(record.to_shuffler), "reaches the shuffler")
     size = record.task.sealed_report_bytes
     stored = [report for group in record.groups for report in reports_in(group, size)]
     complete = Counter(stored) == Counter(record.sent)
-    checks.must("its disk held what had come, under the batch's key", complete)
+    checks.must("its disk held all submissions, under the batch's key", complete)
     if complete:
         groups = [
             np.array([record.places[report] for report in reports_in(group, size)])
@@ -115,15 +115,15 @@ def shuffler_view(record: RunRecord) -> Finding:
         heading="anonymity",
         title="Shuffler: what it received and keeps",
         coalition="shuffler",
-        sentence="The shuffler received sealed reports only. On its disk no report, submission id "
-        "or envelope was readable without the batch's key, in no order of arrival, and after the "
-        "delivery the key was gone.",
+        sentence="The shuffler received sealed reports only. Without the batch's key, no report, "
+        "submission id or envelope was readable on its disk; reports were not in arrival order; "
+        "the key was gone after delivery.",
         trials=len(record.to_shuffler),
     )
 
 
 def analyzer_view(record: RunRecord) -> Finding:
-    """Compare the order of delivery with arrival, and read every message to the analyzer."""
+    """Compare delivery order with arrival order, and search all messages to the analyzer."""
     checks, order = Checks(), record.order
     users = order[order >= 0]
     checks.test("rank correlation with arrival", p_rank(users))
@@ -158,9 +158,9 @@ def analyzer_view(record: RunRecord) -> Finding:
         heading="anonymity",
         title="Analyzer: order and contents of the delivery",
         coalition="analyzer",
-        sentence="The analyzer received the batch in one delivery after it had closed, in an "
-        "order unrelated to arrival and to who sent which reports together, and nothing but a "
-        "manifest and sealed reports: no field that links a report to a submission.",
+        sentence="The analyzer received the closed batch in one delivery, in an order unrelated to "
+        "arrival and to senders, and nothing but a manifest and sealed reports: no field links a "
+        "report to a submission.",
         trials=len(delivered),
     )
 
@@ -175,15 +175,15 @@ def analyzer_disk(record: RunRecord) -> Finding:
     return checks.finding(
         heading="anonymity",
         title="Analyzer: its disk",
-        coalition="whoever takes the analyzer's disk",
-        sentence="No submission and no opened report lay on the analyzer's disk at any of "
+        coalition="thief of the analyzer's disk",
+        sentence="The analyzer's disk held no submission and no opened report at any of "
         f"{len(MOMENTS)} moments, and after the release no sealed report either.",
         trials=sum(len(files) for (party, _), files in record.disks.items() if party == "analyzer"),
     )
 
 
 def logs_and_metrics(record: RunRecord) -> Finding:
-    """Search all logs and metrics for what was planted, and read the fields of every line."""
+    """Search all logs and metrics for planted words and secrets, and check the log fields."""
     checks, lines = Checks(), [*map(json.loads, record.logs.splitlines())]
     allowed = {"level", "event", *get_args(logs.Field)}
     checks.must("the services logged", any(line["event"] == "batch released" for line in lines))
@@ -201,7 +201,7 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     return checks.finding(
         heading="anonymity",
         title="Logs and metrics of all services",
-        coalition="whoever reads logs and metrics",
+        coalition="reader of logs and metrics",
         sentence=f"{len(lines)} log lines at level DEBUG and {len(record.metrics)} pages of "
         "metrics contain no value, no planted name, label or header, and no report or submission.",
         trials=len(lines),
@@ -226,7 +226,7 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
-    """Return byte strings by kind; opened reports are too long and varied to occur by chance."""
+    """Return byte strings by kind; opened reports that could occur by chance are left out."""
     texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
     known = {
         "sealed report": [way for report in record.sent for way in start_encodings(report)],
@@ -244,7 +244,7 @@ def _secrets(record: RunRecord, *kinds: str) -> Patterns:
 
 
 def _known_fields(method: str, raw: bytes) -> bytes:
-    """Write a message again without the fields that the protocol does not name."""
+    """Re-encode a message without fields that are unknown to the protocol."""
     kind: Any = getattr(analyzer_pb2, f"{method}Request")
     message = kind.FromString(raw)
     message.DiscardUnknownFields()

@@ -49,17 +49,17 @@ MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")
 PARTIES: Final = ("user_agent", "shuffler", "analyzer")
 
 _REPORTS_EACH: Final = 11
-"""Reports of each user: where a user sends more, fewer users take part."""
+"""Reports per user in the sample size; if a user sends more, fewer users take part."""
 _MIN_USERS: Final = 40
 _PERSONS: Final = 20
 """Users who answer through the user agent."""
 _ALONE: Final = 50
-"""Users without an agent who each make a call; the others come in bulk."""
+"""Users without an agent who call the shuffler themselves; the others submit in bulk."""
 _TOGETHER: Final = 96
 """Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
 _PATIENCE: Final = 120.0
-"""Seconds, and one more for each user."""
+"""Timeout of the run in seconds, plus one per user."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
 _NO_CAPS: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
@@ -72,27 +72,27 @@ _NO_CAPS: Final[dict[str, Any]] = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RunRecord:
-    """Messages, files, logs and metrics of one run, and the private keys of its services."""
+    """Messages, files, logs, metrics and the services' private keys of one run."""
 
     signed: SignedTask
     analyzer_key: HpkePrivateKey
     shuffler_key: HpkePrivateKey
     names: tuple[str, ...]
-    """Planted: persons' names, and a header of their calls."""
+    """Planted names of persons, and a planted header of their calls."""
     label: str
-    """Planted: a word in every item's label, which the task contains."""
+    """Planted word in the label of every item of the task."""
     to_shuffler: Sequence[RelayedCall]
-    """Calls of devices, in order of arrival."""
+    """Calls by devices, in arrival order."""
     to_analyzer: Sequence[RelayedCall]
-    """Calls of the shuffler."""
+    """Calls by the shuffler."""
     groups: tuple[bytes, ...] = ()
-    """Sealed reports on the shuffler's disk while it collected, opened with the batch's key."""
+    """Decrypted groups of sealed reports on the shuffler's disk during the collection."""
     disks: dict[tuple[str, Moment], dict[str, bytes]] = field(default_factory=dict)
-    """Files by party and moment, by path."""
+    """Contents of files, by party and moment, then by path."""
     batch_keys: dict[str, bytes] = field(default_factory=dict)
-    """Opened while they existed, by file name."""
+    """Unwrapped batch keys, by file name."""
     metrics: dict[str, str] = field(default_factory=dict)
-    """Pages by party and moment."""
+    """Metrics pages, by party and moment."""
     released: Result | None = None
     logs: str = ""
 
@@ -110,7 +110,7 @@ class RunRecord:
 
     @cached_property
     def envelopes(self) -> list[bytes]:
-        """Envelopes that the shuffler received, in order of arrival."""
+        """Envelopes that the shuffler received, in arrival order."""
         found = list[bytes]()
         for call in self.to_shuffler:
             if call.method == "Submit":
@@ -127,13 +127,13 @@ class RunRecord:
 
     @cached_property
     def sent(self) -> list[bytes]:
-        """Sealed reports in order of arrival."""
+        """Sealed reports in arrival order."""
         together = b"".join(one.sealed_reports for one in self.submissions)
         return reports_in(together, self.task.sealed_report_bytes)
 
     @cached_property
     def places(self) -> dict[bytes, int]:
-        """Place of each sealed report in `sent`."""
+        """Index of each sealed report in `sent`."""
         return {report: place for place, report in enumerate(self.sent)}
 
     @property
@@ -143,7 +143,7 @@ class RunRecord:
 
     @cached_property
     def delivery(self) -> tuple[BatchManifest, list[bytes]]:
-        """The manifest, and sealed reports in the order of delivery."""
+        """The manifest, and the sealed reports in delivery order."""
         requests = self.deliveries[-1].requests
         first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
         reports = b"".join(map(chunk_from_wire, rest))
@@ -151,25 +151,25 @@ class RunRecord:
 
     @cached_property
     def opened(self) -> list[bytes | None]:
-        """Plaintexts in the order of delivery; None where a report does not open."""
+        """Plaintexts in delivery order; None where a report does not open."""
         opener = self.analyzer_key.opener(report_context(self.signed.digest()))
         return [opener(report) for report in self.delivery[1]]
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """For each delivered report its place in `sent`; -1 for the shuffler's own dummies."""
+        """Index in `sent` of each delivered report; -1 for the shuffler's own dummies."""
         return np.array(
             [self.places.get(report, -1) for report in self.delivery[1]], dtype=np.int64
         )
 
 
 def reports_in(together: bytes, size: int) -> list[bytes]:
-    """Split sealed reports that stand one after the other."""
+    """Split concatenated reports of `size` bytes."""
     return [together[start : start + size] for start in range(0, len(together), size)]
 
 
 def files_of(state: Path) -> dict[str, bytes]:
-    """Read a party's files; a file that vanishes meanwhile is left out."""
+    """Read a party's files by path, skipping files that vanish meanwhile."""
     found = {}
     for path in sorted(state.rglob("*")):
         if path.is_file():
@@ -181,7 +181,7 @@ def files_of(state: Path) -> dict[str, bytes]:
 
 
 def batch_keys(state: Path) -> dict[str, bytes]:
-    """Open the keys of the shuffler's batches, by file name."""
+    """Unwrap the keys of the shuffler's batches, by file name."""
     directory = StateDirectory.open(state)
     return {
         path.name: directory.secret(path.name, lambda: bytes(KEY_BYTES))
@@ -190,7 +190,7 @@ def batch_keys(state: Path) -> dict[str, bytes]:
 
 
 def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
-    """Open the groups of submissions that the shuffler holds for a task, in their disk order."""
+    """Decrypt the shuffler's stored groups of submissions for a task, in disk order."""
     with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
         rows = connection.execute(
             "SELECT batch_id, number, sealed FROM submission_groups "
@@ -206,12 +206,12 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
 
 def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     """
-    Run the audited task once, reduced to a batch that a few hundred users fill.
+    Run the audited task once, reduced to a batch of a few hundred users.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.
 
-    Cost: some seconds, and a millisecond a report.
+    Cost: a few seconds, plus a millisecond per report.
     """
     users = subject.sizes.users
     wanted = reduced_draft(
@@ -232,7 +232,7 @@ def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
 
 @contextmanager
 def _captured_logs() -> Iterator[io.StringIO]:
-    """Log at DEBUG, in the production format, into a buffer; then log as before."""
+    """Log into a buffer, at DEBUG in the production format; restore the loggers on exit."""
     own, root, text = logging.getLogger("shuffledp"), logging.getLogger(), io.StringIO()
     before = (own.handlers[:], own.level, own.propagate, root.handlers[:])
     logs.configure("DEBUG")
@@ -313,7 +313,7 @@ class _Recorder:
             self._look("over")
 
     async def _contribute(self, names: Sequence[str], values: Sequence[int], header: str) -> None:
-        """Let persons answer through the user agent; others alone or in bulk."""
+        """Submit through the user agent, then one by one, then in bulk."""
         digest = self.record.signed.digest()
         contributor = Contributor(self.record.task, digest)
         envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
@@ -347,7 +347,7 @@ class _Recorder:
         return self._services.directory / party
 
     def _look(self, moment: Moment) -> None:
-        """Copy the files of all parties, and open the batch's key."""
+        """Record the files of all parties and the batch keys."""
         self.record.batch_keys |= batch_keys(self._state("shuffler"))
         for party in PARTIES:
             self.record.disks.setdefault((party, moment), files_of(self._state(party)))

@@ -24,10 +24,10 @@ NOT_TRIED: Final = "not tried"
 
 _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
     {
-        "anonymity": "What a coalition learns of one person.",
-        "correctness": "Whether the code draws, counts and promises what it says.",
-        "sender disruption": "What dishonest users do to the result.",
-        "server disruption": "What a dishonest shuffler or analyzer does to the result.",
+        "anonymity": "What a coalition learns about one person.",
+        "correctness": "Whether the code draws, counts and guarantees what it states.",
+        "sender disruption": "Effects of dishonest users on the result.",
+        "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
     }
 )
 
@@ -37,7 +37,7 @@ Placed = dict[str, Finding]
 
 
 def audit_page(report: AuditReport) -> str:
-    """Make the page of an audit: one file, which loads nothing and runs no script."""
+    """Render the page of an audit: one file without scripts or external resources."""
     point, headings = weakest_point(report), {name: _placed(report, name) for name in HEADINGS}
     placed = {place: finding for under in headings.values() for place, finding in under.items()}
     sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
@@ -83,8 +83,8 @@ def coalition_rows(
     """
     Return a row for each coalition, the weakest first.
 
-    Its fields: the coalition, whether it is the weakest, the claim and its delta, the most
-    important attack or None, words about it, its verdict, and its place on the page.
+    Fields: coalition; whether it is the weakest; claim and delta; most important attack or None;
+    its description, verdict and id on the page.
     """
     best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
@@ -96,7 +96,7 @@ def coalition_rows(
             "coalition": coalition,
             "weakest": coalition == point.guarantee.coalition,
             "attack": None,
-            "about": "no attack by it on a user was run",
+            "about": "no attack by this coalition was run",
             "verdict": NOT_TRIED,
             "link": "",
         }
@@ -123,7 +123,7 @@ def _title(report: AuditReport) -> str:
 
 
 def _placed(report: AuditReport, heading: Heading) -> Placed:
-    """Return the findings under a heading, those that failed first."""
+    """Return the findings under a heading by id, failures first."""
     under = [finding for finding in report.findings if finding.heading == heading]
     return {
         f"{heading.replace(' ', '-')}-{place}": finding
@@ -148,7 +148,7 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }
-"""The field of each figure of a finding, and how it is written."""
+"""Field and format of each figure of a finding."""
 
 
 def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
@@ -173,13 +173,13 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _one_in(chance: float) -> str:
-    """Write a probability as one in so many, rounded down; nothing for 0."""
-    # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
+    """Return N for a probability of about 1/N, rounded down; empty for 0."""
+    # Rounding to six digits: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
 
 
 def _tag(verdict: str) -> tuple[str, str]:
-    """Return the sign before a verdict, and the kind of its tag: good, warn, bad or plain."""
+    """Return a verdict's sign and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"
     if verdict == "known limit":

@@ -1,4 +1,4 @@
-"""The result of an audit of one task, its weakest point, and its form in audit.json."""
+"""The result of an audit of one task, its weakest point, and the fields of audit.json."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import number_or_text
 
 Mode = Literal["quick", "full"]
-"""The sample sizes: see scenario.py."""
+"""Sample sizes; see scenario.py."""
 
 _NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
@@ -25,28 +25,28 @@ _NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """All findings of a run, and everything needed to repeat it."""
+    """All findings of a run, and the settings that repeat it."""
 
     task: Task
     task_digest: TaskDigest
     n_users: int
-    """Users for whom the guarantees are stated."""
+    """Number of users for which guarantees are stated."""
     mode: Mode
     seed: int
-    """Seed of every draw but keys and those of running services."""
+    """Seed of all draws except keys and those of running services."""
     version: str
-    """Version of the program."""
+    """Program version."""
     seconds: float
     outcomes: tuple[Findings, ...]
-    """One for each scenario, in reading order."""
+    """One outcome per scenario, in report order."""
     guarantees: tuple[Guarantee, ...]
     """The task's guarantees at n_users."""
     idle: tuple[str, ...] = ()
-    """Scenarios that have nothing to run on this task."""
+    """Scenarios without findings on this task."""
     other_kinds: tuple[str, ...] = ()
-    """Scenarios for other kinds of value, which were not run."""
+    """Scenarios skipped because they are for other kinds of value."""
     command: str = ""
-    """Command that repeats the run, if a command ran it."""
+    """Command line that repeats the run, if any."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -61,7 +61,7 @@ class AuditReport:
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """The findings that did not pass."""
+        """Findings that did not pass."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
     @property
@@ -71,20 +71,20 @@ class AuditReport:
 
     @property
     def tests(self) -> int:
-        """Statistical decisions of all findings."""
+        """Number of statistical tests in all findings."""
         return sum(finding.tests for outcome in self.outcomes for finding in outcome.findings)
 
     @property
     def false_alarm(self) -> float:
-        """Upper bound of the probability that an honest program fails."""
+        """Upper bound on the probability that correct code fails."""
         return FAMILY_LEVEL * self.tests / MAX_TESTS
 
     def attacks_by(self, coalition: str) -> tuple[Finding, ...]:
         """
-        Return the attacks of a coalition on a user's anonymity, the most important first.
+        Return a coalition's attacks on a user's anonymity, the most important first.
 
         Failed findings come first, then measurements of the smallest claim against the coalition
-        by their gain. Claims that are not the task's are left out.
+        by gain. Claims about other designs, fewer users or several tasks are left out.
         """
         promised = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
@@ -111,18 +111,18 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeakestPoint:
-    """The coalition with the largest ε, and the attacks by it."""
+    """The coalition with the largest ε, and its attacks."""
 
     guarantee: Guarantee
-    """The smallest of the guarantees against it, which all hold at once."""
+    """The strongest guarantee against it."""
     equals: tuple[Coalition, ...]
     """Other coalitions with the same ε."""
     attacks: tuple[Finding, ...]
-    """See AuditReport.attacks_by."""
+    """Attacks by it, as AuditReport.attacks_by returns them."""
 
     @property
     def measured(self) -> Finding | None:
-        """The most important finding that has a gain, if one has."""
+        """The most important finding with a gain, if any."""
         gains = ((row.empirical_epsilon_lower, row.exact_epsilon, row) for row in self.attacks)
         rows = (row for measured, computed, row in gains if (measured, computed) != (None, None))
         return next(rows, None)
@@ -158,37 +158,37 @@ class Alarm:
 
     scenario: Scenario
     failed: tuple[Finding, ...]
-    """Findings that failed with the weakness."""
+    """Findings that fail with the weakness."""
     failed_before: tuple[Finding, ...]
-    """Findings that failed without it."""
+    """Findings that fail without the weakness."""
     applies: bool
-    """Whether the scenario has anything to break on this task."""
+    """Whether the weakness applies to this task."""
 
     @property
     def rang(self) -> bool:
-        """Whether the weakness, and nothing else, failed the scenario."""
+        """Whether the scenario fails with the weakness and passes without it."""
         return bool(self.failed) and not self.failed_before
 
 
 def _too_many(tests: int) -> Finding:
-    """Return the finding of a run that errs more often than it states."""
+    """Return the finding that a run makes more tests than its error rate allows."""
     return Finding(
         scenario="audit",
-        title="The audit makes no more decisions than it may",
+        title="The number of statistical tests is within its limit",
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"{tests:,} statistical decisions were made; with more than {MAX_TESTS:,} a run "
-        "raises false alarms more often than it states.",
+        sentence=f"The run made {tests:,} statistical tests; with more than {MAX_TESTS:,} it "
+        "raises false alarms more often than stated.",
         advice="Run fewer scenarios at a time, with --scenario.",
     )
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:
     """
-    Return the run, its `findings` and its `curves` for audit.json.
+    Return the fields of audit.json.
 
-    Infinite numbers become the text "inf", and NaN becomes null.
+    Infinite numbers become "inf", and NaN becomes null.
     """
     fields = {
         "shuffledp": report.version,

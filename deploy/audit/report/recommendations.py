@@ -14,16 +14,16 @@ _USUAL_LOCAL_EPSILON: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A possible change and its effect."""
+    """A possible change to a task, and its effect."""
 
     action: str
-    """An instruction in a few words; or something that does not help."""
+    """A short instruction, or a change that does not help."""
     why: str
     helps: bool = True
 
 
 def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
-    """Return the changes that help against the weakest point, best first, and those that do not."""
+    """Return changes that help against the weakest point, best first, then those that do not."""
     task = report.task
     if point.guarantee.coalition == "shuffler+analyzer":
         return (_noise(task), _APART, _NO_CROWD)
@@ -44,13 +44,13 @@ def _noise(task: Task) -> Change:
     if math.isinf(task.local_epsilon):
         return Change(
             "Let every device add noise to its report",
-            f"Reports of the protocol {task.protocol} are not randomized: somebody who knows "
+            f"Reports of the protocol {task.protocol} are not randomized: anyone who knows "
             "which reports are yours may know your value. Publish the next task under a protocol "
             "with local noise, such as mixdump or od-hp, and with local_epsilon = "
             f"{other} or less. Shares then become less exact; {plan}.",
         )
     if task.kind == "string":
-        action = "Raise permanent or unset, or lower set: they decide what a report gives away"
+        action = "Raise permanent or unset, or lower set: they determine what a report reveals"
     elif task.kind == "categorical":
         now = rounded_up(task.local_epsilon)
         action = f"Lower local_epsilon, for example from {now} to {other}"
@@ -60,14 +60,14 @@ def _noise(task: Task) -> Change:
         action,
         "Each device then adds more noise to its report, and this noise is all that protects a "
         "person from somebody who knows which report is theirs. The result becomes less exact; "
-        f"{plan}. A task never changes: it takes a new one.",
+        f"{plan}. Tasks are immutable: publish a new one.",
     )
 
 
 _ASK_ONCE: Final = Change(
-    "Leave population out, if these people are never asked again",
-    "Permanent responses to a population are the same in every task, so that nothing is claimed "
-    "of the shuffler's help. Of a single task it can be claimed.",
+    "Omit population if these people are never asked again",
+    "Permanent responses to a population are the same in every task, so no amplification by the "
+    "shuffler is claimed. For a single task it can be.",
 )
 _APART: Final = Change(
     "Let different organisations operate the shuffler and the analyzer",
@@ -83,15 +83,15 @@ _NO_CROWD: Final = Change(
 )
 _RELY_ON_A_SHUFFLER: Final = Change(
     "Choose a protocol that relies on a shuffler, such as od-hp",
-    "Then the analyzer does not know whose report is whose, and learns much less of one person at "
-    "the same error. What shuffler and analyzer learn together stays.",
+    "Then the analyzer cannot link reports to people, and learns much less about one person at the "
+    "same error. What shuffler and analyzer learn together does not change.",
 )
 _NO_USERS: Final = Change(
     "More users do not help here",
-    "Every report is protected by its own noise alone. More users make shares more exact.",
+    "Only its own noise protects each report. More users make shares more exact.",
     helps=False,
 )
 _MORE_DUMMIES: Final = Change(
     "Raise dummies_per_user",
-    "Dummies hide a report among others without anybody more taking part; they cost traffic.",
+    "Dummies hide a report among others without more users; they cost traffic.",
 )

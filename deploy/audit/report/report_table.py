@@ -1,4 +1,4 @@
-"""An audit as tables on a terminal: claims, measurements and failures."""
+"""Print an audit as terminal tables: claims, measurements and failures."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
-"""Style of a verdict, which words repeat."""
+"""Style of a passed and a failed row."""
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "claimed": ("claim_epsilon", rounded_up),
@@ -28,24 +28,24 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-"""Columns: the field of a finding, and its format."""
+"""Field and format of each column."""
 _GIVE_WAY: Final = ("expected", "found", "ceiling")
-"""Columns left out on a narrow terminal; audit.json and the page have them."""
+"""Columns dropped on a narrow terminal; audit.json and the page have them."""
 _THIRD: Final = 3
-"""The part of a terminal that titles may take."""
+"""Fraction of the terminal's width for titles, as a divisor."""
 _READING: Final = (
     "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: the "
-    "theorem's upper bound, the attack's gain by calculation, a lower bound of its measured gain, "
-    "and the most that so many trials could show. Expected and found are shares, probabilities or "
-    "numbers. Columns that are left out are in audit.json."
+    "theorem's upper bound, the attack's calculated gain, a lower bound of its measured gain, and "
+    "the maximum that the trials could show. Expected and found are shares, probabilities or "
+    "numbers. audit.json has all columns."
 )
 
 
 def show_report(report: AuditReport, console: Console) -> None:
     """
-    Print a table for each heading, the failures, the weakest point and the overall verdict.
+    Print a table per heading, the failures, the weakest point and the overall verdict.
 
-    No figure is truncated, however narrow the console.
+    Figures are never truncated.
     """
     say = partial(console.print, highlight=False)
     for heading in HEADINGS:
@@ -80,14 +80,14 @@ def show_report(report: AuditReport, console: Console) -> None:
     elif not n_rows:
         verdict = "NOT PASSED: nothing was checked."
     say(
-        f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
-        f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
+        f"[bold]{verdict}[/bold] Correct code fails by chance with probability at most "
+        f"{report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
         f"{report.mode}, {report.seconds:.0f} s."
     )
 
 
 def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
-    """Print whether each broken scenario rang, and what it said."""
+    """Print whether each broken scenario rang, and its first failure."""
     for alarm in alarms:
         scenario = alarm.scenario
         if alarm.failed_before:

@@ -1,4 +1,4 @@
-"""Tests of sealed submissions, of numbers of dummies, and of the shuffler's draws."""
+"""Tests of sealed submissions, numbers of dummies, and the shuffler's draws."""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,15 +25,15 @@ from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 Source = Callable[[np.random.Generator], np.random.Generator]
-"""Returns the generator of one answer, from the generator of the scenario."""
+"""Returns the generator of one answer, given the scenario's generator."""
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _ENDS: Final = 6
-"""Places at each end of a submission that are tested."""
+"""Number of positions tested at each end of a submission."""
 _SLOW: Final = 20
-"""Factor by which fewer users are drawn where each is drawn alone."""
+"""Divisor of the number of users where each is drawn separately."""
 _BATCH: Final = 100
-"""Reports of a small batch."""
+"""Number of reports in a small batch."""
 _BATCHES: Final = 4_000
 
 
@@ -45,7 +45,7 @@ def seeded_alike(_: np.random.Generator) -> np.random.Generator:
 def run_devices(
     subject: AuditSubject, rng: np.random.Generator, *, source: Source = lambda rng: rng
 ) -> Rows:
-    """Make sealed submissions of the audited task, open them, and compare them."""
+    """Make sealed submissions of the audited task, open them, and test their contents."""
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
     task = dataclasses.replace(
@@ -75,7 +75,7 @@ def run_devices(
         title="A submission depends on its value through its reports alone",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        sentence="Neither the number of reports, nor their order, nor the length of anything sent "
+        sentence="Neither the number of reports, nor their order, nor the length of any message "
         "depends on the value.",
         trials=users,
         advice="Do not collect with this version: devices reveal more than they state.",
@@ -87,8 +87,8 @@ def _check_places(
     checks: Checks, subject: AuditSubject, values: NDArray[np.int64], reports: Reports
 ) -> None:
     """
-    Test the number of dummies for all values and for halves of them, and every place of the
-    submissions, shape (users, per_user): padding and own support are equally often in each.
+    Test reports of shape (users, per_user): the number of dummies must not depend on the value,
+    and padding and support of the own value must be equally frequent in every position.
     """
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
@@ -118,9 +118,9 @@ def _check_places(
 
 def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
     """
-    Test the draws of the audited task; no findings where it has neither dummies nor sampling.
+    Test the audited task's numbers of dummies and sampling; no findings where it has neither.
 
-    `left_out`: devices and the shuffler leave out so many of the dummies that they drew.
+    `left_out`: weakness; number of drawn dummies that devices and the shuffler leave out.
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     if not task.dummies.maximum and task.shuffler.idle:
@@ -136,7 +136,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
     row = checks.finding(
         heading="correctness",
         sentence="Devices add as many dummies, and the shuffler drops and adds as many reports, as "
-        "the guarantees count on.",
+        "the guarantees assume.",
         trials=number,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
@@ -146,7 +146,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
 def _check_named(
     checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: np.random.Generator
 ) -> None:
-    """Test dummies that name items: how many, which, and none twice."""
+    """Test dummies that name items: their number, their items, and no item twice."""
     mechanism, spec = subject.mechanism, subject.task.dummies
     drawn = [draw_dummies(mechanism, spec, rng)[left_out:] for _ in range(n_users)]
     numbers = np.array([len(one) for one in drawn])
@@ -160,7 +160,7 @@ def _check_named(
 def _check_shuffler(
     checks: Checks, spec: ShufflerSpec, number: int, left_out: int, rng: np.random.Generator
 ) -> None:
-    """Test which reports the shuffler keeps, and the dummies of single items and of pairs."""
+    """Test the shuffler's sampling, and its dummies per item and per pair of items."""
     kept = int(draw_kept(spec, number, rng).sum())
     checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.kept))
     batches = np.array([draw_kept(spec, _BATCH, rng).sum() for _ in range(_BATCHES)])

@@ -1,8 +1,8 @@
 """
 Tests that the order of a batch is uniform.
 
-Every order of a few reports is counted. In large batches the tests look for neighbours that stay
-neighbours, reports that stay near their place, and early reports that stay early.
+Small batches: count every order. Large batches: look for neighbours that stay neighbours, reports
+that stay near their place, and early reports that stay early.
 """
 
 import itertools
@@ -26,19 +26,19 @@ from deploy.audit.statistics import (
 from shuffler.permutation import ExternalPermutation, Reports, permute
 
 Order = NDArray[np.int64]
-"""Place of arrival of each report, in the order of departure."""
+"""Arrival index of each report, in delivery order."""
 Ordering = Callable[[int, np.random.Generator], Order]
 
 _SMALL: Final = (2, 3, 4)
 _EACH: Final = 105
-"""Expected count of each order of a few reports, at least."""
+"""Minimum expected count of each order of a few reports."""
 _LARGE: Final = 20_000
 _MAX_ORDERS: Final = 20
-"""Large orders, each tested six times."""
+"""Maximum number of large orders; each takes six tests."""
 _BLOCKS: Final = 20
 _NEAR: Final = 10
 _TOGETHER: Final = 1000
-"""Reports that a shuffler delivers together."""
+"""Reports in one delivered chunk."""
 
 
 class MemoryBuckets:
@@ -52,12 +52,12 @@ class MemoryBuckets:
         self._records.setdefault(bucket, []).append(reports)
 
     def take(self, bucket: int) -> list[bytes]:
-        """Return a bucket's records, and remove it."""
+        """Remove a bucket and return its records."""
         return self._records.pop(bucket, [])
 
 
 def in_memory(n: int, rng: np.random.Generator) -> Order:
-    """Order n reports as a batch that fits into memory."""
+    """Order n reports by the in-memory permutation."""
     return _places_of(permute(_numbered(n), rng))
 
 
@@ -73,14 +73,14 @@ def in_buckets(n: int, rng: np.random.Generator) -> Order:
 
 
 def cut_once(n: int, rng: np.random.Generator) -> Order:
-    """Cut the batch at one random place and swap the halves: no shuffle, though a random order."""
+    """Rotate the batch by a random offset: random, but not a uniform order."""
     return np.roll(np.arange(n), int(rng.integers(n)))
 
 
 _DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
     {"in memory": (in_memory, 1.0), "in buckets": (in_buckets, 0.1)}
 )
-"""The shuffler's two ways to permute, and the share of the draws that tests each."""
+"""The shuffler's two permutations, and each one's share of the draws."""
 CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})
 
 
@@ -90,7 +90,7 @@ def run_orders(
     *,
     orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
 ) -> Rows:
-    """Test both ways in which the shuffler permutes a batch."""
+    """Test both of the shuffler's permutations."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
         for size in _SMALL:
@@ -105,8 +105,8 @@ def run_orders(
         title="Every order of a batch is equally likely",
         heading="anonymity",
         coalition="analyzer",
-        sentence=f"In batches of up to {_LARGE:,} reports these tests found no relation between "
-        "the place of a report and its arrival or its neighbours.",
+        sentence=f"In batches of up to {_LARGE:,} reports, these tests found no relation between "
+        "a report's position and its arrival or its neighbours.",
         trials=sizes,
         advice="Do not collect with this version: the order of a batch reveals who sent when.",
     )
@@ -114,7 +114,7 @@ def run_orders(
 
 
 def check_order(checks: Checks, name: str, order: Order) -> None:
-    """Test one order, places of arrival in the order of departure, of thousands of reports."""
+    """Test one order of thousands of reports."""
     n, places = len(order), np.arange(len(order))
     checks.must(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
     checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
@@ -127,7 +127,7 @@ def check_order(checks: Checks, name: str, order: Order) -> None:
 
 
 def _numbered(n: int) -> Reports:
-    """Make n reports that hold their place of arrival."""
+    """Make n reports that contain their arrival index."""
     return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
 
 
@@ -142,7 +142,7 @@ def _check_every_order(
     drawn: tuple[int, int],
     rng: np.random.Generator,
 ) -> None:
-    """Count every order of a few reports. `drawn`: the number of orders, and of reports in each."""
+    """Test the counts of all orders. `drawn`: number of draws, and of reports per draw."""
     orders, size = drawn
     numbers = {order: number for number, order in enumerate(itertools.permutations(range(size)))}
     seen = [numbers.get(tuple(ordering(size, rng).tolist()), -1) for _ in range(orders)]

@@ -1,9 +1,9 @@
 """
 Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
-A report on an item reveals the items that it supports: its own, another, two at once. Mechanisms
-that draw seeds must draw them uniformly. Reports on texts, numbers and pairs are compared with
-their exact distributions, cell by cell.
+Tests of reports on items count support of the own item, of another, and of two at once, and check
+that seeds are uniform. Reports on texts, numbers and pairs are compared with their exact
+distributions, cell by cell.
 """
 
 from typing import Final
@@ -31,16 +31,16 @@ from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
 
 _MAX_BYTES: Final = 50_000_000
-"""Bytes of the reports of one value that are drawn."""
+"""Maximum bytes of reports drawn for one value."""
 _MAX_VALUES: Final = 500
 _FEW: Final = 12
-"""Items up to which every one is tested."""
+"""Maximum number of items tested."""
 _SEEDS_EACH: Final = 200
-"""Expected seeds in each tested part of all seeds, at least."""
+"""Minimum expected count of seeds in each tested cell."""
 _PRODUCTION: Final = 8
-"""Factor by which fewer reports are drawn from production's generator."""
+"""Divisor of the number of reports drawn from the production generator."""
 _NAMING: Final = frozenset({"grr", "warner", "square-wave"})
-"""Mechanisms whose reports name one item, or one place on a line."""
+"""Mechanisms whose reports name one item or one position."""
 
 
 def run_randomizer(
@@ -57,8 +57,8 @@ def run_randomizer(
     row = checks.finding(
         title="This task's reports and dummies have their distributions",
         heading="correctness",
-        sentence="The running code draws reports and dummies with the probabilities that all "
-        "guarantees are computed from.",
+        sentence="The running code draws reports and dummies with the probabilities from which all "
+        "guarantees are computed.",
         trials=subject.sizes.reports,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
@@ -68,7 +68,7 @@ def run_randomizer(
 def _check_items(
     checks: Checks, subject: AuditSubject, draw: Draw, rng: np.random.Generator
 ) -> None:
-    """Test reports on items, and dummies."""
+    """Test reports on items, and uniform dummies."""
     task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
@@ -91,7 +91,7 @@ def _check_items(
 def _check_drawn(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test reports on a value, or dummies: items that they support, seeds and places."""
+    """Test supported items, seeds and positions of reports on a value, or of dummies (None)."""
     what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
     checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
     _check_support(checks, subject, reports, value)
@@ -103,7 +103,7 @@ def _check_drawn(
 def _check_support(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test how often reports on a value, or dummies, support each item, and two at once."""
+    """Test how often reports on a value, or dummies, support one item and two at once."""
     mechanism, support = subject.mechanism, support_distribution(subject.task)
     last = mechanism.domain_size - 1
     for item in np.unique(np.linspace(0, last, _FEW).astype(int)).tolist():
@@ -127,9 +127,9 @@ def _check_support(
 def _check_seeds(
     checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
 ) -> None:
-    """Test that seeds are uniform, and that neighbours share none but by chance."""
+    """Test that seeds are uniform, and that neighbours share one only by chance."""
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
-    # A power of two, so that parity shows; low digits first, then high ones.
+    # A power of two, to detect parity; test low digits first, then high ones.
     cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)
     evenly[: number % cells] += 1
@@ -148,7 +148,7 @@ def _check_seeds(
 def _check_places(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test which bucket or place reports name: that of the value, or any other equally often."""
+    """Test the buckets or positions that reports name, relative to the value's own."""
     task, mechanism = subject.task, subject.mechanism
     own = support_distribution(task).own
     if isinstance(mechanism, LocalHashing | StringHashing):
@@ -172,7 +172,7 @@ def _check_places(
 
 
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
-    """Compare reports on texts, numbers or pairs with their distribution: a test for each part."""
+    """Test each part of reports on texts, numbers or pairs against its distribution."""
     levels: dict[str, list[float]] = {}
     for part in report_parts(task, value, reports):
         for number, chances in enumerate(part.chances):

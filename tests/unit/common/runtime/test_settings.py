@@ -68,7 +68,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
                 "127.0.0.1:7002", "0.0.0.0:1"
             ),
             {},
-            "loopback only",
+            "unix: or loopback",
         ),
         (_GOOD + "log_level = 'LOUD'", {}, "log_level must be 'DEBUG', 'INFO', 'WARNING' or"),
         (_GOOD + "listen", {}, "is not TOML"),
@@ -136,7 +136,7 @@ def _device(tmp_path: Path, line: str) -> UserAgentSettings:
         ("total_delta_cap = 0", "total_delta_cap must be greater than or equal to 0.000000000001"),
         ("inclusion_check_seconds = 0", "inclusion_check_seconds must be greater than 0"),
         *(
-            (f'listen = "{listen}"\ntls_directory = "tls"', "loopback only")
+            (f'listen = "{listen}"\ntls_directory = "tls"', "unix: or loopback")
             for listen in ("0.0.0.0:1", "[::]:1", "example.org:1")
         ),
     ],

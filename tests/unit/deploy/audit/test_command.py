@@ -90,12 +90,12 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
     [
         (["--quick", "--full"], SettingsError, "not both"),
         (["--self-test", "--full"], SettingsError, "drop --full"),
-        (["--scenario", "none"], SettingsError, "there is no scenario 'none'; --list names all"),
-        (["--users", "19999"], SettingsError, "is never released"),
+        (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
+        (["--users", "19999"], SettingsError, "it must be at least n_min"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),
         (["--draft", "missing.toml"], TaskError, "cannot be read"),
-        (["--task-file", __file__], TaskError, "a draft is given with --draft"),
+        (["--task-file", __file__], TaskError, "use --draft for a draft"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -49,7 +49,7 @@ def test_certificates_that_end_soon_are_pointed_out(
 
     assert soon == [one["party"] for one in shown if one["ends_soon"]]
     text = _run("keys", "show", str(tmp_path))
-    assert (soon != []) == ("Less than 30 days are left of: analyzer" in text)
+    assert (soon != []) == ("expire in less than 30 days: analyzer" in text)
     assert (age > 365) == ("ended" in text)
 
 
@@ -88,5 +88,5 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
         TokenIdentity.from_hex(one["token_identity"], "it").accepts(t) for t in tokens
     ]
     assert first.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(SettingsError, match="exists already"):
+    with pytest.raises(SettingsError, match="already exists"):
         _run("tokens", "make", "3", "--out", str(first), *key)

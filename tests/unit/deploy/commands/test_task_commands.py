@@ -46,7 +46,7 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
     assert "if 9000 users are honest" in " ".join(outcome.stdout.split())
     for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
         assert coalition in outcome.stdout
-    assert "what the population has left of its budget" in " ".join(outcome.stdout.split())
+    assert "the population's remaining budget" in " ".join(outcome.stdout.split())
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
     found = json.loads(outcome.stdout)
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
@@ -61,7 +61,7 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
     assert isinstance(outcome.exception, SettingsError)
-    assert "--token-file and --shuffler-key are needed to publish" in str(outcome.exception)
+    assert "publishing needs --analyzer, --token-file and --shuffler-key" in str(outcome.exception)
     assert "--dry-run" in str(outcome.exception)
 
 
@@ -72,7 +72,7 @@ def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path
     key = tmp_path / "envelope.pub"
     command = ["task", "create", str(draft_file), "--dry-run", "--shuffler-key", str(key)]
     key.symlink_to(token)
-    with pytest.raises(SettingsError, match="is a link; --shuffler-key takes the file itself"):
+    with pytest.raises(SettingsError, match="is a link; --shuffler-key needs the file itself"):
         CliRunner().invoke(app, command, catch_exceptions=False)
 
     key.unlink()

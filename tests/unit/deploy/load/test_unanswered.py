@@ -92,7 +92,7 @@ async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_term
     await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
-    assert ["The usage is unknown of analyzer"] == [note[:32] for note in finished.notes]
+    assert ["Usage unknown, without a metrics page: analyzer."] == finished.notes
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.tally.refusals[hostile] += 1
     finished.usage[hostile] = PartyUsage()

@@ -222,10 +222,15 @@ def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: P
         (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder is not there"),
         (_ITEMS, ("--low", "0"), PlanError, "--low is for numbers and pairs"),
-        (_ITEMS[:2] + _ITEMS[4:], (), PlanError, "--domain-size is missing: how many values"),
+        (
+            _ITEMS[:2] + _ITEMS[4:],
+            (),
+            PlanError,
+            "--domain-size is missing: the number of possible values",
+        ),
         (_MEAN, ("--rounds", "2"), PlanError, "rounds is for categorical data"),
-        (_MEAN, ("--task-kind", "vector"), PlanError, "how many numbers a vector has"),
-        (_MEAN, ("--task-kind", "key-value"), PlanError, "how many keys there are"),
+        (_MEAN, ("--task-kind", "vector"), PlanError, "the length of a vector"),
+        (_MEAN, ("--task-kind", "key-value"), PlanError, "the number of keys"),
         (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for numbers"),
     ],
 )

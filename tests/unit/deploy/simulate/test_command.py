@@ -102,7 +102,7 @@ def test_a_file_of_ones_own_is_read_for_every_kind(
         (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
         (["--protocol", "duchi"], "the protocol duchi is not for categorical data"),
         (["--accounting", "loose"], "accounting must be published, tight or both"),
-        (["--figure", "6"], "figure is 6; there are 3, 4 and 5"),
+        (["--figure", "6"], "figure is 6; it must be 3, 4 or 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
         (["--csv", "nowhere/rows.csv"], "its folder is not there"),
         (["--column", "age"], "the column age is one of a file"),

@@ -48,7 +48,7 @@ def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
 
     [*_, too_many] = report_of(demo_task(), (finding(tests=MAX_TESTS + 1),)).findings
     assert not too_many.passed
-    assert "2,001 statistical decisions" in too_many.sentence
+    assert "2,001 statistical tests" in too_many.sentence
 
 
 @pytest.mark.parametrize(
