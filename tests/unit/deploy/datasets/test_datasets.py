@@ -143,6 +143,7 @@ def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
         # 64 MB in 64 kB: no more than a megabyte of it is read.
         ("bomb.csv.gz", gzip.compress(b"value\n" + b"x" * (64 << 20)), "is too long"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "content",
 )
 def test_a_file_that_breaks_a_rule_is_refused(
     tmp_path: Path, name: str, content: bytes | None, message: str
