@@ -52,7 +52,7 @@ class UnaryEncoding(SupportCounting):
     @classmethod
     @abstractmethod
     def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights that keep a local ε; raise TaskError if it is out of range."""
+        """Return the weights that guarantee a local ε; raise TaskError if it is out of range."""
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:

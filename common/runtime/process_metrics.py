@@ -27,8 +27,8 @@ class Usage:
     """Processor time and memory at one moment."""
 
     cpu_seconds: float
-    """Processor seconds of all workers ever. May fall a little when a worker ends between two
-    readings, unlike a counter."""
+    """CPU seconds of the process and its workers, finished ones included. May fall a little: a
+    worker that ends during a measurement is missed once."""
     resident_bytes: int
 
 

@@ -62,7 +62,7 @@ class TaskDraft:
     shuffler_key: bytes
     protocol: str = "od-hp"
     domain_size: int = 1
-    """Number of items, of a vector's numbers, or of keys; 1 for a number, and for texts without
+    """Number of items, vector components or keys; 1 for a single number and for texts without
     labels."""
     local_epsilon: float = 0.0
     """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose

@@ -62,7 +62,7 @@ class Task:
 
     protocol: str
     domain_size: int
-    """Number of items, of a vector's numbers, or of keys; 1 for a number, and for texts without
+    """Number of items, vector components or keys; 1 for a single number and for texts without
     labels."""
     labels: tuple[str, ...]
     """Names of the items, numbers or keys; may be empty."""
@@ -79,7 +79,7 @@ class Task:
     assumed_honest_fraction: float
     """The honest share of users that every guarantee assumes."""
     local_epsilon: float
-    """Claim if nobody else is honest. Infinite where reports have no noise."""
+    """Claimed ε if nobody else is honest. Infinite if reports have no noise."""
     central_epsilon: float
     """Claim at `delta` with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest shuffler.
     Always finite."""

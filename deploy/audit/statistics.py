@@ -25,14 +25,14 @@ CONFIDENCE: Final = 1 - TEST_LEVEL
 
 
 def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return the Clopper-Pearson lower bound of a probability [CP34]; errs with `level`."""
+    """Return the Clopper-Pearson lower bound [CP34]; wrong with probability `level`."""
     if successes == 0:
         return 0.0
     return float(stats.beta.ppf(level, successes, trials - successes + 1))
 
 
 def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return the Clopper-Pearson upper bound of a probability; errs with `level`."""
+    """Return the Clopper-Pearson upper bound [CP34]; wrong with probability `level`."""
     return 1.0 - probability_lower(trials - successes, trials, level)
 
 

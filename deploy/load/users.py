@@ -36,9 +36,9 @@ _ARRAYS: Final = {"task": np.uint8, "kinds": np.uint8, "values": np.uint32, "env
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SealedUsers:
     """
-    Users with sealed submissions: sealing costs more than sending and must not be measured.
+    Simulated users with submissions sealed in advance: sealing would distort a measurement.
 
-    Their file holds the plain values beside the envelopes: never seal real ones here.
+    Their file holds plain values beside the envelopes: never use real values.
     """
 
     signed: SignedTask

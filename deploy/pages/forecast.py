@@ -1,4 +1,4 @@
-"""Forecast when a batch will have its users, from the arrivals of the last minutes. Pure."""
+"""Forecast when a batch will reach a number of users, from recent arrivals. Pure."""
 
 import math
 from collections.abc import Sequence

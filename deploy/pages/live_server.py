@@ -49,7 +49,7 @@ def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iter
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as there
-        """Print nothing about broken connections: the terminal is the operator's."""
+        """Ignore broken connections, to keep tracebacks off the operator's terminal."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 

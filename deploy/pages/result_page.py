@@ -139,7 +139,7 @@ def releases_page(
     *,
     version: str,
 ) -> str:
-    """Render the page of the verified ledger; it has no batches that are being collected."""
+    """Render the page of the verified ledger. It lists released batches only."""
     return render(
         "releases.html",
         version=version,

@@ -135,7 +135,7 @@ class Design:
         return self.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
 
     def head_errors(self) -> list[float]:
-        """Predict the squared error of each share of the head."""
+        """Predict the squared error for each of the most frequent values (`head`)."""
         errors: list[float] = variance(
             np.array(self.wanted.head), self._mixture, self.support
         ).tolist()
@@ -158,7 +158,7 @@ class Design:
 
 
 def local_design(protocol: str, wanted: Requirements) -> Design:
-    """Return the design of a protocol without amplification: the target is the local ε, capped."""
+    """Return a design without amplification: its local ε is the target, up to the caps."""
     target = min(wanted.central_epsilon, wanted.local_cap)
     epsilon = min(target, MAX_LOCAL_EPSILON)
     note = "more than this local epsilon is not offered" if epsilon < target else ""

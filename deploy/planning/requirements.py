@@ -49,7 +49,7 @@ class Requirements:
     messages_cap: float = math.inf
     """Most messages expected of a user, the own report included."""
     rounds: int = 1
-    """Tasks that the same users answer."""
+    """Number of tasks that the same users answer."""
     honest_fraction: float = 1.0
     trust: Trust = "anonymity"
     """The shuffler's trusted duties: permuting and dummies, permuting, or nothing."""

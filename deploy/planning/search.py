@@ -57,7 +57,7 @@ _MAX_STEP: Final = 1.5
 """In ln μ: a first step is not trusted farther."""
 _JUST_ABOVE: Final = 1e-12
 _ONLY_CAPS: Final = 20.0
-"""A tightness at which only the caps decide."""
+"""Tightness so large that only the caps limit a design; negated, the noisiest design."""
 _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "sh": (("sh",),),
     "murs": (("murs", "sh"),),
@@ -165,7 +165,7 @@ def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN40
 
 
 def _first_points(frontier: Frontier) -> list[SearchPoint]:
-    """Return the most promising point of every protocol, by approximate error."""
+    """Return each protocol's point with the least approximate error, the best protocol first."""
     points = [frontier.points(name) for name in SEARCHED]
     best = [min(each, key=lambda point: point.mse) for each in points if each]
     return sorted(best, key=lambda point: point.mse)

@@ -82,7 +82,7 @@ def write_csv(path: Path, columns: Columns) -> None:
 
 
 def _no_formula(label: str) -> str:
-    """Put an apostrophe before what a spreadsheet would run as a formula, as download.js does."""
+    """Escape spreadsheet formulas with an apostrophe, as download.js does."""
     if _NUMBER.fullmatch(label):
         return label
     safe = _FORMULA_WITHIN.sub(r"\1'", label)

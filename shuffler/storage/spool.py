@@ -104,7 +104,7 @@ class BatchFiles:
 
     @storage_failures()
     def append(self, bucket: int, reports: bytes) -> None:
-        """Append a record to a bucket. Not flushed: buckets need not survive a crash."""
+        """Encrypt and append a record to a bucket. Not synced: buckets need not survive a crash."""
         number = self._written.get(bucket, 0)
         with self._bucket(bucket).open("ab") as file:
             write_record(file, self._key.seal(reports, record_place(bucket, number)))

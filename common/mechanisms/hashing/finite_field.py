@@ -1,5 +1,5 @@
 """
-A hash family over a finite field in which any two points collide with probability exactly 1/q,
+A hash family over a finite field in which any two distinct points collide with probability exactly 1/q,
 decoded by one Fourier transform.
 
 A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform vector

@@ -65,7 +65,7 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def local_epsilon(self) -> float:
-        """Sum of ln(true / other) over the covered coordinates, rounded up."""
+        """Local ε of a report: `sampled` times the local ε of one answer, rounded up."""
         each = self.answer.local_epsilon
         total = self.sampled * each
         exact = Fraction(each) * self.sampled

@@ -39,7 +39,7 @@ Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
 
 _USUAL: Final = (-0.73, 0.31)
 _CANDIDATES: Final = 24
-"""Number of texts from which to choose the two that share the fewest bits."""
+"""Maximum number of texts searched for the pair whose bits differ most."""
 _SECRET_BYTES: Final = 32
 _AT_ONCE: Final = 2_000_000
 """Maximum total of numbers, keys or items in one draw."""

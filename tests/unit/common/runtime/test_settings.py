@@ -68,7 +68,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
                 "127.0.0.1:7002", "0.0.0.0:1"
             ),
             {},
-            "unix: or loopback",
+            "loopback only",
         ),
         (_GOOD + "log_level = 'LOUD'", {}, "log_level must be 'DEBUG', 'INFO', 'WARNING' or"),
         (_GOOD + "listen", {}, "is not TOML"),
