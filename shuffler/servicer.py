@@ -1,4 +1,4 @@
-"""The shuffler's gRPC methods: parse, call the core, answer. Receipts are signed after the commit."""
+"""The shuffler's gRPC methods: parse, call the core, answer. Receipts follow the commit."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -224,7 +224,7 @@ class FreshChannel:
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
     ) -> None:
-        """Open a channel with the identity in `tls`, or a plaintext one, never renewed, without it."""
+        """Open a channel with the identity in `tls`; without one, in plaintext, never renewed."""
         self._open = open_with
         self._renewal = Renewal(tls.files) if tls else None
         self._channel = open_with(tls.identity if tls else None)

@@ -1,10 +1,11 @@
 """
-A hash family over a finite field in which any two distinct points collide with probability exactly 1/q,
-decoded by one Fourier transform.
+A hash family over a finite field, decoded by one Fourier transform.
+
+Any two distinct points collide with probability exactly 1/q.
 
 A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform vector
 a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform seed and
-a uniform bucket supports any two points independently, with probability exactly 1/q².
+a uniform bucket supports both of two distinct points with probability exactly 1/q².
 
 A report (a, y) supports the same points after scaling by a nonzero constant. So reports fall into
 rows of q cells: one row for each canonical seed, whose leading nonzero digit is 1, and one for seed
