@@ -117,7 +117,7 @@ class Collection:
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
-                Store one submission durably before returning.
+        Store one submission durably before returning.
 
         The user's token, empty for none, is ignored unless this shuffler requires tokens.
 

@@ -166,15 +166,15 @@ class Deliveries:
         loop = asyncio.get_running_loop()
 
         def groups() -> Iterator[bytes]:
-            next_state = -1
+            last = -1
             while True:
-                reading = self._spool.groups(found.batch_id, next_state, _GROUPS_AT_ONCE)
+                reading = self._spool.groups(found.batch_id, last, _GROUPS_AT_ONCE)
                 rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
                 if not rows:
                     return
                 for number, sealed in rows:
                     yield open_group(number, sealed, key)
-                next_state = rows[-1][0]
+                last = rows[-1][0]
 
         try:
             return await asyncio.to_thread(shuffler.shuffle, groups())

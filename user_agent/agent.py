@@ -135,11 +135,10 @@ class Agent:
         repeated = saved is not None
         if saved is None:
             saved, repeated = await self._charge(digest, value, person)
-        missing = saved.state is not SubmissionState.ARRIVED
-        if missing:
-            await self._send(saved)
+        arrived = saved.state is SubmissionState.ARRIVED
+        sent = not arrived and await self._send(saved)
         return Acknowledgement(
-            repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=missing
+            repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
@@ -185,12 +184,14 @@ class Agent:
             lambda: contributor.answer(value, self.rng),
         )
 
-    async def _send(self, saved: SavedSubmission) -> None:
-        """Send a submission unless it has arrived; concurrent calls wait for each other."""
+    async def _send(self, saved: SavedSubmission) -> bool:
+        """Send a submission unless a concurrent call has; return whether this call did."""
         async with self._turn_of(saved):
             latest = await self.budget.find(saved.person, saved.task_digest)
-            if latest is None or latest.state is not SubmissionState.ARRIVED:
-                await self._deliver(saved)
+            if latest is not None and latest.state is SubmissionState.ARRIVED:
+                return False
+            await self._deliver(saved)
+            return True
 
     def _turn_of(self, saved: SavedSubmission) -> asyncio.Lock:
         """Return the lock held while a submission is sent; forgotten when unused."""

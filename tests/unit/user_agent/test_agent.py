@@ -86,7 +86,8 @@ async def test_calls_at_the_same_time_send_one_answer(
     receipts = await asyncio.gather(*(agent.contribute(_DIGEST, v, "Ada") for v in range(5)))
 
     assert len(set(shuffler.received)) == 1
-    assert [False, True, True, True, True] == sorted(receipt.repeated for receipt in receipts)
+    assert [False, True, True, True, True] == sorted(told.repeated for told in receipts)
+    assert [False, False, False, False, True] == sorted(told.sent for told in receipts)
 
 
 async def test_a_refusal_is_final_and_the_spend_stands(
