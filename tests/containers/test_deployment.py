@@ -131,7 +131,7 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
 def test_metrics_are_read_in_a_network_of_their_own(deployment: Deployment, service: str) -> None:
-    """By whoever joins it, under the name that the Prometheus configuration has."""
+    """By any container that joins it, under the name in the Prometheus configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
     page = engine.say(
         *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),

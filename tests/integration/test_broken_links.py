@@ -1,4 +1,4 @@
-"""When one party does not reach another: whoever asked reads where the way is broken."""
+"""When one party does not reach another, the caller reads where the way is broken."""
 
 import socket
 from pathlib import Path

@@ -114,7 +114,7 @@ async def test_a_batch_whose_counts_cannot_be_compared_is_left_alone(services: S
 async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     services: Services, tmp_path: Path
 ) -> None:
-    """By whoever holds both operators' tokens; and another task's file is refused."""
+    """With both operators' tokens; another task's file is refused."""
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)

@@ -39,7 +39,7 @@ class Operation:
     lost: Loss | None = None
     """Of the next call to the shuffler, and of the next to the analyzer."""
     crash: int | None = None
-    """Boundaries until whoever crosses the next crashes; None for no crash."""
+    """Boundaries left until the next crossing crashes; None for no crash."""
 
     async def happen(self, world: World) -> None:
         """Let it happen."""

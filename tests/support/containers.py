@@ -134,7 +134,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
 
 
 def _remove_secrets(engine: Engine, secrets: Path) -> None:
-    """They belong to the services' user: whoever is not root here has the engine remove them."""
+    """They belong to the services' user: without root, the engine removes them."""
     engine.run(
         *("run", "--rm", "--network=none", "--user=0:0", "--entrypoint=sh"),
         *(f"--volume={secrets}:/secrets", f"shuffledp-operator:{TAG}", "-c", "rm -rf /secrets/*"),

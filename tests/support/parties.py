@@ -81,7 +81,7 @@ class AnalyzerParty(AnalyzerCore):
         self.keys.reports.rotate(self._around.clock.now(), needed)
 
     async def settle(self) -> None:
-        """Wait until nothing is being released; whoever crashes meanwhile has crashed."""
+        """Wait until nothing is being released; a party may crash meanwhile."""
         while releasing := list(self.releases._releasing.values()):
             over = asyncio.ensure_future(self.life.over.wait())
             await asyncio.wait({over, *releasing}, return_when=asyncio.FIRST_COMPLETED)

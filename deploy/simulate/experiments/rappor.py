@@ -153,7 +153,7 @@ def _cells(figures: dict[str, Any]) -> dict[str, str]:
     return {
         **{letter: f"{figures[letter]:g}" for letter in _PARAMETERS},
         "ε report": rounded_up(figures["local_epsilon"]),
-        "ε for good": rounded_up(float(figures["permanent_epsilon"])),
+        "permanent ε": rounded_up(float(figures["permanent_epsilon"])),
         "L1": f"{figures['l1']:.4f}",
         **found,
         "RMSE": f"{np.sqrt(((figures['counts'] - people) ** 2).mean()):,.0f}",

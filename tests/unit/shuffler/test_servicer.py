@@ -37,7 +37,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Shuffler, ShufflerServic
 
 
 async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, ShufflerServicer]) -> None:
-    """Of one length, whoever submitted before; a repeat is marked."""
+    """Of one length, repeated or not; a repeat is marked."""
     core, servicer = served
     lengths = set()
     for _ in range(4):

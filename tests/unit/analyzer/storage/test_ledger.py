@@ -23,7 +23,7 @@ async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
 
 
 def _tamper(core: AnalyzerCore, *statements: str) -> None:
-    """Change the file as whoever holds it can: the triggers are only a fence."""
+    """Change the file as its owner can: the triggers are only a fence."""
     connection = sqlite3.connect(core.path / "analyzer.sqlite")
     with connection:
         connection.execute("DROP TRIGGER ledger_is_never_changed")

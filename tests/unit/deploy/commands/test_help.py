@@ -27,7 +27,7 @@ _PRINTED: Final = (
     *("expectation maximisation", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
     *("l1", "multi hm × q/d", "norm sub", "open loop", "p value", "permanent response"),
     *("privacy blanket", "quarantined", "replace one", "rmse", "shrunk", "solh", "spread"),
-    *("two binomial form", "unexplained", "variation ratio", "ε for good"),
+    *("two binomial form", "unexplained", "variation ratio", "permanent ε"),
 )
 """Words that commands and pages print."""
 

@@ -29,7 +29,7 @@ _E = math.exp(2.0)
     ],
 )
 def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
-    """From p and q, and from ε; whoever only lies gains λ·(1 - f_T)."""
+    """From p and q, and from ε; users who only lie gain λ·(1 - f_T)."""
     task = protocol_task(protocol)
     lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
 
