@@ -96,7 +96,7 @@ def _dummies(draft: TaskDraft) -> DummySpec:
         return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
         raise TaskError(
-            f"dummies_per_user is {draft.dummies_per_user}; with a law in dummies it must be 0"
+            f"dummies_per_user is {draft.dummies_per_user}; beside [dummies] it must be 0"
         )
     return draft.dummies
 

@@ -40,9 +40,9 @@ NumberMechanismName = Literal[
 """Mechanisms for a number (the first four), or several."""
 KeyValueMechanismName = Literal["priv-kv"]
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
-DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
+DummyDistribution = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
-ShufflerLaw = Literal["none", "binomial", "geometric"]
+ShufflerDistribution = Literal["none", "binomial", "geometric"]
 """Distribution of the shuffler's dummies of each item; see common/task/dummy_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
@@ -73,14 +73,14 @@ class Protocol:
     mechanism: AnyMechanismName
     _: KW_ONLY
     local_noise: LocalNoise = "required"
-    dummy_laws: tuple[DummyLaw, ...] = ()
+    dummy_distributions: tuple[DummyDistribution, ...] = ()
     """Allowed distributions of a device's dummies; empty if it adds none."""
     refinement: Refinement | None = "norm-sub"
     """None if the result is not a distribution of items."""
     published_bound: PublishedBound | None = None
     """None if no paper states one."""
     kind: Kind = "categorical"
-    shuffler_law: ShufflerLaw = "none"
+    shuffler_distribution: ShufflerDistribution = "none"
     """Distribution of the shuffler's dummies for each item."""
     samples: bool = False
     """Whether the shuffler may drop reports at random."""
@@ -135,8 +135,8 @@ class Protocol:
         raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
 
 
-_SURE: Final[tuple[DummyLaw, ...]] = ("fixed", "fractional")
-_DRAWN: Final[tuple[DummyLaw, ...]] = (*_SURE, "binomial", "negative-binomial")
+_SURE: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")
+_DRAWN: Final[tuple[DummyDistribution, ...]] = (*_SURE, "binomial", "negative-binomial")
 
 _ROWS: Final = (
     # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
@@ -157,17 +157,21 @@ _ROWS: Final = (
     # A bit, replaced by a fair coin with a small probability [CSUZZ19].
     Protocol("ddps", "warner", published_bound="ddps", domain="binary"),
     # The true item, and each item once more with a small probability [BC20].
-    Protocol("aue", "grr", local_noise="none", dummy_laws=("each-item",), published_bound="aue"),
+    Protocol(
+        "aue", "grr", local_noise="none", dummy_distributions=("each-item",), published_bound="aue"
+    ),
     # True items, hidden by uniform dummies alone [LLF+20].
-    Protocol("puredump", "grr", local_noise="none", dummy_laws=_SURE, published_bound="puredump"),
+    Protocol(
+        "puredump", "grr", local_noise="none", dummy_distributions=_SURE, published_bound="puredump"
+    ),
     # Randomized response among uniform dummies [LLF+20].
-    Protocol("mixdump", "grr", dummy_laws=_SURE, published_bound="mixdump"),
+    Protocol("mixdump", "grr", dummy_distributions=_SURE, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
     Protocol(
         "od-hp",
         "local-hashing",
         local_noise="optional",
-        dummy_laws=_DRAWN,
+        dummy_distributions=_DRAWN,
         refinement="em",
         published_bound="od-hp-theorem-1",
     ),
@@ -176,7 +180,7 @@ _ROWS: Final = (
         "fe1",
         "local-hashing",
         local_noise="none",
-        dummy_laws=_SURE,
+        dummy_distributions=_SURE,
         refinement="em",
         published_bound="fe1",
     ),
@@ -186,7 +190,7 @@ _ROWS: Final = (
         "grr",
         local_noise="none",
         published_bound="sbin",
-        shuffler_law="binomial",
+        shuffler_distribution="binomial",
         samples=True,
     ),
     Protocol(
@@ -194,11 +198,11 @@ _ROWS: Final = (
         "grr",
         local_noise="none",
         published_bound="sageo",
-        shuffler_law="geometric",
+        shuffler_distribution="geometric",
         samples=True,
     ),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
-    Protocol("hybrid", "grr", shuffler_law="geometric"),
+    Protocol("hybrid", "grr", shuffler_distribution="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
     Protocol("rappor", "rappor", kind="string", refinement=None),
     # A number: Laplace noise, a sign, a piecewise density, or a mix of the latter two [DJW18],

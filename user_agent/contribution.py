@@ -105,8 +105,8 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Run by the user agent for one user; for any law but `each-item`. Coins are bounded integers,
-    heads if below extra_weight. A fixed number draws nothing.
+    Run by the user agent for one user; for any distribution but `each-item`. Coins are bounded
+    integers, heads if below extra_weight. A fixed number draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)

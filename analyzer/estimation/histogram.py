@@ -109,11 +109,11 @@ class Likelihood:
         Without noise and dummies a share of 0 can make reports impossible: the likelihood is then
         0, and `shares` is returned unchanged.
         """
-        law = np.maximum(self._channel.forward(shares), _TINY)
-        if np.any(self._cells[law <= _TINY]):
+        distribution = np.maximum(self._channel.forward(shares), _TINY)
+        if np.any(self._cells[distribution <= _TINY]):
             return shares, -np.inf
-        moved = np.maximum(shares * self._channel.adjoint(self._cells / law), 0)
-        return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(law))
+        moved = np.maximum(shares * self._channel.adjoint(self._cells / distribution), 0)
+        return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(distribution))
 
 
 MIN_CHANGE: Final = 1e-4
@@ -161,8 +161,8 @@ def smoothed_likelihood(
         bend = last - (first - shares)
         stretch = max(1.0, _length(first - shares) / max(_length(bend), _TINY))
         remaining = channel.forward(stretch * last)
-        law = np.maximum(channel.forward(second), _TINY)
-        if n_reports * float((remaining / law) @ remaining) < min_change:
+        distribution = np.maximum(channel.forward(second), _TINY)
+        if n_reports * float((remaining / distribution) @ remaining) < min_change:
             return second
         leap = squarem_step(shares, first, second)
         image = step(leap)

@@ -57,13 +57,15 @@ _REMEMBERED: Final = 1024
 """Cached answers."""
 
 
-def delta_upper(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
+def delta_upper(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, epsilon: float
+) -> float:
     """
     Bound δ from above at a central ε, against the analyzer and colluding users.
 
     Args:
         reduction: The mechanism.
-        crowd: Honest users and dummies in the released batch.
+        anonymity_set: Honest users and dummies in the released batch.
         epsilon: Central ε, at least 0.
 
     Returns:
@@ -87,10 +89,12 @@ def delta_upper(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: fl
         raise AccountingError(
             f"epsilon is {epsilon}; below the local epsilon it may be at most {MOST_EPSILON}"
         )
-    return DeltaCurve(reduction, crowd, (epsilon,), tolerance=1e-3)(epsilon)
+    return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
 
-def epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def epsilon_upper(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Bound the central ε from above at δ, against the analyzer and colluding users.
 
@@ -106,15 +110,17 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: fl
     collision probabilities other than 0 and 1/l. Answers are cached.
     """
     check_delta(delta)
-    return _epsilon_upper(reduction, crowd, delta)
+    return _epsilon_upper(reduction, anonymity_set, delta)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
-    epsilon = _gaussian_guess(reduction, crowd, delta)
+def _epsilon_upper(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
+    epsilon = _gaussian_guess(reduction, anonymity_set, delta)
     for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MOST_EPSILON)
-        curve = DeltaCurve(reduction, crowd, (min(epsilon, top),), tolerance)
+        curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
         found = least_epsilon(
             curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
         )
@@ -135,7 +141,7 @@ class DeltaCurve:
     def __init__(
         self,
         reduction: MatchCountReduction,
-        crowd: AnonymitySet,
+        anonymity_set: AnonymitySet,
         epsilons: Sequence[float],
         tolerance: float,
     ) -> None:
@@ -143,7 +149,7 @@ class DeltaCurve:
         self.reduction = reduction
         if not (reduction.collision == 0 or reduction.pairwise_independent):
             tolerance *= _WHERE_ROWS_ARE_MANY
-        self._surroundings = BlanketSize(crowd, reduction.blanket)
+        self._surroundings = BlanketSize(anonymity_set, reduction.blanket)
         self._bins, self._random = self._surroundings.first_bins(_FIRST_BINS)
         grid: Vector = COARSE_GRID
         for epsilon in epsilons:
@@ -176,15 +182,19 @@ class DeltaCurve:
         return min(1.0, self._missed + float(self._masses @ self._conditional(epsilon)))
 
 
-def _gaussian_guess(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def _gaussian_guess(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Guess ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D), c the collision probability.
 
     This is not a bound.
     """
-    random = 0.0 if crowd.random_dummies is None else quantile(crowd.random_dummies, 0.5)
-    dummies = max(0.0, crowd.dummies + random - crowd.known_dummies)
-    surroundings = 1 + crowd.others * reduction.blanket + dummies
+    random = (
+        0.0 if anonymity_set.random_dummies is None else quantile(anonymity_set.random_dummies, 0.5)
+    )
+    dummies = max(0.0, anonymity_set.dummies + random - anonymity_set.known_dummies)
+    surroundings = 1 + anonymity_set.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / surroundings)
 

@@ -72,7 +72,7 @@ class AnonymitySet:
 
 _LEAST_KEPT: Final = 1e-6
 """An event with less probability than this leaves nothing known of the conditioned distribution."""
-_CROWDED_TAIL: Final = 1e-20
+_WITHOUT_ROOM_TAIL: Final = 1e-20
 """Probability that more users are excluded than counted, which is charged to δ."""
 
 
@@ -108,17 +108,17 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     all) bounds the number of excluded users; the probability of more is charged to δ.
     """
     chance = spec.extra_chance
-    crowded = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
+    near_full = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
     drawn = 1 - _beyond(Binomial(spec.trials, chance), spec.most)
-    share = crowded / drawn * (1 + RELATIVE_ERROR) if drawn > 0 else 1.0
+    share = near_full / drawn * (1 + RELATIVE_ERROR) if drawn > 0 else 1.0
     without_room = Binomial(users, min(share, 1.0))
-    out = min(int(upper_quantile(without_room, _CROWDED_TAIL)), users)
+    out = min(int(upper_quantile(without_room, _WITHOUT_ROOM_TAIL)), users)
     return ItemNoiseRelease(noise=Binomial(users - out, chance), missing=_beyond(without_room, out))
 
 
-def _beyond(law: CountDistribution, most: int) -> float:
+def _beyond(distribution: CountDistribution, most: int) -> float:
     """Return P(X > most), rounded up."""
-    return float(law.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
+    return float(distribution.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
 
 
 def _missing(chance: float, users: int) -> float:
@@ -143,9 +143,11 @@ class Bins:
     edges: Vector
 
     @classmethod
-    def of(cls, law: CountDistribution, number: int) -> "Bins":
+    def of(cls, distribution: CountDistribution, number: int) -> "Bins":
         """Spread bins over the range of a distribution; single numbers if there are few."""
-        return cls.between(quantile(law, _TAIL), upper_quantile(law, _UPPER_TAIL), number)
+        return cls.between(
+            quantile(distribution, _TAIL), upper_quantile(distribution, _UPPER_TAIL), number
+        )
 
     @classmethod
     def between(cls, low: float, high: float, number: int) -> "Bins":
@@ -157,11 +159,11 @@ class Bins:
         growing = low + np.geomspace(1, high - low, number) - 1
         return cls(np.unique(np.floor(np.concatenate([even, growing]))))
 
-    def masses(self, law: CountDistribution) -> tuple[Vector, float]:
+    def masses(self, distribution: CountDistribution) -> tuple[Vector, float]:
         """Return the probability of each bin, and of everything below the first; rounded up."""
-        missed, _ = law.tails(self.edges[:1] - 1)
-        _, last = law.tails(self.edges[-1:] - 1)
-        inside = np.concatenate([interval_masses(self.edges, law), last])
+        missed, _ = distribution.tails(self.edges[:1] - 1)
+        _, last = distribution.tails(self.edges[-1:] - 1)
+        inside = np.concatenate([interval_masses(self.edges, distribution), last])
         return inside * (1 + RELATIVE_ERROR), float(missed[0]) * (1 + RELATIVE_ERROR)
 
     def refined(self, losses: Vector, allowed: float) -> "Bins":
@@ -187,18 +189,18 @@ class Bins:
 class BlanketSize:
     """The distribution of M around a victim in an anonymity set."""
 
-    def __init__(self, crowd: AnonymitySet, blanket: float) -> None:
+    def __init__(self, anonymity_set: AnonymitySet, blanket: float) -> None:
         """
         Set up the distribution.
 
         Args:
-            crowd: Honest users and dummies.
+            anonymity_set: Honest users and dummies.
             blanket: γ, the share of the others' reports that are uniform.
         """
-        self._others = Binomial(crowd.others, min(blanket, 1.0))
-        self._least = 1 + max(0, crowd.dummies - crowd.known_dummies)
-        self._lost = max(0, crowd.known_dummies - crowd.dummies)
-        self._random = crowd.random_dummies or Binomial(0, 0.0)
+        self._others = Binomial(anonymity_set.others, min(blanket, 1.0))
+        self._least = 1 + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+        self._lost = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
+        self._random = anonymity_set.random_dummies or Binomial(0, 0.0)
 
     def first_bins(self, number: int) -> tuple[Bins, Bins]:
         """Spread bins over M, and over the random dummies in M."""

@@ -95,28 +95,28 @@ class CloneReduction:
             log_odds=local_epsilon,
         )
 
-    def delta(self, crowd: AnonymitySet, epsilon: float) -> float:
+    def delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
         Bound the reduction's δ from above.
 
         Args:
-            crowd: Its honest users are counted, its dummies are not: they can only help.
+            anonymity_set: Its honest users are counted, its dummies are not: they can only help.
             epsilon: At least 0.
 
         Cost: a thousand binomial evaluations for any number of users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return self.curve(crowd)(epsilon)
+        return self.curve(anonymity_set)(epsilon)
 
-    def curve(self, crowd: AnonymitySet) -> Callable[[float], float]:
+    def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
         """Return an upper bound of δ as a function of ε, on bins laid out once."""
-        bins = _bins(crowd.others, self.chance)
+        bins = _bins(anonymity_set.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
-    def epsilon(self, crowd: AnonymitySet, delta: float, local_epsilon: float) -> float:
+    def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
         """Bound the reduction's ε from above, at most the local ε; about ten evaluations of δ."""
-        return least_epsilon(self.curve(crowd), delta=delta, local_epsilon=local_epsilon)
+        return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
         if epsilon >= self.log_odds:
@@ -129,7 +129,7 @@ class CloneReduction:
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
 
 
-def clones_2021(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
@@ -138,16 +138,18 @@ def clones_2021(reduction: MatchCountReduction, crowd: AnonymitySet, delta: floa
         BoundRangeError: The local ε is infinite.
     """
     local_epsilon = _finite(reduction, "clones (2021)")
-    return CloneReduction.of_2021(local_epsilon).epsilon(crowd, delta, local_epsilon)
+    return CloneReduction.of_2021(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
-def clones_2023(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """Return the central ε of [FMT23], which is not proven: see `of_2023`; as `clones_2021`."""
     local_epsilon = _finite(reduction, "clones (2023)")
-    return CloneReduction.of_2023(local_epsilon).epsilon(crowd, delta, local_epsilon)
+    return CloneReduction.of_2023(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
-def clones_with_a_coin(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def clones_with_a_coin(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """Return the central ε of [FMT21] with the coin of [FMT23], proven; as `clones_2021`."""
     local_epsilon = _finite(reduction, "clones with a coin")
     if local_epsilon > _LARGEST:
@@ -157,7 +159,7 @@ def clones_with_a_coin(reduction: MatchCountReduction, crowd: AnonymitySet, delt
         )
     odds = math.exp(local_epsilon)
     coin = CloneReduction.of_2021_with_a_coin(odds, odds)
-    return coin.epsilon(crowd, delta, local_epsilon)
+    return coin.epsilon(anonymity_set, delta, local_epsilon)
 
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
@@ -195,7 +197,7 @@ def _finite(reduction: MatchCountReduction, rule: str) -> float:
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
     """Return lower edges of bins of Bin(others, chance), their masses, and the mass below."""
-    law = Binomial(others, chance)
-    bins = Bins.of(law, _BINS)
-    masses, missed = bins.masses(law)
+    distribution = Binomial(others, chance)
+    bins = Bins.of(distribution, _BINS)
+    masses, missed = bins.masses(distribution)
     return bins.edges, masses, missed

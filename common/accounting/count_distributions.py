@@ -127,7 +127,7 @@ class NegativeBinomial:
 class Groups:
     """`size` times another distribution: users who add all of their dummies or none."""
 
-    law: CountDistribution
+    distribution: CountDistribution
     size: int
 
     def __post_init__(self) -> None:
@@ -136,16 +136,16 @@ class Groups:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return the tails of the other distribution at ⌊outcome / size⌋."""
-        return self.law.tails(np.floor(outcome / self.size))
+        return self.distribution.tails(np.floor(outcome / self.size))
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Return P(X = outcome)."""
         whole = outcome % self.size == 0
-        return np.where(whole, self.law.probabilities(np.floor(outcome / self.size)), 0.0)
+        return np.where(whole, self.distribution.probabilities(np.floor(outcome / self.size)), 0.0)
 
     def thinned(self, share: float) -> CountDistribution | None:
         """Return None unless groups have one unit."""
-        return self.law.thinned(share) if self.size == 1 else None
+        return self.distribution.thinned(share) if self.size == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Conditioned:
     probabilities are these bounds: they sum to more than 1.
     """
 
-    law: CountDistribution
+    distribution: CountDistribution
     missing: float
     """Rounded up."""
 
@@ -170,12 +170,12 @@ class Conditioned:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Bound P(X ≤ outcome) and P(X > outcome)."""
-        below, above = self.law.tails(outcome)
+        below, above = self.distribution.tails(outcome)
         return below / (1 - self.missing), above / (1 - self.missing)
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Bound P(X = outcome), elementwise; whole numbers."""
-        bound: Vector = self.law.probabilities(outcome) / (1 - self.missing)
+        bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
         return bound
 
     def thinned(self, share: float) -> None:  # noqa: ARG002
@@ -183,19 +183,19 @@ class Conditioned:
         return
 
 
-def interval_masses(edges: Vector, law: CountDistribution) -> Vector:
+def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
     """Return P(edges[j] ≤ X < edges[j+1])."""
-    return masses_between(*law.tails(edges - 1))
+    return masses_between(*distribution.tails(edges - 1))
 
 
-def quantile(law: CountDistribution, chance: float) -> float:
+def quantile(distribution: CountDistribution, chance: float) -> float:
     """Return the least outcome with P(X ≤ outcome) ≥ chance."""
-    return _first(lambda outcome: float(law.tails(outcome)[0][0]) >= chance)
+    return _first(lambda outcome: float(distribution.tails(outcome)[0][0]) >= chance)
 
 
-def upper_quantile(law: CountDistribution, chance: float) -> float:
+def upper_quantile(distribution: CountDistribution, chance: float) -> float:
     """Return the least outcome with P(X > outcome) ≤ chance."""
-    return _first(lambda outcome: float(law.tails(outcome)[1][0]) <= chance)
+    return _first(lambda outcome: float(distribution.tails(outcome)[1][0]) <= chance)
 
 
 def _first(holds: Callable[[Vector], bool]) -> float:
@@ -237,7 +237,7 @@ class BinomialWindow:
     """P(X > last), rounded up."""
 
     @classmethod
-    def of(cls, law: Binomial, tail: float) -> "BinomialWindow":
+    def of(cls, distribution: Binomial, tail: float) -> "BinomialWindow":
         """
         Lay out the window so that at most `tail` lies beyond either side.
 
@@ -245,17 +245,25 @@ class BinomialWindow:
         special functions: after j steps the relative error is below 5j roundings, and dividing by
         the sum, whose true value is at most 1, can only enlarge them.
         """
-        first, last = quantile(law, tail), upper_quantile(law, tail)
-        mode = min(max(float(np.floor((law.trials + 1) * law.chance)), first), last)
+        first, last = quantile(distribution, tail), upper_quantile(distribution, tail)
+        mode = min(
+            max(float(np.floor((distribution.trials + 1) * distribution.chance)), first), last
+        )
         rising, falling = np.arange(mode, last), np.arange(mode, first, -1)
-        odds = law.chance / (1 - law.chance) if law.chance < 1 else np.inf
-        up = np.cumprod((law.trials - rising) / (rising + 1) * odds)
-        down = np.cumprod(falling / (law.trials - falling + 1) / odds) if len(falling) else falling
+        odds = (
+            distribution.chance / (1 - distribution.chance) if distribution.chance < 1 else np.inf
+        )
+        up = np.cumprod((distribution.trials - rising) / (rising + 1) * odds)
+        down = (
+            np.cumprod(falling / (distribution.trials - falling + 1) / odds)
+            if len(falling)
+            else falling
+        )
         masses = np.concatenate([down[::-1], [1.0], up])
         masses /= masses.sum()
         masses *= 1 + (8 * len(masses) + _SPARE) * ROUNDING
         edges = np.array([first - 1, last])
-        below, above = law.tails(edges)
+        below, above = distribution.tails(edges)
         return cls(
             first=int(first),
             masses=masses,

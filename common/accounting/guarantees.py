@@ -89,7 +89,7 @@ class PrivacyParameters:
         """The sum over rounds, rounded up, which holds against every coalition."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
-    def crowd(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
+    def anonymity_set(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
         """
         Return the anonymity set of the claim: the users assumed honest and their dummies.
 
@@ -102,9 +102,11 @@ class PrivacyParameters:
             AccountingError: n_users is not at least 1.
         """
         honest = honest_share(n_users, self.assumed_honest_fraction)
-        return self.crowd_of(n_users, honest, honest, n_refused)
+        return self.anonymity_set_of(n_users, honest, honest, n_refused)
 
-    def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> AnonymitySet:
+    def anonymity_set_of(
+        self, n_users: int, honest: int, adding: int, n_refused: int
+    ) -> AnonymitySet:
         """
         Return the anonymity set of the honest users, of whom `adding` add their dummies.
 
@@ -134,7 +136,7 @@ class PrivacyParameters:
             known_dummies=known,
         )
 
-    def release(self, crowd: AnonymitySet) -> Release:
+    def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
             alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
@@ -144,25 +146,29 @@ class PrivacyParameters:
             if named:
                 raise AccountingError("no formula counts dummies of each item by both parties")
             if isinstance(self.reduction, PureReduction):
-                return CloneRelease(local_epsilon=self.reduction.local_epsilon, crowd=crowd)
-            return AmplifiedRelease(reduction=self.reduction, crowd=crowd)
+                return CloneRelease(
+                    local_epsilon=self.reduction.local_epsilon, anonymity_set=anonymity_set
+                )
+            return AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies that name each item are for reports that name items")
         if named:
-            adding = crowd.random_dummies
+            adding = anonymity_set.random_dummies
             users = adding.trials if isinstance(adding, Binomial) else 0
             return each_item_release(self.dummies, users)
         if math.isinf(self.reduction.local_epsilon):
             return ItemNoiseRelease(
                 noise=shuffler_noise_distribution(self.shuffler), kept=self.shuffler.kept
             )
-        return HybridRelease(reduction=self.reduction, crowd=crowd, shuffler=self.shuffler)
+        return HybridRelease(
+            reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
+        )
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
     """Return the release of a task's claim, which is charged to the budget."""
     terms = PrivacyParameters.of(task)
-    return terms.release(terms.crowd(n_users, n_refused))
+    return terms.release(terms.anonymity_set(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
@@ -218,29 +224,30 @@ def analyzer_guarantee(
 
     Cost: one search for ε, tenths of a second.
     """
-    crowd = terms.crowd_of(n_users, honest, honest, n_refused)
+    anonymity_set = terms.anonymity_set_of(n_users, honest, honest, n_refused)
     others = (
         "nobody else knows which reports are theirs"
         if honest == n_users
-        else f"the other {n_users - crowd.users} may misbehave and tell the analyzer everything"
+        else f"the other {n_users - anonymity_set.users} may misbehave and tell the analyzer "
+        "everything"
     )
     return _amplified(
         "analyzer" if honest == n_users else "analyzer+users",
         terms,
-        crowd,
-        f"{crowd.users} of the {n_users} users, you among them, randomize as the task says"
+        anonymity_set,
+        f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says"
         f"{with_dummies(terms.dummies)}",
         others,
     )
 
 
-def central_epsilon(terms: PrivacyParameters, crowd: AnonymitySet) -> float:
+def central_epsilon(terms: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
     """
     Bound the central ε of all rounds together at δ, with the same anonymity set in each.
 
     Cost: a search for ε, or a composition.
     """
-    together = [terms.release(crowd)] * terms.rounds
+    together = [terms.release(anonymity_set)] * terms.rounds
     return min(composed_epsilon(together, terms.delta), terms.local_epsilon_of_all_rounds)
 
 
@@ -269,25 +276,25 @@ def skippers_guarantee(
 
     Cost: one search for ε, tenths of a second.
     """
-    crowd = terms.crowd_of(n_users, n_users, adding, n_refused)
+    anonymity_set = terms.anonymity_set_of(n_users, n_users, adding, n_refused)
     return _amplified(
         "analyzer+skippers",
         terms,
-        crowd,
-        f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
+        anonymity_set,
+        f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says",
         f"{adding} of them{with_dummies(terms.dummies).removeprefix(' and')}; the others add none",
     )
 
 
 def _amplified(
-    coalition: Coalition, terms: PrivacyParameters, crowd: AnonymitySet, *assumptions: str
+    coalition: Coalition, terms: PrivacyParameters, anonymity_set: AnonymitySet, *assumptions: str
 ) -> Guarantee:
     return Guarantee(
         coalition=coalition,
-        epsilon=central_epsilon(terms, crowd),
+        epsilon=central_epsilon(terms, anonymity_set),
         delta=terms.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(terms.release(crowd), terms.rounds),
+        theorem=_theorem(terms.release(anonymity_set), terms.rounds),
         assumptions=(
             HONEST_SHUFFLER,
             *assumptions,
@@ -309,15 +316,15 @@ def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
     own = terms.dummies.per_user
     if not own or not terms.dummies.uniform or not terms.shuffler.idle:
         return [local]
-    crowd = AnonymitySet(users=1, dummies=own)
-    epsilon = central_epsilon(terms, crowd)
+    anonymity_set = AnonymitySet(users=1, dummies=own)
+    epsilon = central_epsilon(terms, anonymity_set)
     if epsilon > _WORTH_SAYING * local.epsilon:
         return [local]
     dummies = dataclasses.replace(
         local,
         epsilon=epsilon,
         delta=terms.delta,
-        theorem=_theorem(terms.release(crowd), terms.rounds),
+        theorem=_theorem(terms.release(anonymity_set), terms.rounds),
         assumptions=(
             *ALONE,
             f"your device adds at least {own} uniform dummies of its own",
@@ -383,7 +390,7 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     name, bound = PUBLISHED[stated]
     setting = BoundSetting(
         reduction=reduction,
-        crowd=PrivacyParameters.of(task).crowd(n_users, n_refused),
+        anonymity_set=PrivacyParameters.of(task).anonymity_set(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
         shuffler=task.shuffler,

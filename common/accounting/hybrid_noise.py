@@ -82,7 +82,7 @@ class HybridRelease:
 
     reduction: MatchCountReduction
     """One histogram: reports that name an item."""
-    crowd: AnonymitySet
+    anonymity_set: AnonymitySet
     """Honest users, without dummies."""
     shuffler: ShufflerSpec
     """Keeps every report."""
@@ -108,7 +108,7 @@ class HybridRelease:
 
         Cost: tenths of a second; a second for a new distribution.
         """
-        without = delta_upper(self.reduction, self.crowd, epsilon)
+        without = delta_upper(self.reduction, self.anonymity_set, epsilon)
         if without == 0:
             return 0.0
         bounds = [curve(epsilon) for curve in self._curves()]
@@ -116,7 +116,7 @@ class HybridRelease:
 
     def epsilon(self, delta: float) -> float:
         """Bound ε at δ from above by the least of four bounds; AccountingError for an invalid δ."""
-        best = epsilon_upper(self.reduction, self.crowd, delta)
+        best = epsilon_upper(self.reduction, self.anonymity_set, delta)
         for curve in self._curves():
             found = least_epsilon(
                 curve, delta=delta, local_epsilon=self.local_epsilon, guess=min(best, 1.0)
@@ -131,7 +131,7 @@ class HybridRelease:
         The pointwise least would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
-        without = DeltaCurve(self.reduction, self.crowd, epsilons, tolerance)
+        without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, tolerance)
         curves: list[Callable[[float], float]] = [*self._curves(), without]
         return min(curves, key=lambda curve: curve(at))
 
@@ -143,7 +143,7 @@ class HybridRelease:
         def exact_reports(epsilon: float) -> float:
             return 0.0 if epsilon >= local_epsilon else signal * noise.delta(epsilon)
 
-        lattice = _lattice(self.reduction, self.crowd.others, self.shuffler)
+        lattice = _lattice(self.reduction, self.anonymity_set.others, self.shuffler)
         return [exact_reports] if lattice is None else [exact_reports, lattice.delta]
 
 
@@ -297,9 +297,9 @@ def _elsewhere(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     """
     if items == 0:
         return 0.0, 0.0
-    law = spec.probabilities()
-    none = Binomial(items, min(1.0, float(law[0]) * _SUM))
-    beyond = Binomial(items, min(1.0, float(law[spec.peak + 1 :].sum()) / _SUM))
+    distribution = spec.probabilities()
+    none = Binomial(items, min(1.0, float(distribution[0]) * _SUM))
+    beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM))
     most, least = upper_quantile(none, _RARE), quantile(beyond, _RARE)
     least = min(least, items - most)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0

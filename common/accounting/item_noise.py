@@ -61,11 +61,11 @@ class Geometric:
     most: int
 
 
-ItemLaw = Binomial | Geometric
+ItemDistribution = Binomial | Geometric
 """Distribution of the noise on one item's count."""
 
 
-def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemLaw:
+def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
     """
     Return the distribution of the shuffler's dummies for each item.
 
@@ -80,7 +80,7 @@ def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemLaw:
 class ItemNoiseRelease:
     """One round of a protocol in which every item's count gets independent noise."""
 
-    noise: ItemLaw
+    noise: ItemDistribution
     kept: float = 1.0
     """β: probability that a report is kept; above 0 and at most 1."""
     missing: float = 0.0
@@ -154,37 +154,42 @@ def _sums_from(terms: Vector) -> Vector:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _classes(noise: ItemLaw, kept: float) -> _Classes:
+def _classes(noise: ItemDistribution, kept: float) -> _Classes:
     if isinstance(noise, Geometric):
         return _geometric_classes(noise, kept)
     return _binomial_classes(noise, kept)
 
 
-def _binomial_classes(law: Binomial, kept: float) -> _Classes:
+def _binomial_classes(distribution: Binomial, kept: float) -> _Classes:
     """Use g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k and needs no sorting."""
-    window = BinomialWindow.of(law, _TAIL)
+    window = BinomialWindow.of(distribution, _TAIL)
     k = window.outcomes
     before = np.zeros(len(k))
-    np.divide(k * (1 - law.chance), (law.trials - k + 1) * law.chance, out=before, where=k > 0)
+    np.divide(
+        k * (1 - distribution.chance),
+        (distribution.trials - k + 1) * distribution.chance,
+        out=before,
+        where=k > 0,
+    )
     # As k1: f below the window is at most g below it, f above at most this. As k2: g itself.
     over = kept * float(window.masses[-1]) + window.above
     certain = over + window.below + window.below + window.above
     return _Classes((1 - kept) + kept * before, window.masses, certain)
 
 
-def _geometric_classes(law: Geometric, kept: float) -> _Classes:
+def _geometric_classes(distribution: Geometric, kept: float) -> _Classes:
     """
     Use g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond, infinite at most + 1.
 
     1 - left and 1 - right are exact, being ratios of small integers.
     """
-    left, right = law.left_weight / RATIO_SUM, law.right_weight / RATIO_SUM
-    lowest = math.exp(law.peak * math.log(left))
-    span = (law.most - law.peak) * math.log(right)
+    left, right = distribution.left_weight / RATIO_SUM, distribution.right_weight / RATIO_SUM
+    lowest = math.exp(distribution.peak * math.log(left))
+    span = (distribution.most - distribution.peak) * math.log(right)
     weights = np.array(
         [
             lowest,
-            -math.expm1(law.peak * math.log(left)) / (1 - left),
+            -math.expm1(distribution.peak * math.log(left)) / (1 - left),
             right * -math.expm1(span) / (1 - right),
         ]
     )

@@ -33,28 +33,30 @@ _ROUNDED: Final = 2.0
 """Units of 1 / RATIO_SUM by which a weight may fall short of a ratio."""
 
 
-def aue(crowd: AnonymitySet, delta: float) -> float:
+def aue(anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of AUE: each honest user adds a dummy of each item with chance g [BC20].
 
     g = 200·ln(4/δ)/(ε²n), g ≤ 1. The paper does not condition the draws on a largest number.
 
     Args:
-        crowd: Its random dummies are those of one item.
+        anonymity_set: Its random dummies are those of one item.
         delta: Strictly between 0 and 1.
     """
     check_range_of_delta(delta)
-    law, rule = crowd.random_dummies, "AUE's bound"
-    if not isinstance(law, Binomial) or law.trials * law.chance == 0:
+    distribution, rule = anonymity_set.random_dummies, "AUE's bound"
+    if not isinstance(distribution, Binomial) or distribution.trials * distribution.chance == 0:
         raise BoundRangeError(f"{rule} counts honest users' dummies of each item; here are none")
-    return at_most_one(math.sqrt(200 * math.log(4 / delta) / (law.trials * law.chance)), rule)
+    return at_most_one(
+        math.sqrt(200 * math.log(4 / delta) / (distribution.trials * distribution.chance)), rule
+    )
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """Return the central ε of SBin, the least that requires these coins [MSE25]."""
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
-        raise BoundRangeError(f"SBin's bound is for fair coins; the law is {shuffler.law}")
+        raise BoundRangeError(f"SBin's bound is for fair coins; the distribution is {shuffler.law}")
 
     def short(epsilon: float) -> float:
         return _sbin_coins(epsilon, delta, shuffler.kept) - shuffler.trials
@@ -71,7 +73,9 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     check_range_of_delta(delta)
     rule = "SAGeo's bound"
     if shuffler.law != "geometric":
-        raise BoundRangeError(f"{rule} is for two-sided geometric noise; the law is {shuffler.law}")
+        raise BoundRangeError(
+            f"{rule} is for two-sided geometric noise; the distribution is {shuffler.law}"
+        )
     beta = shuffler.kept
     left, right = shuffler.left_weight / RATIO_SUM, shuffler.right_weight / RATIO_SUM
     unit = _ROUNDED / RATIO_SUM
@@ -200,14 +204,16 @@ class BoundSetting:
     """The inputs of all published bounds."""
 
     reduction: MatchCountReduction
-    crowd: AnonymitySet
+    anonymity_set: AnonymitySet
     delta: float
     dummies: DummySpec = NO_DUMMIES
-    """Distribution of the users' dummies; `crowd` has the number of honest ones."""
+    """Distribution of the users' dummies; `anonymity_set` has the number of honest ones."""
     shuffler: ShufflerSpec = PERMUTES
 
 
-def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def balle_closed_form(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Return the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
@@ -215,15 +221,15 @@ def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta
     covers no dummies, and is refused with them although it would hold. Reports need noise.
     """
     rule = "the closed form"
-    _check(reduction, crowd, delta, rule)
+    _check(reduction, anonymity_set, delta, rule)
     _needs_noise(reduction, rule)
-    if crowd.dummies:
-        raise BoundRangeError(f"{rule} covers no dummies; here there are {crowd.dummies}")
-    blanket = reduction.blanket * crowd.others
+    if anonymity_set.dummies:
+        raise BoundRangeError(f"{rule} covers no dummies; here there are {anonymity_set.dummies}")
+    blanket = reduction.blanket * anonymity_set.others
     return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction, rule)
 
 
-def pure_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def pure_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
@@ -231,19 +237,19 @@ def pure_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float)
     must name items without noise.
     """
     rule = "pureDUMP's bound"
-    _check(reduction, crowd, delta, rule, flexible=True)
+    _check(reduction, anonymity_set, delta, rule, flexible=True)
     _needs_one_histogram(reduction, rule)
     if math.isfinite(reduction.local_epsilon):
         raise BoundRangeError(
             f"{rule} is for reports without noise; here the local ε is "
             f"{reduction.local_epsilon:.4g}"
         )
-    counted, delta = _flexible(crowd, delta)
+    counted, delta = _flexible(anonymity_set, delta)
     dummies = counted - 1
     return _claim(14 * reduction.answers * math.log(2 / delta), dummies, reduction, rule)
 
 
-def mix_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def mix_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
@@ -251,13 +257,15 @@ def mix_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) 
     honest users; random dummies as in `_flexible`. Reports must name items with noise.
     """
     rule = "mixDUMP's bound"
-    _check(reduction, crowd, delta, rule, flexible=True)
+    _check(reduction, anonymity_set, delta, rule, flexible=True)
     _needs_one_histogram(reduction, rule)
     _needs_noise(reduction, rule)
-    return _among_dummies(reduction, crowd, delta, rule)
+    return _among_dummies(reduction, anonymity_set, delta, rule)
 
 
-def od_hp_theorem_1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def od_hp_theorem_1(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Return the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
@@ -265,11 +273,11 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
     honest users; h is the number of items if the protocol does not hash.
     """
     rule = "Theorem 1"
-    _check(reduction, crowd, delta, rule, flexible=True)
-    return _among_dummies(reduction, crowd, delta, rule)
+    _check(reduction, anonymity_set, delta, rule, flexible=True)
+    return _among_dummies(reduction, anonymity_set, delta, rule)
 
 
-def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def ddps(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
 
@@ -277,21 +285,21 @@ def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> f
     users; the two meet at λ = n/3. λ/n is the blanket. It covers no dummies.
     """
     rule = "DDPS's bound"
-    _check(reduction, crowd, delta, rule)
+    _check(reduction, anonymity_set, delta, rule)
     _needs_one_histogram(reduction, rule)
     _needs_noise(reduction, rule)
     if reduction.answers != 2:  # noqa: PLR2004  # a bit
         raise BoundRangeError(f"{rule} is for bits; here there are {reduction.answers} answers")
-    if crowd.dummies:
-        raise BoundRangeError(f"{rule} covers no dummies; here there are {crowd.dummies}")
-    n, log = crowd.others + 1, math.log(4 / delta)
+    if anonymity_set.dummies:
+        raise BoundRangeError(f"{rule} covers no dummies; here there are {anonymity_set.dummies}")
+    n, log = anonymity_set.others + 1, math.log(4 / delta)
     coins = reduction.blanket * n
     if 3 * coins <= n:
         return at_most_one(math.sqrt(64 * log / coins), rule)
     return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5, rule)
 
 
-def fe1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
 
@@ -305,24 +313,24 @@ def fe1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> fl
             f"{rule} is for reports without noise; here the local ε is "
             f"{reduction.local_epsilon:.4g}"
         )
-    expected = float(_fixed_dummies(crowd))
-    if crowd.random_dummies is not None:
-        if not isinstance(crowd.random_dummies, Binomial):
+    expected = float(_fixed_dummies(anonymity_set))
+    if anonymity_set.random_dummies is not None:
+        if not isinstance(anonymity_set.random_dummies, Binomial):
             raise BoundRangeError(
                 f"{rule} counts a fixed or binomial number of dummies; here their number is random"
             )
-        expected += crowd.random_dummies.trials * crowd.random_dummies.chance
+        expected += anonymity_set.random_dummies.trials * anonymity_set.random_dummies.chance
     if expected <= 0:
         raise BoundRangeError(f"{rule} needs dummies; it counts none")
     return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected), rule)
 
 
 def _among_dummies(
-    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float, rule: str
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float, rule: str
 ) -> float:
     """Count the dummies and, except with probability δ/2, a lower bound of the others' blanket."""
-    counted, delta = _flexible(crowd, delta)
-    expected = reduction.blanket * crowd.others
+    counted, delta = _flexible(anonymity_set, delta)
+    expected = reduction.blanket * anonymity_set.others
     blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
     return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction, rule)
 
@@ -345,7 +353,7 @@ def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rul
 
 def _check(
     reduction: MatchCountReduction,
-    crowd: AnonymitySet,
+    anonymity_set: AnonymitySet,
     delta: float,
     rule: str,
     *,
@@ -353,8 +361,8 @@ def _check(
 ) -> None:
     """Refuse inputs that no theorem here covers."""
     check_range_of_delta(delta)
-    counted = crowd.random_dummies is None or (
-        flexible and isinstance(crowd.random_dummies, Binomial)
+    counted = anonymity_set.random_dummies is None or (
+        flexible and isinstance(anonymity_set.random_dummies, Binomial)
     )
     if not counted:
         raise BoundRangeError(
@@ -371,22 +379,22 @@ def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
         )
 
 
-def _flexible(crowd: AnonymitySet, delta: float) -> tuple[float, float]:
+def _flexible(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
     """
     Return the number of dummies that a bound may count, and the δ left for it.
 
     A binomial number of mean μ is below μ - √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
-    drawn = crowd.random_dummies
+    drawn = anonymity_set.random_dummies
     if not isinstance(drawn, Binomial):
-        return _fixed_dummies(crowd), delta
+        return _fixed_dummies(anonymity_set), delta
     mean = drawn.trials * drawn.chance
     tail = max(0.0, mean - math.sqrt(2 * mean * math.log(2 / delta)))
-    return _fixed_dummies(crowd) + tail, delta / 2
+    return _fixed_dummies(anonymity_set) + tail, delta / 2
 
 
-def _fixed_dummies(crowd: AnonymitySet) -> int:
-    return crowd.dummies - crowd.known_dummies
+def _fixed_dummies(anonymity_set: AnonymitySet) -> int:
+    return anonymity_set.dummies - anonymity_set.known_dummies
 
 
 def _needs_noise(reduction: MatchCountReduction, rule: str) -> None:
@@ -413,7 +421,7 @@ def _uniform(bound: Bound) -> SettingBound:
             raise BoundRangeError(
                 "it covers neither dummies of each item nor a shuffler that adds or drops reports"
             )
-        return bound(setting.reduction, setting.crowd, setting.delta)
+        return bound(setting.reduction, setting.anonymity_set, setting.delta)
 
     return asked
 
@@ -421,7 +429,7 @@ def _uniform(bound: Bound) -> SettingBound:
 def _each_item(setting: BoundSetting) -> float:
     if setting.dummies.uniform:
         raise BoundRangeError("AUE's bound is for dummies of each item; here they are uniform")
-    return aue(setting.crowd, setting.delta)
+    return aue(setting.anonymity_set, setting.delta)
 
 
 PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingProxyType(

@@ -45,7 +45,7 @@ class AmplifiedRelease:
     """A match-count mechanism in an anonymity set."""
 
     reduction: MatchCountReduction
-    crowd: AnonymitySet
+    anonymity_set: AnonymitySet
 
     @property
     def local_epsilon(self) -> float:
@@ -54,15 +54,15 @@ class AmplifiedRelease:
 
     def delta(self, epsilon: float) -> float:
         """Bound δ by formula 1."""
-        return delta_upper(self.reduction, self.crowd, epsilon)
+        return delta_upper(self.reduction, self.anonymity_set, epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Bound ε by formula 1."""
-        return epsilon_upper(self.reduction, self.crowd, delta)
+        return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """Lay formula 1 out once for many ε."""
-        return DeltaCurve(self.reduction, self.crowd, tuple(epsilons), tolerance=tolerance)
+        return DeltaCurve(self.reduction, self.anonymity_set, tuple(epsilons), tolerance=tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class CloneRelease:
 
     local_epsilon: float
     """Finite."""
-    crowd: AnonymitySet
+    anonymity_set: AnonymitySet
 
     @property
     def _clones(self) -> CloneReduction:
@@ -80,11 +80,15 @@ class CloneRelease:
 
     def delta(self, epsilon: float) -> float:
         """Bound δ by clones with a coin."""
-        return 0.0 if epsilon >= self.local_epsilon else self._clones.delta(self.crowd, epsilon)
+        return (
+            0.0
+            if epsilon >= self.local_epsilon
+            else self._clones.delta(self.anonymity_set, epsilon)
+        )
 
     def epsilon(self, delta: float) -> float:
         """Bound ε by clones with a coin."""
-        return self._clones.epsilon(self.crowd, delta, self.local_epsilon)
+        return self._clones.epsilon(self.anonymity_set, delta, self.local_epsilon)
 
     def curve(
         self,
@@ -92,7 +96,7 @@ class CloneRelease:
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Lay the bins out once for many ε."""
-        return self._clones.curve(self.crowd)
+        return self._clones.curve(self.anonymity_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

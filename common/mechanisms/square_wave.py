@@ -78,9 +78,9 @@ class Band:
         estimate: Vector = chains[1 : self.items + 1] - chains[: self.items]
         return estimate
 
-    def variance(self, law: Vector) -> Vector:
+    def variance(self, distribution: Vector) -> Vector:
         """
-        Return the variance of each estimate if z is 1 at one place drawn from `law` and 0
+        Return the variance of each estimate if z is 1 at one place drawn from `distribution` and 0
         elsewhere.
 
         With the coefficients s of an item's estimate it is Σ s² π - (Σ s π)², exact. On chain v,
@@ -90,10 +90,10 @@ class Band:
         Cost: a few passes over the places.
         """
         if self.width == 1:
-            return law * (1 - law)  # the estimate is z itself
+            return distribution * (1 - distribution)  # the estimate is z itself
         inverse = self._inverse_sizes
-        mass = self._class_sums(law)
-        chains = self._chains(law)
+        mass = self._class_sums(distribution)
+        chains = self._chains(distribution)
         own, before = chains[1 : self.items + 1], chains[: self.items]
         item = np.arange(self.items)
         here, left = item % self.width, (item - 1) % self.width
@@ -296,8 +296,8 @@ class SquareWave(OddsOfWeights):
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
-        law = self._response.floor + self._response.rise * self._band.forward(theta)
-        own = self._band.variance(law) - theta * (1 - theta) * self._response.rise**2
+        distribution = self._response.floor + self._response.rise * self._band.forward(theta)
+        own = self._band.variance(distribution) - theta * (1 - theta) * self._response.rise**2
         spread = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
         exact: Vector = spread / (mixture.n_real * self._response.rise) ** 2
         return exact

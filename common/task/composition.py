@@ -78,12 +78,14 @@ def _check_noise(task: "Task", protocol: Protocol) -> None:
 def _check_dummies(task: "Task", protocol: Protocol) -> None:
     dummies = task.dummies
     if dummies.maximum > 0:
-        if not protocol.dummy_laws:
+        if not protocol.dummy_distributions:
             raise TaskError(
                 f"the protocol {protocol.name} has no dummies; "
                 f"the task has up to {dummies.maximum} for each user"
             )
-        one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
+        one_of(
+            "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
+        )
     if dummies.law == "each-item" and dummies.trials != task.domain_size:
         raise TaskError(
             f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "
@@ -93,7 +95,9 @@ def _check_dummies(task: "Task", protocol: Protocol) -> None:
 
 def _check_shuffler(task: "Task", protocol: Protocol) -> None:
     spec = task.shuffler
-    one_of("the law of this protocol's shuffler", spec.law, (protocol.shuffler_law,))
+    one_of(
+        "the distribution of this protocol's shuffler", spec.law, (protocol.shuffler_distribution,)
+    )
     if spec.kept < 1 and not protocol.samples:
         raise TaskError(
             f"the protocol {protocol.name} keeps every report; keep_weight is "

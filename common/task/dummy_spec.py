@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.protocols import DummyLaw, ShufflerLaw
+from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.specs import one_of, within
 
 MAX_DUMMIES: Final = 2**20
@@ -43,7 +43,7 @@ class DummySpec:
     the conditional distribution.
     """
 
-    law: DummyLaw
+    law: DummyDistribution
     per_user: int
     """Dummies that each user always adds."""
     trials: int = 0
@@ -53,15 +53,15 @@ class DummySpec:
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
     def __post_init__(self) -> None:
-        one_of("the law of the dummies", self.law, get_args(DummyLaw))
+        one_of("the distribution of the dummies", self.law, get_args(DummyDistribution))
         within("dummies per user", self.per_user, 0, MAX_DUMMIES)
         within("the trials of the dummies", self.trials, 0, MAX_TRIALS)
         within("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
         within("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law != "fixed") != (self.extra_weight > 0):
             raise TaskError(
-                f"the law of the dummies is {self.law} and extra_weight is {self.extra_weight}; "
-                "it is 0 for the law fixed, and above 0 for every other law"
+                f"the distribution of the dummies is {self.law} and extra_weight is "
+                f"{self.extra_weight}; it is 0 for fixed, and above 0 for every other distribution"
             )
         self._check_trials()
         self._check_drawing()
@@ -70,27 +70,29 @@ class DummySpec:
         least = {"fixed": 0, "fractional": 1, "binomial": 2}.get(self.law, 1)
         if self.trials < least or (least < 2 and self.bounded and self.trials > least):  # noqa: PLR2004  # the binomial
             raise TaskError(
-                f"the law of the dummies is {self.law} and trials is {self.trials}; it is 0 for "
-                "fixed, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
+                f"the distribution of the dummies is {self.law} and trials is {self.trials}; it is "
+                "0 for fixed, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
             )
         if self.bounded and self.most != self.trials:
             raise TaskError(
-                f"most is {self.most} and trials is {self.trials}; they are the same for the law "
-                f"{self.law}"
+                f"most is {self.most} and trials is {self.trials}; they are the same for the "
+                f"distribution {self.law}"
             )
         if not self.uniform and self.per_user:
             raise TaskError(
-                f"dummies per user is {self.per_user}; it is 0 for the law each-item, which names "
-                "each item at most once"
+                f"dummies per user is {self.per_user}; it is 0 for the distribution each-item, "
+                "which names each item at most once"
             )
         if not self.bounded and self.most < 1:
-            raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
+            raise TaskError(
+                f"most is {self.most}; it must be at least 1 for the distribution {self.law}"
+            )
 
     def _check_drawing(self) -> None:
         """Refuse distributions that a device cannot draw from in time."""
         if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
             raise TaskError(
-                f"most is {self.most} for a law of mean "
+                f"most is {self.most} for a distribution of mean "
                 f"{self.expected_per_user - self.per_user:.4g}: dummies would be drawn again and "
                 "again"
             )
@@ -202,7 +204,7 @@ class ShufflerSpec:
     Every draw is one of bounded integers: what is accounted is what is drawn.
     """
 
-    law: ShufflerLaw = "none"
+    law: ShufflerDistribution = "none"
     keep_weight: int = KEEP_SUM
     trials: int = 0
     peak: int = 0
@@ -212,7 +214,9 @@ class ShufflerSpec:
     """Maximum number of dummies of one item."""
 
     def __post_init__(self) -> None:
-        one_of("the law of the shuffler's dummies", self.law, get_args(ShufflerLaw))
+        one_of(
+            "the distribution of the shuffler's dummies", self.law, get_args(ShufflerDistribution)
+        )
         within("keep_weight", self.keep_weight, 1, KEEP_SUM)
         within("the trials of the shuffler's dummies", self.trials, 0, MAX_PER_ITEM)
         within("the peak of the shuffler's dummies", self.peak, 0, MAX_PER_ITEM)
@@ -222,8 +226,9 @@ class ShufflerSpec:
         binomial, geometric = self.law == "binomial", self.law == "geometric"
         if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
             raise TaskError(
-                f"the law of the shuffler's dummies is {self.law}, trials is {self.trials} and "
-                f"most is {self.most}; trials is above 0, and most the same, for binomial alone"
+                f"the distribution of the shuffler's dummies is {self.law}, trials is "
+                f"{self.trials} and most is {self.most}; trials is above 0, and most the same, for "
+                "binomial alone"
             )
         flanks = self.left_weight > 0 and self.right_weight > 0
         if geometric and not (flanks and self.most >= max(1, self.peak)):
@@ -236,11 +241,11 @@ class ShufflerSpec:
             self._check_cost()
         if not geometric and (self.peak or self.left_weight or self.right_weight):
             raise TaskError(
-                f"the law of the shuffler's dummies is {self.law}; peak and weights are for "
-                "geometric alone"
+                f"the distribution of the shuffler's dummies is {self.law}; peak and weights are "
+                "for geometric alone"
             )
         if self.law == "none" and self.most:
-            raise TaskError(f"most is {self.most}; without a law it must be 0")
+            raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
 
     def _check_cost(self) -> None:
         """Refuse flanks that hardly fall, or are truncated at once: drawing would take too long."""
@@ -298,13 +303,13 @@ class ShufflerSpec:
     def probabilities(self) -> NDArray[np.float64]:
         """Return P(z) for z = 0 .. most, if geometric; otherwise raise ValueError."""
         if self.law != "geometric":
-            raise ValueError(f"the law is {self.law}")
+            raise ValueError(f"the distribution is {self.law}")
         z = np.arange(self.most + 1, dtype=np.float64)
         left = math.log(self.left_weight / RATIO_SUM)
         right = math.log(self.right_weight / RATIO_SUM)
         weights = np.exp(np.where(z < self.peak, (self.peak - z) * left, (z - self.peak) * right))
-        law: NDArray[np.float64] = weights / weights.sum()
-        return law
+        distribution: NDArray[np.float64] = weights / weights.sum()
+        return distribution
 
     def moments(self) -> tuple[float, float]:
         """Return the mean and the variance of z."""
@@ -312,9 +317,9 @@ class ShufflerSpec:
             return 0.0, 0.0
         if self.law == "binomial":
             return self.trials / 2, self.trials / 4
-        law, z = self.probabilities(), np.arange(self.most + 1)
-        mean = float(law @ z)
-        return mean, float(law @ (z - mean) ** 2)
+        distribution, z = self.probabilities(), np.arange(self.most + 1)
+        mean = float(distribution @ z)
+        return mean, float(distribution @ (z - mean) ** 2)
 
 
 PERMUTES: Final = ShufflerSpec()

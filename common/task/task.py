@@ -177,7 +177,10 @@ class Task:
             )
 
     def _remedy(self) -> str:
-        if self.composition.shuffler_law != "none" and self.composition.local_noise == "none":
+        if (
+            self.composition.shuffler_distribution != "none"
+            and self.composition.local_noise == "none"
+        ):
             return "a shuffler that adds more dummies of each item"
         return f"local noise, more dummies, or a larger n_min than {self.n_min}"
 

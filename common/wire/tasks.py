@@ -8,7 +8,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
-from common.protocols import DummyLaw, ShufflerLaw
+from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
@@ -38,7 +38,7 @@ from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 MAX_LISTED_TASKS: Final = 50
 """Maximum number of tasks in one call."""
 _MAX_NAME: Final = 64
-_SHUFFLER_LAWS: Final = get_args(ShufflerLaw)
+_SHUFFLER_DISTRIBUTIONS: Final = get_args(ShufflerDistribution)
 
 
 def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
@@ -70,12 +70,20 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
     "dummies": Codec(
         DummySpec,
         analyzer_pb2.DummySpec,
-        {"law": lambda _, law: word("the law of the dummies", law, get_args(DummyLaw))},
+        {
+            "law": lambda _, name: word(
+                "the distribution of the dummies", name, get_args(DummyDistribution)
+            )
+        },
     ),
     "shuffler": Codec(
         ShufflerSpec,
         analyzer_pb2.ShufflerSpec,
-        {"law": lambda _, law: word("the law of the shuffler's dummies", law, _SHUFFLER_LAWS)},
+        {
+            "law": lambda _, name: word(
+                "the distribution of the shuffler's dummies", name, _SHUFFLER_DISTRIBUTIONS
+            )
+        },
     ),
     "numbers": Codec(NumberDraft, analyzer_pb2.NumberDraft),
     "texts": Codec(

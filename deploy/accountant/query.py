@@ -59,9 +59,9 @@ _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]]
 }
 """The search for an ε at a δ, and the δ at an ε."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
-_LAWS_IN_WORDS: Final = (
-    "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
-    "or groups:SIZE,TRIALS,CHANCE"
+_DISTRIBUTIONS_IN_WORDS: Final = (
+    "a distribution of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, "
+    "negative-binomial:R,MEAN or groups:SIZE,TRIALS,CHANCE"
 )
 _KEYS: Final = {
     "binomial": "M_binom",
@@ -72,16 +72,16 @@ _KEYS: Final = {
 """Keys of random numbers of dummies in a file, by their names on the command line."""
 
 
-def parse_law(text: str) -> dict[str, Any]:
+def parse_distribution(text: str) -> dict[str, Any]:
     """Parse a distribution such as `poisson:3`; return its key in a file, and its numbers."""
     name, _, rest = text.partition(":")
     if name not in _KEYS or not rest:
-        raise AccountingError(_LAWS_IN_WORDS)
-    numbers = parse_numbers(rest, _LAWS_IN_WORDS)
+        raise AccountingError(_DISTRIBUTIONS_IN_WORDS)
+    numbers = parse_numbers(rest, _DISTRIBUTIONS_IN_WORDS)
     return {_KEYS[name]: numbers[0] if (name, len(numbers)) == ("poisson", 1) else numbers}
 
 
-def _law(key: str, numbers: tuple[float, ...]) -> CountDistribution:
+def _distribution(key: str, numbers: tuple[float, ...]) -> CountDistribution:
     match key, numbers:
         case "M_poisson", (mean,):
             return Poisson(mean)
@@ -89,9 +89,9 @@ def _law(key: str, numbers: tuple[float, ...]) -> CountDistribution:
             return NegativeBinomial(r, mean)
         case "M_binom", (trials, chance) if trials.is_integer():
             return Binomial(int(trials), chance)
-        case "M_groups", (size, *law) if size.is_integer():
-            return Groups(_law("M_binom", tuple(law)), int(size))
-    raise AccountingError(_LAWS_IN_WORDS)
+        case "M_groups", (size, *distribution) if size.is_integer():
+            return Groups(_distribution("M_binom", tuple(distribution)), int(size))
+    raise AccountingError(_DISTRIBUTIONS_IN_WORDS)
 
 
 def _integral(number: object) -> object:
@@ -175,7 +175,7 @@ class Question:
         )
 
     @cached_property
-    def crowd(self) -> AnonymitySet:
+    def anonymity_set(self) -> AnonymitySet:
         """The users and dummies of the batch."""
         adding = self.n - self.colluders - self.skippers
         if self.n > 0 > adding:
@@ -191,8 +191,8 @@ class Question:
         if each.law == "fractional" and adding > 0:
             if random_dummies is not None:
                 raise AccountingError(
-                    f"dummies per user is {self.m}: a fraction is a law of random dummies, and "
-                    "another one is given"
+                    f"dummies per user is {self.m}: a fraction makes random dummies, and "
+                    "another distribution of them is given"
                 )
             random_dummies = Binomial(adding, each.extra_chance)
         return AnonymitySet(
@@ -207,17 +207,19 @@ class Question:
         keys = _KEYS.values()
         given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
-            raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
+            raise AccountingError(
+                f"{' and '.join(given)} are two distributions of random dummies; give one"
+            )
         for key, numbers in given.items():
             try:
-                return _law(key, numbers if isinstance(numbers, tuple) else (numbers,))
+                return _distribution(key, numbers if isinstance(numbers, tuple) else (numbers,))
             except AccountingError as error:
                 raise AccountingError(f"{key}: {error}") from error
         return None
 
     def answer(self) -> Guarantee:
         """Return the bound with its assumptions, or raise AccountingError."""
-        subject, crowd = self.subject, self.crowd
+        subject, anonymity_set = self.subject, self.anonymity_set
         general = isinstance(subject, BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
@@ -225,19 +227,24 @@ class Question:
                 "--delta or --central-epsilon, delta or eps in a file"
             )
         epsilon_of, delta_of = _BOUNDS[type(subject)]
-        epsilon = self.eps or 0.0 if self.delta is None else epsilon_of(subject, crowd, self.delta)
-        delta = delta_of(subject, crowd, epsilon) if self.delta is None else self.delta
-        honest = crowd.users - crowd.colluders
+        epsilon = (
+            self.eps or 0.0
+            if self.delta is None
+            else epsilon_of(subject, anonymity_set, self.delta)
+        )
+        delta = delta_of(subject, anonymity_set, epsilon) if self.delta is None else self.delta
+        random_dummies = anonymity_set.random_dummies
+        honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
-            f"{honest} users are honest, {crowd.colluders} others collude",
-            f"{crowd.dummies} dummies and {crowd.random_dummies or 'no'} more are in the batch",
-            f"the analyzer knows {crowd.known_dummies} of them",
+            f"{honest} users are honest, {anonymity_set.colluders} others collude",
+            f"the batch has {anonymity_set.dummies} dummies, and {random_dummies or 'no'} more",
+            f"the analyzer knows {anonymity_set.known_dummies} of them",
         ]
-        if general and crowd.random_dummies is not None:
+        if general and random_dummies is not None:
             assumptions.append("dummies whose number is random are not counted")
         return Guarantee(
-            coalition="analyzer+users" if crowd.colluders else "analyzer",
+            coalition="analyzer+users" if anonymity_set.colluders else "analyzer",
             epsilon=epsilon,
             delta=delta,
             neighbouring=REPLACE_ONE,
@@ -252,9 +259,9 @@ class Question:
         if isinstance(self.subject, BlanketPair):
             return {"compare": "bounds are compared for mechanisms that count matches"}
         return {
-            "epsilon_lower": epsilon_lower(self.subject, self.crowd, self.delta),
+            "epsilon_lower": epsilon_lower(self.subject, self.anonymity_set, self.delta),
             "compare": [
                 {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
-                for name, said in compare(self.subject, self.crowd, self.delta)
+                for name, said in compare(self.subject, self.anonymity_set, self.delta)
             ],
         }

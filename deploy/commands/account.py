@@ -120,7 +120,7 @@ def account(
         "eps": central_epsilon,
         "delta": delta,
     }
-    random = {} if random_dummies is None else questions.parse_law(random_dummies)
+    random = {} if random_dummies is None else questions.parse_distribution(random_dummies)
     question = questions.Question.read(fields | random)
     guarantee = question.answer()
     answer = answers.answer_fields(question, guarantee, comparing=compare)

@@ -36,9 +36,11 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     of_file = text.lower().endswith(files.ENDINGS)
     if column is not None and not of_file:
         raise TaskError(f"the column {column} is one of a file; this data set is none")
-    law, colon, numbers = text.partition(":")
-    if colon and law in _NAMES:
-        return _synthetic(law, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users)
+    distribution, colon, numbers = text.partition(":")
+    if colon and distribution in _NAMES:
+        return _synthetic(
+            distribution, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users
+        )
     if of_file:
         path = Path(text)
         title = f"The file {path.name}"
@@ -56,23 +58,23 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     return found
 
 
-def _synthetic(law: str, parts: list[str], n_users: int) -> Dataset:
-    """Make a uniform distribution, or item r with a share proportional to (r + 1)^-exponent."""
-    if len(parts) > (2 if law == "zipf" else 1):
-        raise TaskError(f"a law {law} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
+def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
+    """Make uniform data, or item r with a share proportional to (r + 1)^-exponent."""
+    if len(parts) > (2 if distribution == "zipf" else 1):
+        raise TaskError(f"{distribution} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
     try:
         size = int(parts[0])
         exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
     except ValueError as error:
-        raise TaskError(f"the numbers of a law {law} are not numbers") from error
-    within(f"the items of a {_NAMES[law]} law", size, 2, MAX_DOMAIN_SIZE)
+        raise TaskError(f"the numbers after {distribution}: are not numbers") from error
+    within(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")
-    if law == "uniform":
+    if distribution == "uniform":
         name, title, exponent = f"uniform:{size}", f"uniform over {size:,} items", 0.0
     else:
         name = f"zipf:{size},{exponent:g}"
-        title = f"Zipf law of exponent {exponent:g} over {size:,} items"
+        title = f"Zipf distribution with exponent {exponent:g} over {size:,} items"
     weights = np.arange(1, size + 1, dtype=np.float64)
     np.power(weights, -exponent, out=weights)
     counts = apportion(weights, n_users)

@@ -266,13 +266,13 @@ def _log_excess(design: Design) -> float:
     terms, wanted = design.terms, design.wanted
     if terms.local_epsilon_of_all_rounds <= wanted.central_epsilon:
         return -math.inf
-    crowd = terms.crowd(wanted.n_min)
+    anonymity_set = terms.anonymity_set(wanted.n_min)
     if wanted.rounds > 1:
-        epsilon = central_epsilon(terms, crowd)
+        epsilon = central_epsilon(terms, anonymity_set)
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wanted.delta)
         keeps = epsilon <= wanted.central_epsilon
     else:
-        curve = DeltaCurve(design.reduction, crowd, (wanted.central_epsilon,), _TOLERANCE)
+        curve = DeltaCurve(design.reduction, anonymity_set, (wanted.central_epsilon,), _TOLERANCE)
         delta = curve(wanted.central_epsilon)
         mu = gaussian_mu(wanted.central_epsilon, delta / MARGIN)
         keeps = delta <= MARGIN * wanted.delta

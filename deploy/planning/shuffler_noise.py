@@ -8,7 +8,11 @@ from typing import Final
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
-from common.accounting.item_noise import ItemLaw, ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import (
+    ItemDistribution,
+    ItemNoiseRelease,
+    shuffler_noise_distribution,
+)
 from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
@@ -35,11 +39,11 @@ _MAX_HALVINGS: Final = 40
 def keeps_guarantee(design: Design) -> bool:
     """Ask the exact accountant whether a task of this design keeps the guarantee."""
     terms, wanted = design.terms, design.wanted
-    crowd = terms.crowd(wanted.n_min)
+    anonymity_set = terms.anonymity_set(wanted.n_min)
     epsilon = wanted.central_epsilon / CLAIM_ROOM
     if wanted.rounds == 1:
-        return terms.release(crowd).delta(epsilon) <= MARGIN * wanted.delta
-    return central_epsilon(terms, crowd) <= epsilon
+        return terms.release(anonymity_set).delta(epsilon) <= MARGIN * wanted.delta
+    return central_epsilon(terms, anonymity_set) <= epsilon
 
 
 def shuffler_designs(wanted: Requirements) -> list[Design]:
@@ -139,7 +143,7 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     accountant; an upper end that costs 1e-3 of δ.
     """
 
-    def noise(peak: int) -> ItemLaw:
+    def noise(peak: int) -> ItemDistribution:
         return shuffler_noise_distribution(_two_sided(epsilon, delta, peak))
 
     return _two_sided(epsilon, delta, _least_count(noise, 0, epsilon, delta))
@@ -188,7 +192,9 @@ def _less_steep(ratio: float) -> int:
     return max(1, weight)
 
 
-def _least_count(noise: Callable[[int], ItemLaw], low: int, epsilon: float, delta: float) -> int:
+def _least_count(
+    noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
+) -> int:
     """Find the least number from `low` on whose noise is enough, by doubling and halving."""
     _check(epsilon, delta)
 

@@ -30,18 +30,20 @@ _CASES: Final = (
     ("hashing, negative binomial dummies", True, 64, 6.0, _RANDOM, 1e-6),
 )
 _HASHED: Final = MatchCountReduction.for_epsilon(answers=64, local_epsilon=4.0, hashed=True)
-_CROWD: Final = AnonymitySet(users=10**6)
+_MILLION: Final = AnonymitySet(users=10**6)
 
 
 @pytest.mark.parametrize(
-    ("name", "hashed", "answers", "local_epsilon", "crowd", "delta"), _CASES, ids=lambda _: ""
+    ("name", "hashed", "answers", "local_epsilon", "anonymity_set", "delta"),
+    _CASES,
+    ids=lambda _: "",
 )
 def test_accounting(  # noqa: PLR0917  # a row of the table
     name: str,
     hashed: bool,  # noqa: FBT001
     answers: int,
     local_epsilon: float,
-    crowd: AnonymitySet,
+    anonymity_set: AnonymitySet,
     delta: float,
     best: Best,
     line: Line,
@@ -52,10 +54,10 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
     reduction = MatchCountReduction.for_epsilon(
         answers=answers, local_epsilon=local_epsilon, hashed=hashed
     )
-    epsilon = epsilon_upper(reduction, crowd, delta)
+    epsilon = epsilon_upper(reduction, anonymity_set, delta)
     others = (delta * (1 + number * 1e-9) for number in itertools.count(1))
-    found = best(3, lambda: epsilon_upper(reduction, crowd, next(others)))
-    single = best_of(3, lambda: delta_upper(reduction, crowd, epsilon))
+    found = best(3, lambda: epsilon_upper(reduction, anonymity_set, next(others)))
+    single = best_of(3, lambda: delta_upper(reduction, anonymity_set, epsilon))
     steps = round(found / tail)
     figures = {"epsilon_s": found, "delta_s": single, "epsilon_in_tails": steps}
     line(f"accounting: {name}", epsilon=epsilon, **figures)
@@ -63,13 +65,13 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
 
 def test_attack(best: Best, line: Line) -> None:
     """The lower bound by the attack."""
-    seconds = best(1, lambda: epsilon_lower(_HASHED, _CROWD, 1e-6))
+    seconds = best(1, lambda: epsilon_lower(_HASHED, _MILLION, 1e-6))
     line("accounting: the attack, hashing, 10^6 users", seconds=seconds)
 
 
 def test_composition(best: Best, line: Line) -> None:
     """A hundred rounds, for the first time and again."""
-    rounds = [AmplifiedRelease(reduction=_HASHED, crowd=_CROWD)] * 100
+    rounds = [AmplifiedRelease(reduction=_HASHED, anonymity_set=_MILLION)] * 100
     cold = best(1, lambda: composed_epsilon(rounds, 1e-6))
     warm = best_of(3, lambda: composed_epsilon(rounds, 1e-6))
     line("accounting: 100 rounds, first time", seconds=cold, over_again=cold / warm)

@@ -35,11 +35,11 @@ def test_local_hashing_has_its_channel(item: int) -> None:
     """Cells of 300,000 reports of one item follow the exact channel, seed 0's row included."""
     mechanism = LocalHashing(12, family_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
     reports = mechanism.randomize(np.full(300_000, item), _generator(3 + item))
-    law = mechanism.channel(1.0).forward(np.eye(12)[item])
+    distribution = mechanism.channel(1.0).forward(np.eye(12)[item])
     cells = mechanism.tally(reports)
 
-    assert (cells[law < 1e-12] == 0).all()
-    assert _fits(cells[law >= 1e-12], law[law >= 1e-12])
+    assert (cells[distribution < 1e-12] == 0).all()
+    assert _fits(cells[distribution >= 1e-12], distribution[distribution >= 1e-12])
 
 
 def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
@@ -55,9 +55,11 @@ def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
 @pytest.mark.parametrize("mean", [0.3, 1.5, 4.999])
 def test_a_fractional_number_of_dummies_has_its_distribution(mean: float) -> None:
     """400,000 users: certain dummies, and one more with its weight; .31 for .3 is rejected."""
-    law = DummySpec.averaging(mean)
-    counts = draw_dummy_counts(law, 400_000, _generator(22)) - law.per_user
-    weights = np.array([EXTRA_WEIGHT_SUM - law.extra_weight, law.extra_weight], dtype=np.float64)
+    distribution = DummySpec.averaging(mean)
+    counts = draw_dummy_counts(distribution, 400_000, _generator(22)) - distribution.per_user
+    weights = np.array(
+        [EXTRA_WEIGHT_SUM - distribution.extra_weight, distribution.extra_weight], dtype=np.float64
+    )
 
     assert _fits(np.bincount(counts, minlength=2), weights)
     wrong = weights + np.array([-1, 1]) * EXTRA_WEIGHT_SUM / 100

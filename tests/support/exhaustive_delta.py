@@ -11,21 +11,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Message = tuple[int, ...]
-Law = Mapping[Message, float]
+Distribution = Mapping[Message, float]
 Histogram = tuple[int, ...]
 Added = Mapping[Histogram, float]
 
 
-def grr_law(value: int, items: int, local_epsilon: float) -> Law:
-    """Law of one GRR report."""
+def grr_distribution(value: int, items: int, local_epsilon: float) -> Distribution:
+    """Distribution of one GRR report."""
     total = math.exp(local_epsilon) + items - 1
     return {
         (item,): (math.exp(local_epsilon) if item == value else 1) / total for item in range(items)
     }
 
 
-def _hashed_law(hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: float) -> Law:
-    """Law of one report of local hashing: of each seed, the value's bucket there."""
+def _hashed_distribution(
+    hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: float
+) -> Distribution:
+    """Distribution of one report of local hashing: of each seed, the value's bucket there."""
     drawn = list(hashes)
     total = (math.exp(local_epsilon) + buckets - 1) * len(drawn)
     return {
@@ -35,24 +37,28 @@ def _hashed_law(hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: 
     }
 
 
-def hashing_law(value: int, q: int, local_epsilon: float, seeds: Iterable[int]) -> Law:
-    """Law of one report of local hashing over F_q with one digit: bucket seed·value mod q."""
-    return _hashed_law(((seed, seed * value % q) for seed in seeds), q, local_epsilon)
+def hashing_distribution(
+    value: int, q: int, local_epsilon: float, seeds: Iterable[int]
+) -> Distribution:
+    """Distribution of local hashing over F_q with one digit: bucket seed·value mod q."""
+    return _hashed_distribution(((seed, seed * value % q) for seed in seeds), q, local_epsilon)
 
 
-def every_function_law(value: int, values: int, buckets: int, local_epsilon: float) -> Law:
-    """Law of one report of local hashing whose seed names any function from values to buckets."""
+def every_function_distribution(
+    value: int, values: int, buckets: int, local_epsilon: float
+) -> Distribution:
+    """Distribution of local hashing whose seed names any function from values to buckets."""
     functions = itertools.product(range(buckets), repeat=values)
-    return _hashed_law(enumerate(one[value] for one in functions), buckets, local_epsilon)
+    return _hashed_distribution(enumerate(one[value] for one in functions), buckets, local_epsilon)
 
 
-def uniform_law(messages: Sequence[Message]) -> Law:
-    """Law of a dummy."""
+def uniform_distribution(messages: Sequence[Message]) -> Distribution:
+    """Distribution of a dummy."""
     return {message: 1 / len(messages) for message in messages}
 
 
-def unary_law(value: int | None, bits: int, p: float, q: float) -> Law:
-    """Law of one unary encoding: its own bit set with chance p, every other (of None: all) q."""
+def unary_distribution(value: int | None, bits: int, p: float, q: float) -> Distribution:
+    """Distribution of unary encoding: own bit set with chance p, each other (None: all) q."""
     chances = [p if bit == value else q for bit in range(bits)]
     return {
         report: math.prod(
@@ -62,8 +68,8 @@ def unary_law(value: int | None, bits: int, p: float, q: float) -> Law:
     }
 
 
-def duchi_law(value: float, local_epsilon: float) -> Law:
-    """Law of Duchi's bit of a number in -1 .. 1."""
+def duchi_distribution(value: float, local_epsilon: float) -> Distribution:
+    """Distribution of Duchi's bit of a number in -1 .. 1."""
     up = 0.5 + value * math.tanh(local_epsilon / 2) / 2
     return {(1,): up, (0,): 1 - up}
 
@@ -102,44 +108,44 @@ def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> fl
 
 
 def true_delta(
-    laws: Sequence[Law],
+    distributions: Sequence[Distribution],
     *,
     users: int,
     dummies: int | Mapping[int, float],
-    dummy: Law,
+    dummy: Distribution,
     epsilon: float,
 ) -> float:
     """
     Return the largest δ over the victim's two values and every choice of the others' values.
 
-    `dummies` is a number, or the law of one: what the analyzer sees tells how many came.
+    `dummies` is a number, or the distribution of one: what the analyzer sees tells how many came.
     """
     numbers = {dummies: 1.0} if isinstance(dummies, int) else dummies
     worst = 0.0
-    for others in itertools.combinations_with_replacement(laws, users - 1):
+    for others in itertools.combinations_with_replacement(distributions, users - 1):
         around: dict[tuple[Message, ...], float] = defaultdict(float)
         for number, weight in numbers.items():
             sent = _spread([*others, *([dummy] * number)], {(): 1.0}, _with_message)
             for messages, chance in sent.items():
                 around[messages] += weight * chance
-        worlds = [_spread([law], around, _with_message) for law in laws]
+        worlds = [_spread([distribution], around, _with_message) for distribution in distributions]
         worst = max(worst, _largest_excess(worlds, epsilon))
     return worst
 
 
-def own_dummies_law(items: int, chance: float, most: int) -> Added:
-    """Law of one user's dummies of each item, conditioned on at most so many."""
-    law = {
+def own_dummies_distribution(items: int, chance: float, most: int) -> Added:
+    """Distribution of one user's dummies of each item, conditioned on at most so many."""
+    distribution = {
         drawn: math.prod(chance if one else 1 - chance for one in drawn)
         for drawn in itertools.product((0, 1), repeat=items)
         if sum(drawn) <= most
     }
-    total = math.fsum(law.values())
-    return {drawn: probability / total for drawn, probability in law.items()}
+    total = math.fsum(distribution.values())
+    return {drawn: probability / total for drawn, probability in distribution.items()}
 
 
 def true_delta_with_item_noise(
-    laws: Sequence[Law],
+    distributions: Sequence[Distribution],
     *,
     users: int,
     noise: Mapping[int, float],
@@ -151,16 +157,18 @@ def true_delta_with_item_noise(
     Return the largest δ where the shuffler drops reports and adds noise to each item's count.
 
     Every histogram that the analyzer can see is enumerated, for the victim's two values and every
-    choice of the others' values. `own` is the law of the dummies that each user adds.
+    choice of the others' values. `own` is the distribution of the dummies that each user adds.
     """
-    items = len(laws)
+    items = len(distributions)
 
     def one_hot(item: int) -> Histogram:
         return tuple(int(item == other) for other in range(items))
 
     def sent(value: int) -> Added:
-        law = {one_hot(item): kept * chance for (item,), chance in laws[value].items()}
-        return {**law, (0,) * items: 1 - kept}
+        distribution = {
+            one_hot(item): kept * chance for (item,), chance in distributions[value].items()
+        }
+        return {**distribution, (0,) * items: 1 - kept}
 
     added = [
         {tuple(z if item == other else 0 for other in range(items)): p for z, p in noise.items()}

@@ -1,4 +1,4 @@
-"""Examples of every mechanism for numbers, and the exact laws of their answers."""
+"""Examples of every mechanism for numbers, and the exact distributions of their answers."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -15,7 +15,7 @@ ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piece
 SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi-hm", "multi-rphm")
 EVERY: Final = ONE_NUMBER + SEVERAL
 
-Law = dict[int, Fraction]
+Distribution = dict[int, Fraction]
 """Chances of codes."""
 
 
@@ -58,14 +58,18 @@ def number_example(
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
 
 
-def law_of(codes: Any) -> Law:
-    """Return the law of codes that are listed once for each of equally likely draws."""
+def distribution_of(codes: Any) -> Distribution:
+    """Return the distribution of codes that are listed once for each of equally likely draws."""
     listed = np.asarray(codes).tolist()
     return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
 
 
-def worst_ratio(laws: list[Law]) -> Fraction:
-    """Return how much likelier a code can be under one law than under another; all have it."""
-    codes = {code for law in laws for code in law}
-    assert all(codes == set(law) for law in laws)
-    return max(max(law[code] for law in laws) / min(law[code] for law in laws) for code in codes)
+def worst_ratio(distributions: list[Distribution]) -> Fraction:
+    """Return how much likelier a code can be under one distribution than another; all have it."""
+    codes = {code for distribution in distributions for code in distribution}
+    assert all(codes == set(distribution) for distribution in distributions)
+    return max(
+        max(distribution[code] for distribution in distributions)
+        / min(distribution[code] for distribution in distributions)
+        for code in codes
+    )

@@ -28,7 +28,7 @@ _BELOW: Final = 25.0
 """Log-likelihood by which EM may end below the projection: it stops before it fits noise. Three
 times what it is below at two million users, where a uniform answer is a hundred thousand below."""
 _MOVED: Final = 1e-3
-"""χ² by which one more smoothed step may change the law of the reports."""
+"""χ² by which one more smoothed step may change the distribution of the reports."""
 
 
 def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) -> bool:
@@ -126,8 +126,8 @@ _PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = M
 
 def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
     """One step of expectation maximisation, without any leap."""
-    law = channel.forward(shares)
-    ratio = np.divide(cells, law, out=np.zeros(len(law)), where=cells > 0)
+    distribution = channel.forward(shares)
+    ratio = np.divide(cells, distribution, out=np.zeros(len(distribution)), where=cells > 0)
     moved = shares * channel.adjoint(ratio)
     step: Vector = moved / moved.sum()
     return step
@@ -151,5 +151,5 @@ def _at_rest(evidence: DebiasedShares, channel: Channel, refined: Vector) -> boo
     moved = _plain_step(evidence.cells, channel, refined)
     wide = np.pad(moved, 1, mode="edge")
     smoothed = (wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4
-    change, law = channel.forward(smoothed - refined), channel.forward(refined)
-    return float(evidence.cells.sum()) * float((change**2 / law).sum()) < _MOVED
+    change, distribution = channel.forward(smoothed - refined), channel.forward(refined)
+    return float(evidence.cells.sum()) * float((change**2 / distribution).sum()) < _MOVED

@@ -1,4 +1,4 @@
-"""A small task of every protocol for items, with the widest law of dummies that its row allows."""
+"""A small task of every protocol for items, with the widest distribution of dummies it allows."""
 
 from functools import cache
 from typing import Any, Final

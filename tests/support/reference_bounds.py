@@ -8,9 +8,11 @@ from common.accounting.reference.general_blanket import BlanketPair
 from common.mechanisms.reduction import MatchCountReduction
 
 
-def delta_lower(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
+def delta_lower(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, epsilon: float
+) -> float:
     """Return a δ that attacks prove: no (ε, δ') holds with a smaller δ'."""
-    return max(attack(epsilon) for attack in _attacks(reduction, crowd))
+    return max(attack(epsilon) for attack in _attacks(reduction, anonymity_set))
 
 
 def match_count_pair(reduction: MatchCountReduction) -> BlanketPair:

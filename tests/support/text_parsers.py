@@ -8,7 +8,7 @@ from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
-from deploy.accountant.query import parse_law
+from deploy.accountant.query import parse_distribution
 from deploy.commands.options import parse_cap, task_digest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import shares_from
@@ -66,7 +66,7 @@ PARSERS: Final = (
     ),
     typed("environment", _environment, _ENVIRONMENT),
     typed(
-        *("law of dummies", parse_law, "binomial:10,0.5", "poisson:3"),
+        *("distribution of dummies", parse_distribution, "binomial:10,0.5", "poisson:3"),
         *("negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
     typed("numbers", parse_numbers, "0.5,0.3,0.7,2"),

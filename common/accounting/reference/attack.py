@@ -63,14 +63,16 @@ _TOLERANCE: Final = 1e-2
 _CLOSE_ENOUGH: Final = 1e-4
 
 
-def epsilon_lower(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def epsilon_lower(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Return an ε that attacks prove: no (ε', δ) holds with a smaller ε'. 0 if no attack succeeds.
 
     Args:
         reduction: The mechanism. Attacks with a third value need it independent of (hashing) or
             exclusive with (one histogram) the two.
-        crowd: Honest users and dummies in the batch.
+        anonymity_set: Honest users and dummies in the batch.
         delta: At least MIN_DELTA and below 1.
 
     Raises:
@@ -79,8 +81,8 @@ def epsilon_lower(reduction: MatchCountReduction, crowd: AnonymitySet, delta: fl
     Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies widely.
     """
     check_delta(delta)
-    top = min(epsilon_upper(reduction, crowd, delta), MOST_EPSILON)
-    return max(_last_above(attack, delta, top) for attack in _attacks(reduction, crowd))
+    top = min(epsilon_upper(reduction, anonymity_set, delta), MOST_EPSILON)
+    return max(_last_above(attack, delta, top) for attack in _attacks(reduction, anonymity_set))
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
@@ -102,25 +104,25 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
     return found
 
 
-def _attacks(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Attack]:
+def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
     """
     List the attacks on a mechanism in an anonymity set, including one that never succeeds.
 
     Conditioning on an event of probability at least 1 - τ changes all probabilities by at most τ,
     so a proof without it loses (e^ε + 1)·τ.
     """
-    law = crowd.random_dummies
-    if not isinstance(law, Conditioned):
-        return _attacks_on(reduction, crowd)
-    plain = dataclasses.replace(crowd, random_dummies=law.law)
-    return [_less(attack, law.missing) for attack in _attacks_on(reduction, plain)]
+    distribution = anonymity_set.random_dummies
+    if not isinstance(distribution, Conditioned):
+        return _attacks_on(reduction, anonymity_set)
+    plain = dataclasses.replace(anonymity_set, random_dummies=distribution.distribution)
+    return [_less(attack, distribution.missing) for attack in _attacks_on(reduction, plain)]
 
 
 def _less(attack: Attack, missing: float) -> Attack:
     return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
 
 
-def _attacks_on(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Attack]:
+def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks
@@ -128,18 +130,20 @@ def _attacks_on(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Att
         # More collisions are more private, and independent supports much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
     if reduction.third_value != "none":
-        attacks.extend(_drop_a_third_value(reduction, crowd))
+        attacks.extend(_drop_a_third_value(reduction, anonymity_set))
     if reduction.third_value == "independent":
-        attacks.extend(_count_everything(reduction, crowd))
+        attacks.extend(_count_everything(reduction, anonymity_set))
     if reduction.collision == 0 and reduction.third_value != "independent":
-        attacks.extend(_count_one_value(reduction, crowd))
+        attacks.extend(_count_one_value(reduction, anonymity_set))
     return attacks
 
 
-def _drop_a_third_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
+def _drop_a_third_value(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet
+) -> Iterator[Attack]:
     """Attack if all others hold z: drop the messages that support z."""
     kept = 1 - 1 / reduction.answers
-    others = _table(_blanket_laws(reduction, crowd, kept))
+    others = _table(_blanket_distributions(reduction, anonymity_set, kept))
     if others is None:
         return
     if reduction.third_value == "independent":
@@ -160,23 +164,27 @@ def _drop_a_third_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> 
     yield _MessagesAttack(rest, _Table(others.first, total), presence)
 
 
-def _count_everything(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
+def _count_everything(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet
+) -> Iterator[Attack]:
     """Attack if every report supports x and x' independently of its sender's value."""
-    least = 1 + crowd.others + max(0, crowd.dummies - crowd.known_dummies)
-    laws = [] if crowd.random_dummies is None else [crowd.random_dummies]
-    extra = _table(laws)
+    least = 1 + anonymity_set.others + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+    distributions = [] if anonymity_set.random_dummies is None else [anonymity_set.random_dummies]
+    extra = _table(distributions)
     if extra is None:
         return
     # At most all random dummies are known.
-    lost = max(0, crowd.known_dummies - crowd.dummies)
+    lost = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
     counts = np.maximum(extra.first + np.arange(len(extra.probabilities)) - lost, 0)
     chances: Vector = np.bincount(counts - counts[0], weights=extra.probabilities).astype(float)
     yield _MessagesAttack(reduction, _Table(least + int(counts[0]), chances), np.ones(len(chances)))
 
 
-def _count_one_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
+def _count_one_value(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet
+) -> Iterator[Attack]:
     """Attack if all others hold x': only their blanket reports support x."""
-    others = _table(_blanket_laws(reduction, crowd, 1 / reduction.answers))
+    others = _table(_blanket_distributions(reduction, anonymity_set, 1 / reduction.answers))
     if others is None:
         return
     q = reduction.blanket / reduction.answers
@@ -196,18 +204,20 @@ def _count_one_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Ite
     yield attack
 
 
-def _blanket_laws(
-    reduction: MatchCountReduction, crowd: AnonymitySet, share: float
+def _blanket_distributions(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, share: float
 ) -> list[CountDistribution | None]:
     """Return the distributions of a share of the others' blanket reports and of unknown dummies."""
-    certain = crowd.dummies - crowd.known_dummies
-    laws: list[CountDistribution | None] = [Binomial(crowd.others, reduction.blanket * share)]
+    certain = anonymity_set.dummies - anonymity_set.known_dummies
+    distributions: list[CountDistribution | None] = [
+        Binomial(anonymity_set.others, reduction.blanket * share)
+    ]
     if certain > 0:
-        laws.append(Binomial(certain, share))
-    if crowd.random_dummies is not None:
+        distributions.append(Binomial(certain, share))
+    if anonymity_set.random_dummies is not None:
         # Knowing dummies among the random ones would only help the attack.
-        laws.append(crowd.random_dummies.thinned(share))
-    return laws
+        distributions.append(anonymity_set.random_dummies.thinned(share))
+    return distributions
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +241,23 @@ class _Table:
         return np.where(known, more, 0.0), np.where(known, same, 0.0)
 
 
-def _table(laws: Sequence[CountDistribution | None]) -> _Table | None:
+def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
     """Tabulate a sum of independent counts; None if one is unknown or the table too wide."""
     total = _Table(0, np.ones(1))
-    for law in laws:
-        if law is None:
+    for distribution in distributions:
+        if distribution is None:
             return None
-        if isinstance(law, Binomial) and law.trials <= _FEW:
-            low, high, complete = 0.0, float(law.trials), True
+        if isinstance(distribution, Binomial) and distribution.trials <= _FEW:
+            low, high, complete = 0.0, float(distribution.trials), True
         else:
-            low, high = quantile(law, _WINDOW_TAIL), upper_quantile(law, _WINDOW_TAIL)
+            low, high = (
+                quantile(distribution, _WINDOW_TAIL),
+                upper_quantile(distribution, _WINDOW_TAIL),
+            )
             complete = False
         if high - low > _WIDEST:
             return None
-        terms = law.probabilities(np.arange(low, high + 1))
+        terms = distribution.probabilities(np.arange(low, high + 1))
         total = _sum(total, _Table(int(low), terms, complete=complete))
     return total
 
@@ -320,7 +333,7 @@ _CLOSE: Final = 1e-3
 
 
 def epsilon_of_rounds(
-    reduction: MatchCountReduction, crowd: AnonymitySet, rounds: int, delta: float
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, rounds: int, delta: float
 ) -> float:
     """
     Return an ε that one statistic of several rounds proves: no (ε', δ) holds with a smaller ε'.
@@ -343,13 +356,19 @@ def epsilon_of_rounds(
     p, q = reduction.blanket / l + reduction.signal, reduction.blanket / l
     plus = kept * p * (1 - collision) if independent else p
     minus = kept * (1 - p) / l if independent else q
-    variance = 2 * rounds * (crowd.others * reduction.blanket + crowd.dummies) * kept * apart
+    variance = (
+        2
+        * rounds
+        * (anonymity_set.others * reduction.blanket + anonymity_set.dummies)
+        * kept
+        * apart
+    )
     reach = int(_DEVIATIONS * math.sqrt(variance) + 2 * rounds + _DEVIATIONS)
     size = fft.next_fast_len(2 * reach + 1)
     angle = 2 * np.pi * np.arange(size) / size
     turn = 1 - np.cos(angle)
-    noise = _less_to_the(2 * reduction.blanket * kept * apart * turn, rounds * crowd.others)
-    noise *= _less_to_the(2 * kept * apart * turn, rounds * crowd.dummies)
+    noise = _less_to_the(2 * reduction.blanket * kept * apart * turn, rounds * anonymity_set.others)
+    noise *= _less_to_the(2 * kept * apart * turn, rounds * anonymity_set.dummies)
     own = 1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
     one: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
     other = np.roll(one[::-1], 1)  # x' for x: the difference has the other sign

@@ -55,13 +55,15 @@ class BlanketPair:
             raise AccountingError(f"the blanket is {self.blanket}; it must lie between 0 and 1")
         if not self.local_epsilon > 0:
             raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
-        for name, law in (
+        for name, distribution in (
             ("U", self.chances),
             ("R_x", self.chances * self.first),
             ("R_x'", self.chances * self.second),
         ):
-            if (law < 0).any() or abs(float(law.sum()) - 1) > _SUM_ERROR:
-                raise AccountingError(f"the chances of {name} sum to {law.sum()}; it must be 1")
+            if (distribution < 0).any() or abs(float(distribution.sum()) - 1) > _SUM_ERROR:
+                raise AccountingError(
+                    f"the chances of {name} sum to {distribution.sum()}; it must be 1"
+                )
 
 
 def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -> BlanketPair:
@@ -183,14 +185,14 @@ _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 
 """Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
 
 
-def blanket_delta(pair: BlanketPair, crowd: AnonymitySet, epsilon: float) -> float:
+def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float) -> float:
     """
     Bound δ from above for one pair of the victim's inputs.
 
     Args:
         pair: The pair.
-        crowd: Honest users, and dummies drawn from U. A random number of dummies is not counted; it
-            can only help.
+        anonymity_set: Honest users, and dummies drawn from U. A random number of dummies is not
+            counted; it can only help.
         epsilon: Central ε, at least 0.
 
     Raises:
@@ -206,12 +208,12 @@ def blanket_delta(pair: BlanketPair, crowd: AnonymitySet, epsilon: float) -> flo
     terms = pair.first[possible] - math.exp(epsilon) * pair.second[possible]
     if epsilon >= pair.local_epsilon or not (terms > 0).any():
         return 0.0
-    dummies = max(0, crowd.dummies - crowd.known_dummies)
-    users = crowd.others + 1
+    dummies = max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+    users = anonymity_set.others + 1
     if dummies == 0 and users * pair.blanket > _MANY:
         total = _Sum(terms, chances, share=pair.blanket, least=users, most=users)
         return min(1.0, total.mean_excess(users) / (users * pair.blanket))
-    others = Binomial(crowd.others, pair.blanket)
+    others = Binomial(anonymity_set.others, pair.blanket)
     bins = Bins.of(others, _BINS)
     masses, missed = bins.masses(others)
     sizes = bins.edges + 1 + dummies
@@ -221,7 +223,7 @@ def blanket_delta(pair: BlanketPair, crowd: AnonymitySet, epsilon: float) -> flo
     return min(1.0, missed + float(masses @ given))
 
 
-def blanket_epsilon(pair: BlanketPair, crowd: AnonymitySet, delta: float) -> float:
+def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Bound the central ε from above for one pair of the victim's inputs; at most the local ε.
 
@@ -230,10 +232,14 @@ def blanket_epsilon(pair: BlanketPair, crowd: AnonymitySet, delta: float) -> flo
 
     Cost: about ten evaluations of δ.
     """
-    crowding = 1 + crowd.others * pair.blanket + max(0, crowd.dummies - crowd.known_dummies)
-    variance = float(pair.chances @ (pair.first - pair.second) ** 2) / crowding
+    surroundings = (
+        1
+        + anonymity_set.others * pair.blanket
+        + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+    )
+    variance = float(pair.chances @ (pair.first - pair.second) ** 2) / surroundings
     return least_epsilon(
-        lambda epsilon: blanket_delta(pair, crowd, epsilon),
+        lambda epsilon: blanket_delta(pair, anonymity_set, epsilon),
         delta=delta,
         local_epsilon=pair.local_epsilon,
         guess=math.sqrt(variance * max(1.0, -2 * math.log(delta))) if delta > 0 else 1.0,
@@ -250,15 +256,15 @@ class _Sum:
         top = float(terms.max())
         terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
         reach = top - float(terms.min())
-        law = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
-        tilt = _mean_zero_tilt(np.append(terms, 0.0), law)
-        active = np.exp(law[:-1] + tilt * (terms - top))
+        distribution = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
+        tilt = _mean_zero_tilt(np.append(terms, 0.0), distribution)
+        active = np.exp(distribution[:-1] + tilt * (terms - top))
         deviation = math.sqrt(float(active @ terms**2) / float(active.sum()))
         window = min(_WINDOW * math.sqrt(most * share) * deviation + reach, most * reach)
         step = min(deviation / _CELLS_PER_DEVIATION, 2 * window / _MIN_SIZE)
         while True:
             places = self._lay(terms / step, chances * share, 1 - share, step)
-            tilted = np.exp(self._log_law + self._tilt * self._values - self._cumulant)
+            tilted = np.exp(self._log_distribution + self._tilt * self._values - self._cumulant)
             deviation = math.sqrt(float(tilted @ self._values**2))
             window = max(reach, min(_WINDOW * math.sqrt(most) * deviation + reach, most * reach))
             if 2 * window <= step * _MAX_SIZE:
@@ -274,11 +280,14 @@ class _Sum:
 
     def _lay(self, scaled: Vector, chances: Vector, idle: float, step: float) -> NDArray[np.int64]:
         """Put one term on the grid, 0 with the idle chance, and tilt it; return its places."""
-        places, law = _on_grid(scaled, chances)
-        law[-int(places[0])] += idle
-        places, law = places[law > 0], law[law > 0]
-        self._values, self._log_law = places.astype(np.float64) * step, np.log(law)
-        self._tilt = _mean_zero_tilt(self._values, self._log_law)
+        places, distribution = _on_grid(scaled, chances)
+        distribution[-int(places[0])] += idle
+        places, distribution = places[distribution > 0], distribution[distribution > 0]
+        self._values, self._log_distribution = (
+            places.astype(np.float64) * step,
+            np.log(distribution),
+        )
+        self._tilt = _mean_zero_tilt(self._values, self._log_distribution)
         self._cumulant = self._cumulant_at(self._tilt)
         return places
 
@@ -326,15 +335,15 @@ class _Sum:
         return total * scale * (1 + RELATIVE_ERROR) + self._top * math.exp(min(700.0, beyond))
 
     def _cumulant_at(self, tilt: float) -> float:
-        return float(special.logsumexp(self._log_law + tilt * self._values))
+        return float(special.logsumexp(self._log_distribution + tilt * self._values))
 
 
-def _mean_zero_tilt(values: Vector, log_law: Vector) -> float:
+def _mean_zero_tilt(values: Vector, log_distribution: Vector) -> float:
     """Return θ ≥ 0 at which the tilted mean is 0; any θ is correct, this one is accurate."""
     top = float(values.max())
 
     def mean(tilt: float) -> float:
-        return float(np.exp(log_law + tilt * (values - top)) @ values)
+        return float(np.exp(log_distribution + tilt * (values - top)) @ values)
 
     if mean(0.0) >= 0:
         return 0.0
@@ -350,7 +359,7 @@ def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector
     above = chances * (scaled - floor)
     low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)
     index = (floor - low).astype(np.int64)
-    law = np.zeros(high - low + 1)
-    np.add.at(law, index, chances - above)
-    np.add.at(law, index + 1, above)
-    return np.arange(low, high + 1), law
+    distribution = np.zeros(high - low + 1)
+    np.add.at(distribution, index, chances - above)
+    np.add.at(distribution, index + 1, above)
+    return np.arange(low, high + 1), distribution

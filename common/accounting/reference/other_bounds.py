@@ -68,11 +68,11 @@ class VariationRatio:
     """
 
     odds: float
-    """p: the largest ratio of the victim's two laws, above 1."""
+    """p: the largest ratio of the victim's two distributions, above 1."""
     variation: float
     """β: their exact total variation, not a bound; at most (p-1)/(p+1)."""
     ratio: float
-    """q: the largest ratio of either to another user's law, at least 1."""
+    """q: the largest ratio of either to another user's distribution, at least 1."""
 
     def __post_init__(self) -> None:
         if not 1 < self.odds < math.inf:
@@ -121,7 +121,7 @@ class VariationRatio:
         """Probability w = a + ap that the victim's report is a draw from Q or Q'."""
         return min(1.0, self.side * (1 + self.odds))
 
-    def certified_delta(self, crowd: AnonymitySet, epsilon: float) -> float:
+    def certified_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
         Bound the pair's δ from above; dummies are not counted, they can only help.
 
@@ -130,9 +130,12 @@ class VariationRatio:
         chance = min(1.0, 2 * self.clone)
         revealed = CloneReduction(chance=chance, log_odds=math.log(self.odds))
         coin = CloneReduction.of_2021_with_a_coin(self.odds, self.ratio)
-        return min(self.decided * revealed.delta(crowd, epsilon), coin.delta(crowd, epsilon))
+        return min(
+            self.decided * revealed.delta(anonymity_set, epsilon),
+            coin.delta(anonymity_set, epsilon),
+        )
 
-    def reduction_delta(self, crowd: AnonymitySet, epsilon: float) -> float:
+    def reduction_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
         Return δ of the published reduction, for comparison: **not** an upper bound.
 
@@ -144,7 +147,7 @@ class VariationRatio:
         Cost: up to 4096 binomial evaluations; more values of C are summed at 1024 nodes, to about
         1e-4 of δ.
         """
-        others, chance = crowd.others, min(1.0, 2 * self.clone)
+        others, chance = anonymity_set.others, min(1.0, 2 * self.clone)
         clones, weights = _nodes(others, chance)
         sizes = clones + 1
         growth = math.expm1(epsilon)
@@ -157,7 +160,9 @@ class VariationRatio:
         return float(weights @ given)
 
 
-def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
+def variation_ratio(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+) -> float:
     """
     Return the central ε of [WPL+23], numeric, dummies not counted; not a proven upper bound.
 
@@ -166,15 +171,15 @@ def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: 
         BoundRangeError: The local ε is infinite or too large.
     """
     pair = VariationRatio.of(reduction)
-    return _least(partial(pair.reduction_delta, crowd), pair, delta)
+    return _least(partial(pair.reduction_delta, anonymity_set), pair, delta)
 
 
 def certified_variation_ratio(
-    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """Return the central ε proven from the three numbers: unlike `variation_ratio` a bound."""
     pair = VariationRatio.of(reduction)
-    return _least(partial(pair.certified_delta, crowd), pair, delta)
+    return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 
 
 def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
@@ -203,8 +208,8 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
 
 def _asked(bound: SettingBound) -> Bound:
     """Apply a paper's bound to uniform dummies and a shuffler that only permutes."""
-    return lambda reduction, crowd, delta: bound(
-        BoundSetting(reduction=reduction, crowd=crowd, delta=delta)
+    return lambda reduction, anonymity_set, delta: bound(
+        BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
     )
 
 
@@ -229,7 +234,7 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
 
 
 def compare(
-    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> list[tuple[str, float | str]]:
     """
     Evaluate every other bound. Run by `shuffledp account`.
@@ -247,7 +252,7 @@ def compare(
     answers: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:
         try:
-            answers.append((name, bound(reduction, crowd, delta)))
+            answers.append((name, bound(reduction, anonymity_set, delta)))
         except BoundRangeError as error:
             answers.append((name, str(error)))
     return answers

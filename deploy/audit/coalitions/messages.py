@@ -125,9 +125,9 @@ def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float 
     release = terms.release(population)
     if not isinstance(release, AmplifiedRelease):
         return None
-    if release.crowd.random_dummies is not None and population.users > FEW_USERS:
+    if release.anonymity_set.random_dummies is not None and population.users > FEW_USERS:
         return None
-    return epsilon_lower(release.reduction, release.crowd, terms.delta) or None
+    return epsilon_lower(release.reduction, release.anonymity_set, terms.delta) or None
 
 
 def run_batch_game(

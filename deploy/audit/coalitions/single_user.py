@@ -132,7 +132,7 @@ def _with_dummies(
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
     terms = dataclasses.replace(terms, reduction=subject.mechanism.reduction, shuffler=PERMUTES)
-    alone = terms.crowd_of(subject.n_users, 1, 1, 0)
+    alone = terms.anonymity_set_of(subject.n_users, 1, 1, 0)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
@@ -184,7 +184,7 @@ def run_n_minus_one(
     if task.shuffler.idle:
         claimed = analyzer_guarantee(terms, subject.n_users, honest=1)
         claimed = dataclasses.replace(claimed, assumptions=_LEFT_ALONE)
-        exact = proven_epsilon(terms, terms.crowd_of(subject.n_users, 1, 1, 0))
+        exact = proven_epsilon(terms, terms.anonymity_set_of(subject.n_users, 1, 1, 0))
     else:
         claimed, exact = local_guarantee("analyzer", terms), subject.mechanism.local_epsilon
     row = game_row(

@@ -83,7 +83,7 @@ def run_colluders(
             measured["statistic"] = STATISTIC
         row = game_row(
             claimed=claimed,
-            exact=proven_epsilon(terms, terms.crowd_of(n_users, left, left, 0)),
+            exact=proven_epsilon(terms, terms.anonymity_set_of(n_users, left, left, 0)),
             title=f"{left:,} of {n_users:,} users honest",
             sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what they "
             "know, anything they see is at most e^ε times as likely under one value of yours as "
@@ -124,7 +124,7 @@ def run_skippers(
         for users in (n_users, _FEW)
     ]
     attacks = [
-        proven_epsilon(terms, terms.crowd_of(users, 1 if believed else users, 1, 0))
+        proven_epsilon(terms, terms.anonymity_set_of(users, 1 if believed else users, 1, 0))
         for users in (n_users, _FEW)
     ]
     if believed and attacks[1] is None:
@@ -176,7 +176,7 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
         rows.append(
             _rounds_row(
                 claimed=claimed,
-                exact=_rounds_attack(terms, terms.crowd_of(n_users, honest, honest, 0)),
+                exact=_rounds_attack(terms, terms.anonymity_set_of(n_users, honest, honest, 0)),
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
                 sentence=f"After {rounds} such rounds the analyzer has learned at most what "
                 f"ε = {rounded_up(claimed.epsilon)} allows.",
@@ -212,11 +212,14 @@ def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful
 def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
     """Compute the attack on all rounds; None where the attack does not support the noise."""
     release = terms.release(population)
-    if not isinstance(release, AmplifiedRelease) or release.crowd.random_dummies is not None:
+    if (
+        not isinstance(release, AmplifiedRelease)
+        or release.anonymity_set.random_dummies is not None
+    ):
         return None
     if release.reduction.third_value == "none":
         return None
-    return epsilon_of_rounds(release.reduction, release.crowd, terms.rounds, terms.delta)
+    return epsilon_of_rounds(release.reduction, release.anonymity_set, terms.rounds, terms.delta)
 
 
 def without_n_min(task: Task) -> bytes:
@@ -237,7 +240,7 @@ def run_partition(
     claimed = claimed_guarantee(terms, task.n_min)
     smallest = game_row(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
-        exact=proven_epsilon(terms, terms.crowd(task.n_min)),
+        exact=proven_epsilon(terms, terms.anonymity_set(task.n_min)),
         title=f"Users cut into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, none is released with fewer "
         f"than n_min users, and every device has checked the guarantee for that number: "

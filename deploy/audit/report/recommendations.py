@@ -26,7 +26,7 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return changes that help against the weakest point, best first, then those that do not."""
     task = report.task
     if point.guarantee.coalition == "shuffler+analyzer":
-        return (_noise(task), _APART, _NO_CROWD)
+        return (_noise(task), _APART, _NO_ANONYMITY_SET)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _NO_USERS)
@@ -34,7 +34,7 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
         f"Raise n_min, now {task.n_min:,}",
         "More people then hide each report before anything is released.",
     )
-    dummies = (_MORE_DUMMIES,) if task.composition.dummy_laws else ()
+    dummies = (_MORE_DUMMIES,) if task.composition.dummy_distributions else ()
     return (more_users, *dummies, _noise(task))
 
 
@@ -75,7 +75,7 @@ _APART: Final = Change(
     "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
     "organisation operates both, this figure is the one that holds.",
 )
-_NO_CROWD: Final = Change(
+_NO_ANONYMITY_SET: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
     "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
     "which reports are yours.",

@@ -84,7 +84,7 @@ def _check_items(
         checks.test(f"a report: {name}", p_shares(own, each, support.own))
     for value in (0, task.domain_size - 1):
         _check_drawn(checks, subject, draw(task, value, number, rng), value)
-    if task.composition.dummy_laws:
+    if task.composition.dummy_distributions:
         _check_drawn(checks, subject, mechanism.dummies(number, rng), None)
 
 

@@ -236,9 +236,9 @@ def test_the_stated_error_holds_for_few_items(items: int) -> None:
     about 2.5 %, and fails by chance beyond 15 % with probability below 1e-8; without the factor
     (1 - 1/items) it would be .5 or .67.
     """
-    law = dataclasses.replace(_EACH, trials=items, most=items)
+    distribution = dataclasses.replace(_EACH, trials=items, most=items)
     plain = _PLAIN | {"domain_size": items}
-    task = published(protocol="aue", dummies=law, n_min=100, target_size=100, **plain).task
+    task = published(protocol="aue", dummies=distribution, n_min=100, target_size=100, **plain).task
     mechanism, rng = mechanism_of(task), np.random.default_rng(2)
     users = np.array([60, 40, 0][:items])
     errors = []

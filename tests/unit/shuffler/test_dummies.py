@@ -38,8 +38,8 @@ def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
     """
     drawn = draw_item_dummies(spec, 300_000, np.random.default_rng(1))
     coins = stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
-    law = coins if spec.law == "binomial" else spec.probabilities()
-    expected = law * len(drawn)
+    distribution = coins if spec.law == "binomial" else spec.probabilities()
+    expected = distribution * len(drawn)
     counts = np.bincount(drawn, minlength=len(expected))
     rare = expected < 10
     pooled = np.append(counts[~rare], counts[rare].sum())

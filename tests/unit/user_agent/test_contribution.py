@@ -99,14 +99,14 @@ _CHANCE: Final = 1e-7
 """Of a false alarm over seeds."""
 
 
-def _law(law: str, **fields: Any) -> DummySpec:
+def _dummies(law: str, **fields: Any) -> DummySpec:
     wanted: dict[str, Any] = {"per_user": 0, "extra_weight": _QUARTER}
     return DummySpec(law=law, **wanted | fields)  # type: ignore[arg-type]
 
 
-def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
+def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> bool:
     """Chi-square; cells of fewer than ten expected draws are pooled."""
-    expected = law * counts.sum()
+    expected = distribution * counts.sum()
     rare = expected < 10
     seen, wanted = counts[~rare], expected[~rare]
     if rare.any():
@@ -118,7 +118,7 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("law", "draws", "expected"),
+    ("distribution", "draws", "expected"),
     [
         ({"law": "fractional", "per_user": 2, "trials": 1, "most": 1}, [[6, 7]], [3, 2]),
         (
@@ -140,7 +140,7 @@ def _agrees(counts: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
     ids=["one trial", "each trial", "while trials succeed", "above the maximum"],
 )
 def test_numbers_of_dummies_are_decided_by_their_weight(
-    law: dict[str, Any], draws: list[list[int]], expected: list[int]
+    distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
     """
     Below the weight, 7, a trial succeeds; at it not. For two users.
@@ -148,23 +148,23 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
     A geometric number that has ended draws no more. A number above the maximum is not truncated:
     it alone is drawn again.
     """
-    drawn = draw_dummy_counts(_law(**law, extra_weight=7), 2, Scripted(*draws))
+    drawn = draw_dummy_counts(_dummies(**distribution, extra_weight=7), 2, Scripted(*draws))
 
     assert expected == drawn.tolist()
 
 
 def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
     """Items whose draw is below it; above the maximum all are drawn again."""
-    law = _law("each-item", trials=6, most=2, extra_weight=7)
+    distribution = _dummies("each-item", trials=6, most=2, extra_weight=7)
     grr = mechanism_of(_aue(most=6).task)
     rng = Scripted([0, 0, 0, 7, 7, 7], [7, 6, 9, 9, 0, 8])
-    drawn = draw_dummies(grr, law, rng)
+    drawn = draw_dummies(grr, distribution, rng)
 
     assert [1, 4] == drawn["item"].tolist()
 
 
 @pytest.mark.parametrize(
-    ("law", "shape", "most", "wanted"),
+    ("distribution", "shape", "most", "wanted"),
     [
         ("binomial", 6, 6, stats.binom.pmf(np.arange(7), 6, 0.25)),
         *(
@@ -174,10 +174,15 @@ def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
     ],
 )
 def test_drawn_numbers_have_the_accounted_distribution(
-    law: str, shape: int, most: int, wanted: NDArray[np.float64]
+    distribution: str, shape: int, most: int, wanted: NDArray[np.float64]
 ) -> None:
     """Conditioned on at most `most`. Seed 2; fails by chance with probability 1e-7."""
-    drawn = draw_dummy_counts(_law(law, trials=shape, most=most, per_user=1), _RUNS, _rng(2)) - 1
+    drawn = (
+        draw_dummy_counts(
+            _dummies(distribution, trials=shape, most=most, per_user=1), _RUNS, _rng(2)
+        )
+        - 1
+    )
 
     assert drawn.max() <= most
     assert _agrees(np.bincount(drawn, minlength=most + 1), wanted / wanted.sum())
@@ -185,11 +190,11 @@ def test_drawn_numbers_have_the_accounted_distribution(
 
 def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
     """Of four items, at most two. Seed 3; fails by chance with probability 1e-7."""
-    law, rng = _law("each-item", trials=4, most=2), np.random.default_rng(3)
+    distribution, rng = _dummies("each-item", trials=4, most=2), np.random.default_rng(3)
     mechanism = mechanism_of(_aue(domain_size=4, most=2).task)
     counts = np.zeros(16, dtype=np.int64)
     for _ in range(20_000):
-        items = draw_dummies(mechanism, law, rng)["item"]
+        items = draw_dummies(mechanism, distribution, rng)["item"]
         counts[int((1 << items.astype(np.int64)).sum())] += 1
     sizes = np.bitwise_count(np.arange(16)).astype(np.float64)
     wanted = np.where(sizes <= 2, 0.25**sizes * 0.75 ** (4 - sizes), 0.0)
@@ -200,8 +205,12 @@ def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
 
 def test_uniform_dummies_are_uniform_over_items() -> None:
     """Seed 4; chi-square, fails by chance with probability 1e-7."""
-    law, mechanism, rng = _law("binomial", trials=6, most=6), example("grr"), _rng(4)
-    dummies = np.concatenate([draw_dummies(mechanism, law, rng) for _ in range(10_000)])
+    distribution, mechanism, rng = (
+        _dummies("binomial", trials=6, most=6),
+        example("grr"),
+        _rng(4),
+    )
+    dummies = np.concatenate([draw_dummies(mechanism, distribution, rng) for _ in range(10_000)])
 
     assert _agrees(mechanism.tally(dummies), np.full(6, 1 / 6))
 
@@ -217,7 +226,7 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
         buckets=0,
         dummies_per_user=0,
         local_epsilon=math.inf,
-        dummies=_law("each-item", trials=domain_size, most=most),
+        dummies=_distribution("each-item", trials=domain_size, most=most),
         delta=0.3,
         n_min=100,
         target_size=100,

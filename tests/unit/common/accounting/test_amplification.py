@@ -36,18 +36,24 @@ def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
     """
     given = vector["inputs"]
     reduction = reduction_for(given["k"], float(given["eps_l"]), hashing=given["kind"] == "olh")
-    crowd = AnonymitySet(users=given["n"], dummies=given["M"], colluders=given.get("colluders", 0))
+    anonymity_set = AnonymitySet(
+        users=given["n"], dummies=given["M"], colluders=given.get("colluders", 0)
+    )
 
     if "eps" in given:
         exact = vector["delta_exact_blanket"]
-        assert exact * (1 - 1e-12) <= delta_upper(reduction, crowd, given["eps"]) <= 1.002 * exact
+        assert (
+            exact * (1 - 1e-12)
+            <= delta_upper(reduction, anonymity_set, given["eps"])
+            <= 1.002 * exact
+        )
         return
-    epsilon = epsilon_upper(reduction, crowd, given["delta"])
+    epsilon = epsilon_upper(reduction, anonymity_set, given["delta"])
     assert float(vector.get("eps_lower", 0)) <= epsilon <= 1.001 * float(vector["eps_upper"])
     if math.isfinite(epsilon):
-        assert delta_upper(reduction, crowd, epsilon) <= given["delta"]
+        assert delta_upper(reduction, anonymity_set, epsilon) <= given["delta"]
     if vector in _ATTACKED:
-        proven = epsilon_lower(reduction, crowd, given["delta"])
+        proven = epsilon_lower(reduction, anonymity_set, given["delta"])
         assert 0.998 * vector["eps_lower"] <= proven <= epsilon
 
 
@@ -68,13 +74,13 @@ def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
     # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the chance of being beyond.
     beyond = stats.binom.sf(np.floor(limits) - 1, np.maximum(trials - 1, 0), chance)
     excess = trials * chance * beyond - limits * stats.binom.sf(np.floor(limits), trials, chance)
-    law = stats.binom.pmf(counts, size, 1 / l)
-    return float(l * reduction.signal / size * (law @ np.maximum(excess, 0.0)))
+    distribution = stats.binom.pmf(counts, size, 1 / l)
+    return float(l * reduction.signal / size * (distribution @ np.maximum(excess, 0.0)))
 
 
 @pytest.mark.parametrize("hashing", [True, False])
 @pytest.mark.parametrize(
-    "crowd",
+    "anonymity_set",
     [
         AnonymitySet(users=12, random_dummies=Poisson(25.0)),
         AnonymitySet(users=12, dummies=10, random_dummies=NegativeBinomial(2.0, 15.0)),
@@ -84,19 +90,19 @@ def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
     ],
     ids=str,
 )
-def test_random_dummies_are_averaged_over(crowd: AnonymitySet, *, hashing: bool) -> None:
+def test_random_dummies_are_averaged_over(anonymity_set: AnonymitySet, *, hashing: bool) -> None:
     """At most .2 % above the full sum over every number of dummies."""
     reduction = reduction_for(6, 3.0, hashing=hashing)
-    assert crowd.random_dummies is not None
-    certain = crowd.dummies - crowd.known_dummies
-    chances = crowd.random_dummies.probabilities(np.arange(161.0))
+    assert anonymity_set.random_dummies is not None
+    certain = anonymity_set.dummies - anonymity_set.known_dummies
+    chances = anonymity_set.random_dummies.probabilities(np.arange(161.0))
     exact = sum(
-        float(chance) * _exact(reduction, crowd.others, max(0, certain + number), 0.6)
+        float(chance) * _exact(reduction, anonymity_set.others, max(0, certain + number), 0.6)
         for number, chance in enumerate(chances)
         if chance > 1e-14
     )
 
-    bound = delta_upper(reduction, crowd, 0.6)
+    bound = delta_upper(reduction, anonymity_set, 0.6)
 
     assert exact * (1 - 1e-9) <= bound <= 1.002 * exact + 1e-12
 
@@ -136,10 +142,10 @@ def test_any_collision_probability_is_accounted_exactly(collision: float) -> Non
 def test_a_finite_epsilon_is_found_below_a_plateau() -> None:
     """Without local noise and with few dummies δ has a plateau."""
     reduction = MatchCountReduction.for_epsilon(answers=915, local_epsilon=math.inf, hashed=False)
-    crowd = AnonymitySet(users=50_000, random_dummies=Binomial(50_000, 0.12671))
-    found = epsilon_upper(reduction, crowd, 1e-3)
+    anonymity_set = AnonymitySet(users=50_000, random_dummies=Binomial(50_000, 0.12671))
+    found = epsilon_upper(reduction, anonymity_set, 1e-3)
 
-    assert delta_upper(reduction, crowd, 3.0) <= 1e-3
+    assert delta_upper(reduction, anonymity_set, 3.0) <= 1e-3
     assert found < 3.0
 
 
@@ -187,8 +193,8 @@ def test_extreme_inputs_give_valid_figures(
 ) -> None:
     """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
-    crowd = AnonymitySet(users=users, dummies=dummies)
-    epsilon = epsilon_upper(reduction, crowd, 1e-9)
+    anonymity_set = AnonymitySet(users=users, dummies=dummies)
+    epsilon = epsilon_upper(reduction, anonymity_set, 1e-9)
 
     assert 0 < epsilon <= local_epsilon
-    assert 0 <= delta_upper(reduction, crowd, 0.5) <= 1
+    assert 0 <= delta_upper(reduction, anonymity_set, 0.5) <= 1

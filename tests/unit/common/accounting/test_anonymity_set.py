@@ -14,21 +14,21 @@ from common.accounting.anonymity_set import (
 )
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
 from common.mechanisms.reduction import MatchCountReduction
-from common.protocols import DummyLaw
+from common.protocols import DummyDistribution
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.exhaustive_delta import (
-    grr_law,
-    own_dummies_law,
+    grr_distribution,
+    own_dummies_distribution,
     true_delta,
     true_delta_with_item_noise,
-    uniform_law,
+    uniform_distribution,
 )
 from tests.support.reference_bounds import delta_lower
 
 
-def _dummies(law: DummyLaw, trials: int, chance: float, most: int) -> DummySpec:
+def _dummies(distribution: DummyDistribution, trials: int, chance: float, most: int) -> DummySpec:
     weight = int(chance * EXTRA_WEIGHT_SUM)
-    return DummySpec(law=law, per_user=0, trials=trials, extra_weight=weight, most=most)
+    return DummySpec(law=distribution, per_user=0, trials=trials, extra_weight=weight, most=most)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -37,10 +37,14 @@ def _dummies(law: DummyLaw, trials: int, chance: float, most: int) -> DummySpec:
 def test_dummies_of_each_item_give_an_upper_bound(users: int, chance: float, most: int) -> None:
     """Three items, enumerated; exact if nothing is drawn again."""
     release = each_item_release(_dummies("each-item", 3, chance, most), users)
-    laws = [grr_law(value, 3, 500.0) for value in range(3)]
+    distributions = [grr_distribution(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 0.2, 0.7, 2.0):
         true = true_delta_with_item_noise(
-            laws, users=users, noise={0: 1.0}, own=own_dummies_law(3, chance, most), epsilon=epsilon
+            distributions,
+            users=users,
+            noise={0: 1.0},
+            own=own_dummies_distribution(3, chance, most),
+            epsilon=epsilon,
         )
         assert true * (1 - 1e-12) <= release.delta(epsilon)
         if most == 3:
@@ -53,41 +57,47 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
     """Conditioned for each user: the true δ is between attack and bound."""
     spec = _dummies("negative-binomial", 1, 0.25, most)
     own = [0.75 * 0.25**number for number in range(most + 1)]
-    law = {number: chance / sum(own) for number, chance in enumerate(own)}
-    together = law
+    distribution = {number: chance / sum(own) for number, chance in enumerate(own)}
+    together = distribution
     if users == 2:
         together = {
-            total: sum(law.get(one, 0.0) * law.get(total - one, 0.0) for one in range(total + 1))
+            total: sum(
+                distribution.get(one, 0.0) * distribution.get(total - one, 0.0)
+                for one in range(total + 1)
+            )
             for total in range(2 * most + 1)
         }
-    laws = [grr_law(value, 3, 1.5) for value in range(3)]
+    distributions = [grr_distribution(value, 3, 1.5) for value in range(3)]
     reduction = MatchCountReduction.for_epsilon(answers=3, local_epsilon=1.5, hashed=False)
-    crowd = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))
+    anonymity_set = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))
     for epsilon in (0.1, 0.5, 1.0):
         true = true_delta(
-            laws,
+            distributions,
             users=users,
             dummies=together,
-            dummy=uniform_law([(0,), (1,), (2,)]),
+            dummy=uniform_distribution([(0,), (1,), (2,)]),
             epsilon=epsilon,
         )
         assert (
-            delta_lower(reduction, crowd, epsilon) <= true <= delta_upper(reduction, crowd, epsilon)
+            delta_lower(reduction, anonymity_set, epsilon)
+            <= true
+            <= delta_upper(reduction, anonymity_set, epsilon)
         )
 
 
 def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
     """δ grows by 1 / (1 - the chance that any user draws again)."""
     spec = _dummies("negative-binomial", 4, 0.5, 80)
-    law = uniform_dummies(spec, 1000)
-    assert isinstance(law, Conditioned)
+    distribution = uniform_dummies(spec, 1000)
+    assert isinstance(distribution, Conditioned)
     missing = 1000 * stats.nbinom.sf(80, 4, 0.5)
 
-    assert missing == pytest.approx(law.missing, rel=1e-6)
-    assert NegativeBinomial(4000, 4000.0) == law.law
+    assert missing == pytest.approx(distribution.missing, rel=1e-6)
+    assert NegativeBinomial(4000, 4000.0) == distribution.distribution
     outcome = np.array([3900.0, 4000.0])
     np.testing.assert_allclose(
-        law.probabilities(outcome) * (1 - law.missing), law.law.probabilities(outcome)
+        distribution.probabilities(outcome) * (1 - distribution.missing),
+        distribution.distribution.probabilities(outcome),
     )
 
 

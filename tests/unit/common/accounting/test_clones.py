@@ -53,13 +53,13 @@ def test_delta_matches_the_two_worlds(clones: CloneReduction, others: int, epsil
 
 def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6: .0678 and .0451, to 1 %."""
-    crowd = AnonymitySet(users=602_325)
+    anonymity_set = AnonymitySet(users=602_325)
 
-    assert clones_2021(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0678, rel=0.01)
-    assert clones_2023(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0451, rel=0.01)
-    for crowd in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
-        epsilon = epsilon_upper(_binary(3.0), crowd, 1e-6)
-        assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+    assert clones_2021(_binary(4.0), anonymity_set, 1e-6) == pytest.approx(0.0678, rel=0.01)
+    assert clones_2023(_binary(4.0), anonymity_set, 1e-6) == pytest.approx(0.0451, rel=0.01)
+    for anonymity_set in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
+        epsilon = epsilon_upper(_binary(3.0), anonymity_set, 1e-6)
+        assert clones_2023(_binary(3.0), anonymity_set, 1e-6) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])

@@ -56,7 +56,9 @@ def _exact_delta(reduction: MatchCountReduction, size: int, rounds: int, epsilon
 def test_equal_rounds_match_the_product(rounds: int, size: int, local_epsilon: float) -> None:
     """Never below, and at most 2 % above; with one user and dummies M is certain."""
     reduction = _grr(5, local_epsilon)
-    release = AmplifiedRelease(reduction=reduction, crowd=AnonymitySet(users=1, dummies=size - 1))
+    release = AmplifiedRelease(
+        reduction=reduction, anonymity_set=AnonymitySet(users=1, dummies=size - 1)
+    )
     delta = 0.02
 
     bound = composed_epsilon([release] * rounds, delta)
@@ -72,7 +74,7 @@ def test_thirty_rounds_match_the_reference() -> None:
     """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
     release = AmplifiedRelease(
         reduction=reduction_for(1239, 8.0, hashing=True),
-        crowd=AnonymitySet(users=602_325, dummies=2 * 602_325),
+        anonymity_set=AnonymitySet(users=602_325, dummies=2 * 602_325),
     )
     for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
         bound = composed_epsilon([release] * rounds, 1e-6)
@@ -81,9 +83,9 @@ def test_thirty_rounds_match_the_reference() -> None:
 
 def test_different_rounds_cost_between_the_largest_and_the_sum() -> None:
     """In any order."""
-    small = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
-    large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
-    single = [epsilon_upper(one.reduction, one.crowd, 1e-6) for one in (small, large)]
+    small = AmplifiedRelease(reduction=_grr(20, 3.0), anonymity_set=AnonymitySet(users=20_000))
+    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
+    single = [epsilon_upper(one.reduction, one.anonymity_set, 1e-6) for one in (small, large)]
 
     both = composed_epsilon([small, large], 1e-6)
 
@@ -102,9 +104,9 @@ def test_claims_compose_to_no_more_than_their_sum() -> None:
 
 def test_rounds_of_very_different_size_compose() -> None:
     """A tiny round costs almost nothing, and no memory."""
-    tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), crowd=AnonymitySet(users=10**6))
-    large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
-    alone = epsilon_upper(large.reduction, large.crowd, 1e-6)
+    tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), anonymity_set=AnonymitySet(users=10**6))
+    large = AmplifiedRelease(reduction=_grr(50, 5.0), anonymity_set=AnonymitySet(users=2000))
+    alone = epsilon_upper(large.reduction, large.anonymity_set, 1e-6)
 
     assert composed_epsilon([tiny, large], 1e-6) == pytest.approx(alone, rel=5e-3)
     assert composed_claims([(1e-9, 0.0), (0.5, 0.0)], 1e-6) == pytest.approx(0.5, rel=1e-5)

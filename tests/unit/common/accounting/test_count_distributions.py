@@ -22,22 +22,27 @@ from common.accounting.count_distributions import (
 )
 
 
-def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
+def _exact_at_most(distribution: CountDistribution, outcome: int) -> mpmath.mpf:
     """Sum P(X ≤ outcome) term by term in 50 digits."""
     with mpmath.workdps(50):
-        if isinstance(law, Binomial):
-            p = mpmath.mpf(law.chance)
+        if isinstance(distribution, Binomial):
+            p = mpmath.mpf(distribution.chance)
             return mpmath.fsum(
-                mpmath.binomial(law.trials, k) * p**k * (1 - p) ** (law.trials - k)
+                mpmath.binomial(distribution.trials, k)
+                * p**k
+                * (1 - p) ** (distribution.trials - k)
                 for k in range(outcome + 1)
             )
-        if isinstance(law, Poisson):
-            mean = mpmath.mpf(law.mean)
+        if isinstance(distribution, Poisson):
+            mean = mpmath.mpf(distribution.mean)
             return mpmath.fsum(
                 mpmath.exp(-mean) * mean**k / mpmath.factorial(k) for k in range(outcome + 1)
             )
-        assert isinstance(law, NegativeBinomial)
-        r, success = mpmath.mpf(law.r), mpmath.mpf(law.r) / (law.r + law.mean)
+        assert isinstance(distribution, NegativeBinomial)
+        r, success = (
+            mpmath.mpf(distribution.r),
+            mpmath.mpf(distribution.r) / (distribution.r + distribution.mean),
+        )
         return mpmath.fsum(
             mpmath.rf(r, k) / mpmath.factorial(k) * success**r * (1 - success) ** k
             for k in range(outcome + 1)
@@ -45,7 +50,7 @@ def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         Binomial(300, 0.2),
         Binomial(40, 1e-3),
@@ -59,36 +64,38 @@ def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
     ],
     ids=str,
 )
-def test_both_tails_keep_nine_digits(law: CountDistribution) -> None:
+def test_both_tails_keep_nine_digits(distribution: CountDistribution) -> None:
     """Far below, at and far above the mean."""
     for outcome in (-1, 0, 1, 5, 20, 39, 60, 120):
-        below, above = law.tails(np.array([float(outcome)]))
-        exact = _exact_at_most(law, outcome)
+        below, above = distribution.tails(np.array([float(outcome)]))
+        exact = _exact_at_most(distribution, outcome)
         assert float(below[0]) == pytest.approx(float(exact), rel=1e-9)
         if outcome >= 0 and exact < 1 - mpmath.mpf(10) ** -40:
             assert float(above[0]) == pytest.approx(float(1 - exact), rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [Binomial(300, 0.2), Poisson(60.0), NegativeBinomial(5.0, 60.0), Groups(Poisson(20.0), 3)],
     ids=str,
 )
-def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountDistribution) -> None:
+def test_masses_probabilities_and_quantiles_agree_with_the_tails(
+    distribution: CountDistribution,
+) -> None:
     """For every distribution."""
     edges = np.arange(0.0, 200.0)
-    masses = interval_masses(edges, law)
+    masses = interval_masses(edges, distribution)
 
-    assert masses == pytest.approx(law.probabilities(edges[:-1]), rel=1e-7, abs=1e-300)
+    assert masses == pytest.approx(distribution.probabilities(edges[:-1]), rel=1e-7, abs=1e-300)
     for chance in (1e-12, 1e-3, 0.5):
-        low, high = quantile(law, chance), upper_quantile(law, chance)
-        assert law.tails(np.array([low]))[0][0] >= chance * (1 - 1e-9)
-        assert law.tails(np.array([low - 1]))[0][0] < chance
-        assert law.tails(np.array([high]))[1][0] <= chance * (1 + 1e-9)
+        low, high = quantile(distribution, chance), upper_quantile(distribution, chance)
+        assert distribution.tails(np.array([low]))[0][0] >= chance * (1 - 1e-9)
+        assert distribution.tails(np.array([low - 1]))[0][0] < chance
+        assert distribution.tails(np.array([high]))[1][0] <= chance * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
-    ("law", "thinned"),
+    ("distribution", "thinned"),
     [
         (Binomial(300, 0.2), Binomial(300, 0.1)),
         (Poisson(60.0), Poisson(30.0)),
@@ -99,10 +106,10 @@ def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountDistr
     ids=str,
 )
 def test_thinning_stays_in_the_family(
-    law: CountDistribution, thinned: CountDistribution | None
+    distribution: CountDistribution, thinned: CountDistribution | None
 ) -> None:
     """Except for groups."""
-    assert thinned == law.thinned(0.5)
+    assert thinned == distribution.thinned(0.5)
 
 
 @pytest.mark.parametrize("chance", [0.0, 1e-6, 0.02, 0.5, 1.0])

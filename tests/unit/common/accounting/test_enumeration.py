@@ -1,4 +1,4 @@
-"""Bounds and attacks for tiny crowds, against the exact δ over every data set and outcome."""
+"""Bounds and attacks for tiny batches, against the exact δ over every data set and outcome."""
 
 import itertools
 import math
@@ -22,14 +22,14 @@ from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.weights import ResponseWeights
 from tests.support.exhaustive_delta import (
-    Law,
-    duchi_law,
-    every_function_law,
-    grr_law,
-    hashing_law,
+    Distribution,
+    duchi_distribution,
+    every_function_distribution,
+    grr_distribution,
+    hashing_distribution,
     true_delta,
-    unary_law,
-    uniform_law,
+    unary_distribution,
+    uniform_distribution,
 )
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import delta_lower, match_count_pair
@@ -44,44 +44,58 @@ Point = tuple[float, ...]
 class _Instance(NamedTuple):
     """A randomizer over few values."""
 
-    laws: list[Law]
-    dummy: Law
+    distributions: list[Distribution]
+    dummy: Distribution
     reduction: Reduction | None
     kind: str = "other"
 
 
 def _grr(items: int, local_epsilon: float) -> _Instance:
-    laws = [grr_law(value, items, local_epsilon) for value in range(items)]
-    dummy = uniform_law([(item,) for item in range(items)])
-    return _Instance(laws, dummy, reduction_for(items, local_epsilon, hashing=False), "grr")
+    distributions = [grr_distribution(value, items, local_epsilon) for value in range(items)]
+    dummy = uniform_distribution([(item,) for item in range(items)])
+    return _Instance(
+        distributions, dummy, reduction_for(items, local_epsilon, hashing=False), "grr"
+    )
 
 
 def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
     """All functions from values to buckets are pairwise independent hashes."""
-    laws = [every_function_law(value, values, buckets, local_epsilon) for value in range(values)]
+    distributions = [
+        every_function_distribution(value, values, buckets, local_epsilon)
+        for value in range(values)
+    ]
     reduction = reduction_for(buckets, local_epsilon, hashing=True)
-    return _Instance(laws, uniform_law(sorted(laws[0])), reduction, f"{values} hashed values")
+    return _Instance(
+        distributions,
+        uniform_distribution(sorted(distributions[0])),
+        reduction,
+        f"{values} hashed values",
+    )
 
 
 def _field(seeds: range, local_epsilon: float) -> _Instance:
     """The field of three elements; seed 0 may be left out."""
-    laws = [hashing_law(value, 3, local_epsilon, seeds) for value in range(3)]
+    distributions = [hashing_distribution(value, 3, local_epsilon, seeds) for value in range(3)]
     return _Instance(
-        laws, uniform_law(sorted(laws[0])), reduction_for(3, local_epsilon, hashing=True)
+        distributions,
+        uniform_distribution(sorted(distributions[0])),
+        reduction_for(3, local_epsilon, hashing=True),
     )
 
 
 def _unary(items: int, p: float, q: float) -> _Instance:
-    laws = [unary_law(value, items, p, q) for value in range(items)]
-    return _Instance(laws, unary_law(None, items, p, q), unary(p, q))
+    distributions = [unary_distribution(value, items, p, q) for value in range(items)]
+    return _Instance(distributions, unary_distribution(None, items, p, q), unary(p, q))
 
 
 def _duchi(local_epsilon: float) -> _Instance:
-    laws = [duchi_law(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
-    return _Instance(laws, uniform_law(sorted(laws[0])), duchi(local_epsilon))
+    distributions = [duchi_distribution(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
+    return _Instance(
+        distributions, uniform_distribution(sorted(distributions[0])), duchi(local_epsilon)
+    )
 
 
-def _band_laws(points: int, reach: int) -> list[Law]:
+def _band_distributions(points: int, reach: int) -> list[Distribution]:
     places = points + 2 * reach
     weights = [
         [3 if point <= place <= point + 2 * reach else 1 for place in range(places)]
@@ -91,18 +105,23 @@ def _band_laws(points: int, reach: int) -> list[Law]:
 
 
 def _square_wave(items: int, reach: int) -> _Instance:
-    laws = _band_laws(items, reach)
+    distributions = _band_distributions(items, reach)
     return _Instance(
-        laws, uniform_law(sorted(laws[0])), SquareWave(items, reach, _3_TO_1).reduction
+        distributions,
+        uniform_distribution(sorted(distributions[0])),
+        SquareWave(items, reach, _3_TO_1).reduction,
     )
 
 
 def _piecewise(steps: int, reach: int) -> _Instance:
     """Points of the grid, and a number between two of them."""
-    laws = _band_laws(steps + 1, reach)
-    between = {place: (laws[0][place] * 2 + laws[1][place]) / 3 for place in laws[0]}
-    dummy = uniform_law(sorted(laws[0]))
-    return _Instance([*laws, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
+    distributions = _band_distributions(steps + 1, reach)
+    between = {
+        place: (distributions[0][place] * 2 + distributions[1][place]) / 3
+        for place in distributions[0]
+    }
+    dummy = uniform_distribution(sorted(distributions[0]))
+    return _Instance([*distributions, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
 
 
 _INSIDE: dict[int, list[Point]] = {
@@ -119,7 +138,7 @@ def _corners(dimensions: int) -> list[Point]:
 
 def _harmony(dimensions: int) -> _Instance:
     """Pairs of a coordinate and a bit: Duchi's Pr[+] = 1/2 + t/4 at odds of 3."""
-    laws: list[Law] = [
+    distributions: list[Distribution] = [
         {
             (j, bit): (0.5 + (2 * bit - 1) * t / 4) / dimensions
             for j, t in enumerate(p)
@@ -127,28 +146,35 @@ def _harmony(dimensions: int) -> _Instance:
         }
         for p in _corners(dimensions) + _INSIDE[dimensions]
     ]
-    dummy = uniform_law(sorted(laws[0]))
-    return _Instance(laws, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
+    dummy = uniform_distribution(sorted(distributions[0]))
+    return _Instance(distributions, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
 
 
 def _mean_est(dimensions: int) -> _Instance:
     """Corners with weight 3 on the own side, mixed over the corners to which a point is rounded."""
     corners = _corners(dimensions)
-    laws: list[Law] = []
+    distributions: list[Distribution] = []
     for point in corners + _INSIDE[dimensions]:
-        law = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
+        distribution = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
         for own in corners:
             chance = math.prod((1 + t * v) / 2 for t, v in zip(point, own, strict=True))
-            near = {z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1 for z in law}
+            near = {
+                z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1
+                for z in distribution
+            }
             for z, weight in near.items():
-                law[z] += chance * weight / sum(near.values())
-        laws.append(law)
-    return _Instance(laws, uniform_law(sorted(laws[0])), MeanEst(dimensions, _3_TO_1).reduction)
+                distribution[z] += chance * weight / sum(near.values())
+        distributions.append(distribution)
+    return _Instance(
+        distributions,
+        uniform_distribution(sorted(distributions[0])),
+        MeanEst(dimensions, _3_TO_1).reduction,
+    )
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
 @pytest.mark.parametrize(
-    ("instance", "crowds"),
+    ("instance", "anonymity_sets"),
     [
         (_grr(2, 1.0), [(1, 0), (7, 0), (5, 2)]),
         (_grr(3, 0.5), [(1, 0), (1, 2), (2, 0), (2, 2), (4, 1), (7, 0)]),
@@ -176,40 +202,44 @@ def _mean_est(dimensions: int) -> _Instance:
     ],
 )
 def test_bounds_and_attacks_enclose_the_exact_delta(
-    instance: _Instance, crowds: list[tuple[int, int]], share: float
+    instance: _Instance, anonymity_sets: list[tuple[int, int]], share: float
 ) -> None:
     """Also by the other accountants; exact for a single user without dummies."""
-    laws, dummy, reduction, kind = instance
+    distributions, dummy, reduction, kind = instance
     assert isinstance(reduction, MatchCountReduction)
     epsilon = share * reduction.local_epsilon
-    for users, dummies in crowds:
-        crowd = AnonymitySet(users=users, dummies=dummies)
-        truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon)
-        bound = delta_upper(reduction, crowd, epsilon)
-        bounds = [bound, blanket_delta(match_count_pair(reduction), crowd, epsilon)]
+    for users, dummies in anonymity_sets:
+        anonymity_set = AnonymitySet(users=users, dummies=dummies)
+        truth = true_delta(
+            distributions, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon
+        )
+        bound = delta_upper(reduction, anonymity_set, epsilon)
+        bounds = [bound, blanket_delta(match_count_pair(reduction), anonymity_set, epsilon)]
         if kind == "grr" and not dummies:
             odds = math.exp(reduction.local_epsilon)
-            coin = CloneReduction.of_2021_with_a_coin(odds, odds).delta(crowd, epsilon)
-            bounds += [coin, VariationRatio.of(reduction).certified_delta(crowd, epsilon)]
-            assert coin <= CloneReduction.of_2021(reduction.local_epsilon).delta(crowd, epsilon)
+            coin = CloneReduction.of_2021_with_a_coin(odds, odds).delta(anonymity_set, epsilon)
+            bounds += [coin, VariationRatio.of(reduction).certified_delta(anonymity_set, epsilon)]
+            assert coin <= CloneReduction.of_2021(reduction.local_epsilon).delta(
+                anonymity_set, epsilon
+            )
 
         assert truth <= min(bounds) + _ENUMERATION_ERROR
         if users == 1 and not dummies:
             assert bound == pytest.approx(truth, rel=1e-6)
         if kind in {"grr", "3 hashed values"}:
-            assert delta_lower(reduction, crowd, epsilon) <= truth + _ENUMERATION_ERROR
+            assert delta_lower(reduction, anonymity_set, epsilon) <= truth + _ENUMERATION_ERROR
 
 
 @pytest.mark.parametrize("local_epsilon", [2.0, 30.0])
 @pytest.mark.parametrize("epsilon", [0.1, 0.7])
 def test_random_dummies_are_never_below_brute_force(local_epsilon: float, epsilon: float) -> None:
     """Up to four dummies; almost exact if there is almost no local noise."""
-    laws, dummy, reduction, _ = _grr(3, local_epsilon)
-    law = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
-    truth = true_delta(laws, users=2, dummies=law, dummy=dummy, epsilon=epsilon)
+    distributions, dummy, reduction, _ = _grr(3, local_epsilon)
+    distribution = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
+    truth = true_delta(distributions, users=2, dummies=distribution, dummy=dummy, epsilon=epsilon)
     assert isinstance(reduction, MatchCountReduction)
-    crowd = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
-    bound = delta_upper(reduction, crowd, epsilon)
+    anonymity_set = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
+    bound = delta_upper(reduction, anonymity_set, epsilon)
 
     assert truth <= bound + _ENUMERATION_ERROR
     if local_epsilon == 30:
@@ -218,11 +248,11 @@ def test_random_dummies_are_never_below_brute_force(local_epsilon: float, epsilo
 
 def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
     """The counterexample: true δ .2051 against a bound of .1204; one histogram still holds."""
-    laws, dummy, reduction, _ = _field(range(1, 3), 2.0)
-    truth = true_delta(laws, users=3, dummies=1, dummy=dummy, epsilon=1.0)
-    crowd = AnonymitySet(users=3, dummies=1)
+    distributions, dummy, reduction, _ = _field(range(1, 3), 2.0)
+    truth = true_delta(distributions, users=3, dummies=1, dummy=dummy, epsilon=1.0)
+    anonymity_set = AnonymitySet(users=3, dummies=1)
     assert isinstance(reduction, MatchCountReduction)
 
     assert truth == pytest.approx(0.2051, abs=1e-4)
-    assert delta_upper(reduction, crowd, 1.0) == pytest.approx(0.1204, abs=1e-4)
-    assert truth <= delta_upper(reduction_for(3, 2.0, hashing=False), crowd, 1.0)
+    assert delta_upper(reduction, anonymity_set, 1.0) == pytest.approx(0.1204, abs=1e-4)
+    assert truth <= delta_upper(reduction_for(3, 2.0, hashing=False), anonymity_set, 1.0)

@@ -34,10 +34,10 @@ def test_every_batch_has_a_guarantee_for_every_coalition() -> None:
     table = guarantees(task, 5000, 0)
     reduction = mechanism_of(task).reduction
     assert reduction is not None
-    crowd = AnonymitySet(users=5000, dummies=5000)
+    anonymity_set = AnonymitySet(users=5000, dummies=5000)
 
     assert [
-        ("analyzer", epsilon_upper(reduction, crowd, task.delta), task.delta),
+        ("analyzer", epsilon_upper(reduction, anonymity_set, task.delta), task.delta),
         ("shuffler+analyzer", task.local_epsilon, 0.0),
         ("shuffler", 0.0, 0.0),
         ("network", 0.0, 0.0),
@@ -58,12 +58,12 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
     ]
     assert everybody.epsilon < skipping.epsilon < colluding.epsilon
     assert colluding == claimed(table) == claimed_guarantee(PrivacyParameters.of(task), 5000)
-    for row, crowd in (
+    for row, anonymity_set in (
         (everybody, AnonymitySet(users=5000, dummies=10_000)),
         (colluding, AnonymitySet(users=3000, dummies=6000)),
         (skipping, AnonymitySet(users=5000, dummies=6000)),
     ):
-        assert PrivacyParameters.of(task).release(crowd).epsilon(task.delta) == row.epsilon
+        assert PrivacyParameters.of(task).release(anonymity_set).epsilon(task.delta) == row.epsilon
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_the_anonymity_set_is_the_honest_users_of_the_actual_batch(
     """⌊n·fraction⌋ minus the refused, with their dummies; any refused report may be honest."""
     task = published(**{"assumed_honest_fraction": 0.9} | changes).task
 
-    assert expected == PrivacyParameters.of(task).crowd(n_users, n_refused)
+    assert expected == PrivacyParameters.of(task).anonymity_set(n_users, n_refused)
 
 
 def test_an_empty_batch_has_no_guarantee() -> None:
     """There is no user to protect."""
     with pytest.raises(AccountingError):
-        PrivacyParameters.of(published().task).crowd(0)
+        PrivacyParameters.of(published().task).anonymity_set(0)
 
 
 def test_without_local_noise_the_local_guarantee_is_infinite() -> None:

@@ -8,7 +8,7 @@ from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 from deploy.planning.shuffler_noise import geometric_spec
-from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
+from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 from tests.support.reductions import reduction_for
 
 
@@ -24,7 +24,9 @@ def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
 
 def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -> HybridRelease:
     reduction = reduction_for(items, local_epsilon, hashing=False)
-    return HybridRelease(reduction=reduction, crowd=AnonymitySet(users=users), shuffler=spec)
+    return HybridRelease(
+        reduction=reduction, anonymity_set=AnonymitySet(users=users), shuffler=spec
+    )
 
 
 _SPECS = [_spec(1, 0.5, 0.5, 3), _spec(2, 0.75, 0.5, 3), _spec(0, 0.5, 0.5, 2)]
@@ -45,10 +47,12 @@ def test_delta_is_never_below_the_worst_data_set(
 ) -> None:
     """Enumerated; exact for one user and two items."""
     release = _release(users, items, local_epsilon, spec)
-    laws = [grr_law(value, items, local_epsilon) for value in range(items)]
-    law = dict(enumerate(spec.probabilities()))
+    distributions = [grr_distribution(value, items, local_epsilon) for value in range(items)]
+    distribution = dict(enumerate(spec.probabilities()))
     for epsilon in (0.0, 1e-6, 0.2, 0.6, 1.2, 2.5):
-        true = true_delta_with_item_noise(laws, users=users, noise=law, epsilon=epsilon)
+        true = true_delta_with_item_noise(
+            distributions, users=users, noise=distribution, epsilon=epsilon
+        )
         assert true * (1 - 1e-9) - 1e-15 <= release.delta(epsilon)
         if (users, items) == (1, 2) and spec is not _TALL:
             assert true == pytest.approx(release.delta(epsilon), rel=1e-6)
@@ -79,10 +83,10 @@ def test_the_figure_is_at_most_every_other_bound(
     """Formula 1, the noise alone, and the local ε."""
     release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
     noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler))
-    formula_1 = epsilon_upper(release.reduction, release.crowd, 1e-6)
+    formula_1 = epsilon_upper(release.reduction, release.anonymity_set, 1e-6)
 
     smallest = min(local_epsilon, formula_1, noise.epsilon(1e-6))
     assert release.epsilon(1e-6) <= smallest * (1 + 1e-9)
     delta = release.delta(0.8 * wanted)
-    assert delta <= delta_upper(release.reduction, release.crowd, 0.8 * wanted)
+    assert delta <= delta_upper(release.reduction, release.anonymity_set, 0.8 * wanted)
     assert delta <= release.reduction.signal * noise.delta(0.8 * wanted) * (1 + 1e-9)

@@ -11,16 +11,16 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import (
     Geometric,
-    ItemLaw,
+    ItemDistribution,
     ItemNoiseRelease,
 )
 from common.task.dummy_spec import RATIO_SUM
-from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
+from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 
 _HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4
 
 
-def _law(noise: ItemLaw) -> dict[int, float]:
+def _distribution(noise: ItemDistribution) -> dict[int, float]:
     """Return the probabilities of the noise, computed in exact fractions."""
     if isinstance(noise, Binomial):
         chance = Fraction(noise.chance)
@@ -39,7 +39,7 @@ def _law(noise: ItemLaw) -> dict[int, float]:
     return {z: float(weight / total) for z, weight in weights.items()}
 
 
-_NOISES: list[ItemLaw] = [
+_NOISES: list[ItemDistribution] = [
     Binomial(0, 0.5),
     Binomial(1, 0.5),
     Binomial(4, 0.5),
@@ -53,13 +53,13 @@ _NOISES: list[ItemLaw] = [
 @pytest.mark.parametrize("users", [1, 2])
 @pytest.mark.parametrize("kept", [1.0, 0.75, 0.25])
 @pytest.mark.parametrize("noise", _NOISES, ids=str)
-def test_delta_matches_the_worst_data_set(noise: ItemLaw, kept: float, users: int) -> None:
+def test_delta_matches_the_worst_data_set(noise: ItemDistribution, kept: float, users: int) -> None:
     """Three items, enumerated: never below, and exact up to rounding."""
     release = ItemNoiseRelease(noise=noise, kept=kept)
-    exact_reports = [grr_law(value, 3, 500.0) for value in range(3)]
+    exact_reports = [grr_distribution(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 1e-6, 0.3, 1.0, 3.0):
         true = true_delta_with_item_noise(
-            exact_reports, users=users, noise=_law(noise), kept=kept, epsilon=epsilon
+            exact_reports, users=users, noise=_distribution(noise), kept=kept, epsilon=epsilon
         )
         assert true * (1 - 1e-12) <= release.delta(epsilon) <= true * (1 + 1e-9) + 1e-15
 
@@ -118,15 +118,15 @@ def test_an_infinite_ratio_is_counted_in_full() -> None:
     noise = Geometric(2, _HALF, _HALF, 2)
     release = ItemNoiseRelease(noise=noise, kept=0.5)
 
-    assert _law(noise)[2] / 2 == pytest.approx(release.delta(50.0), rel=1e-9)
+    assert _distribution(noise)[2] / 2 == pytest.approx(release.delta(50.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
 @pytest.mark.parametrize("noise", [Binomial(12, 0.5), Geometric(3, 3 * _QUARTER, _HALF, 9)])
-def test_two_rounds_match_the_product(noise: ItemLaw, kept: float) -> None:
+def test_two_rounds_match_the_product(noise: ItemDistribution, kept: float) -> None:
     """Never below, and at most 3 % above."""
     release, delta = ItemNoiseRelease(noise=noise, kept=kept), 0.05
-    g = np.array([*_law(noise).values(), 0.0])
+    g = np.array([*_distribution(noise).values(), 0.0])
     f = (1 - kept) * g + kept * np.concatenate([[0.0], g[:-1]])
     here, there = np.outer(f, g).ravel(), np.outer(g, f).ravel()
     one, two = np.outer(here, here).ravel(), np.outer(there, there).ravel()

@@ -155,10 +155,13 @@ def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) 
 
 def test_the_anonymity_set_has_conditioned_dummies() -> None:
     """Of the users that are left."""
-    crowd = PrivacyParameters.of(_task("od-hp")).crowd(2000, 5)
+    anonymity_set = PrivacyParameters.of(_task("od-hp")).anonymity_set(2000, 5)
 
-    assert AnonymitySet(users=1595, dummies=1595, random_dummies=crowd.random_dummies) == crowd
-    assert isinstance(crowd.random_dummies, Conditioned)
+    assert (
+        AnonymitySet(users=1595, dummies=1595, random_dummies=anonymity_set.random_dummies)
+        == anonymity_set
+    )
+    assert isinstance(anonymity_set.random_dummies, Conditioned)
 
 
 @pytest.mark.parametrize("protocol", sorted(set(_KINDS) - _LOCAL - {"hybrid"}))

@@ -53,7 +53,7 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
 
 
 @pytest.mark.parametrize(
-    ("bound", "reduction", "crowd", "expected"),
+    ("bound", "reduction", "anonymity_set", "expected"),
     [
         (  # √(14·h·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1)), about .0376
             od_hp_theorem_1,
@@ -86,8 +86,13 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
         ),
         # μ = 32·ln(2/δ)/ε² expected dummies in each bucket
         *(
-            (fe1, _hashing(101, math.inf), crowd, math.sqrt(32 * math.log(2e6) * 101 / 190_000))
-            for crowd in (
+            (
+                fe1,
+                _hashing(101, math.inf),
+                anonymity_set,
+                math.sqrt(32 * math.log(2e6) * 101 / 190_000),
+            )
+            for anonymity_set in (
                 AnonymitySet(users=10**5, dummies=190_000),
                 AnonymitySet(users=10**5, dummies=180_000, random_dummies=Binomial(20_000, 0.5)),
             )
@@ -95,10 +100,10 @@ _CLOSED = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / (_N - 1))
     ],
 )
 def test_bounds_match_the_printed_formulas(
-    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet, expected: float
+    bound: Bound, reduction: MatchCountReduction, anonymity_set: AnonymitySet, expected: float
 ) -> None:
     """At δ = 1e-6."""
-    assert bound(reduction, crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert bound(reduction, anonymity_set, 1e-6) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +155,12 @@ def test_every_bound_accepts_only_its_own_settings(name: PublishedBound) -> None
     each_item = DummySpec(law="each-item", per_user=0, trials=56, extra_weight=2**30, most=40)
     noise = ShufflerSpec(law="binomial", trials=50_000, most=50_000)
     dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
-    plain = BoundSetting(reduction=_grr(56, 4.0), crowd=AnonymitySet(users=10**6), delta=1e-6)
+    plain = BoundSetting(
+        reduction=_grr(56, 4.0), anonymity_set=AnonymitySet(users=10**6), delta=1e-6
+    )
     settings = {
         "plain": plain,
-        "each item": dataclasses.replace(plain, crowd=dummies, dummies=each_item),
+        "each item": dataclasses.replace(plain, anonymity_set=dummies, dummies=each_item),
         "noise": dataclasses.replace(plain, shuffler=noise),
     }
     answers = set()
@@ -197,10 +204,10 @@ def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
 
 def test_aue_is_the_printed_formula() -> None:
     """G = 200·ln(4/δ)/(ε²n), inverted; far above the exact figure."""
-    crowd = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
+    anonymity_set = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
     expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
 
-    assert aue(crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert aue(anonymity_set, 1e-6) == pytest.approx(expected, rel=1e-12)
     exact = ItemNoiseRelease(noise=Binomial(602_325, 0.25)).epsilon(1e-6)
     assert 5 < expected / exact < 20
 
@@ -226,7 +233,7 @@ def test_bounds_on_noise_keep_to_their_range() -> None:
     """Another distribution, or too little noise."""
     geometric = published_sageo_spec(0.1, 1e-6)
     for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
-        with pytest.raises(BoundRangeError, match="the law is"):
+        with pytest.raises(BoundRangeError, match="the distribution is"):
             bound(spec, 1e-6)
     with pytest.raises(BoundRangeError, match="more noise than there is"):
         sbin(_coins(5), 1e-12)

@@ -169,5 +169,5 @@ def _pair(chances: Any, first: Any, second: Any) -> BlanketPair:
 
 def _hybrid(spec: ShufflerSpec, *, hashing: bool = False) -> HybridRelease:
     return HybridRelease(
-        reduction=reduction_for(5, 2.0, hashing=hashing), crowd=_USERS, shuffler=spec
+        reduction=reduction_for(5, 2.0, hashing=hashing), anonymity_set=_USERS, shuffler=spec
     )

@@ -27,12 +27,12 @@ def test_expected_cells_give_the_true_shares(name: str) -> None:
     if channel is None:
         return
     truth = rng.dirichlet(np.ones(mechanism.domain_size))
-    law = channel.forward(truth)
-    weights = rng.random(len(law))
+    distribution = channel.forward(truth)
+    weights = rng.random(len(distribution))
     mixture = Mixture(n_real=1e9, n_dummies=5e8)
-    shares = mechanism.debias(1.5e9 * law, mixture)  # type: ignore[arg-type]
+    shares = mechanism.debias(1.5e9 * distribution, mixture)  # type: ignore[arg-type]
 
-    assert weights @ law == pytest.approx(channel.adjoint(weights) @ truth)
+    assert weights @ distribution == pytest.approx(channel.adjoint(weights) @ truth)
     np.testing.assert_allclose(shares, truth, atol=1e-7)
 
 

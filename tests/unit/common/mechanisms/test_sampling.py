@@ -25,11 +25,13 @@ _FALSE_ALARM = 1e-7
 _DRAWS = 200_000
 
 
-def _fits(drawn: NDArray[np.int64], support: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
+def _fits(
+    drawn: NDArray[np.int64], support: NDArray[np.int64], distribution: NDArray[np.float64]
+) -> bool:
     """Compare counts with a distribution; cells with fewer than ten expected are merged."""
     counts = np.bincount(drawn - support[0], minlength=len(support))
     assert len(support) == len(counts)  # nothing lies beyond
-    expected = law / law.sum() * len(drawn)
+    expected = distribution / distribution.sum() * len(drawn)
     rare = expected < 10
     observed = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(expected[~rare], expected[rare].sum())

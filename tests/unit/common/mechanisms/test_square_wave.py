@@ -34,7 +34,7 @@ def test_the_variance_matches_independent_reports(items: int, reach: int) -> Non
     mechanism = SquareWave(items, reach, _3_TO_1)
     n_real, n_dummies = 40, 30
     truth = np.random.default_rng(4).multinomial(n_real, np.full(items, 1 / items)) / n_real
-    laws = [np.array(_weights(items, reach, value), dtype=float) for value in range(items)]
+    distributions = [np.array(_weights(items, reach, value), dtype=float) for value in range(items)]
     single = np.stack(
         [
             mechanism.debias(cells, Mixture(n_real=1.0))
@@ -44,8 +44,11 @@ def test_the_variance_matches_independent_reports(items: int, reach: int) -> Non
     )  # s · z of one report, up to a constant
     spread = np.zeros(items)
     uniform = np.ones(mechanism.places)
-    for count, law in [*zip(truth * n_real, laws, strict=True), (n_dummies, uniform)]:
-        chances = law / law.sum()
+    for count, distribution in [
+        *zip(truth * n_real, distributions, strict=True),
+        (n_dummies, uniform),
+    ]:
+        chances = distribution / distribution.sum()
         spread += count * (single**2 @ chances - (single @ chances) ** 2)
     found = mechanism.variance(truth, Mixture(n_real=n_real, n_dummies=n_dummies))
 
@@ -107,10 +110,10 @@ def test_a_band_matches_its_matrix(items: int, width: int) -> None:
     """Both maps, the least-squares inverse, and the variance Σ s² π - (Σ s π)² of one draw."""
     band, rng = Band(items, width), np.random.default_rng(1)
     matrix, theta, z = _matrix(band), rng.random(items), rng.random(band.places)
-    law, inverse = rng.dirichlet(np.ones(band.places)), np.linalg.pinv(matrix)
-    variance = inverse**2 @ law - (inverse @ law) ** 2
+    distribution, inverse = rng.dirichlet(np.ones(band.places)), np.linalg.pinv(matrix)
+    variance = inverse**2 @ distribution - (inverse @ distribution) ** 2
 
     np.testing.assert_allclose(band.forward(theta), matrix @ theta, atol=1e-12)
     np.testing.assert_allclose(band.adjoint(z), matrix.T @ z, atol=1e-12)
     np.testing.assert_allclose(band.solve(z), inverse @ z, atol=1e-9)
-    np.testing.assert_allclose(band.variance(law), variance, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(band.variance(distribution), variance, rtol=1e-9, atol=1e-12)

@@ -11,7 +11,7 @@ from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.bits import batches
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
 from common.mechanisms.weights import ResponseWeights
-from tests.support.exhaustive_delta import unary_law
+from tests.support.exhaustive_delta import unary_distribution
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
@@ -28,7 +28,7 @@ def _bits(mechanism: UnaryEncoding, reports: Reports) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(("encoding", "p"), [(SymmetricUnary, 0.75), (OptimizedUnary, 0.5)])
 @pytest.mark.parametrize("value", [0, 1, None])
 @pytest.mark.parametrize("items", [2, 4])
-def test_a_report_has_its_exact_law(
+def test_a_report_has_its_exact_distribution(
     encoding: type[SymmetricUnary | OptimizedUnary], p: float, items: int, value: int | None
 ) -> None:
     """
@@ -44,10 +44,10 @@ def test_a_report_has_its_exact_law(
         reports = mechanism.dummies(count, Scripted(noise))
     else:
         reports = mechanism.randomize(np.full(count, value), Scripted(noise, own))
-    law = unary_law(value, items, p, 0.25)
+    distribution = unary_distribution(value, items, p, 0.25)
     seen = Counter(_bits(mechanism, reports))
 
-    assert {report: count * chance for report, chance in law.items()} == seen
+    assert {report: count * chance for report, chance in distribution.items()} == seen
     assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 

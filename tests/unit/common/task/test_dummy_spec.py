@@ -18,7 +18,7 @@ from common.task.dummy_spec import (
 
 
 @pytest.mark.parametrize(
-    ("mean", "law", "certain", "extra", "maximum"),
+    ("mean", "distribution", "certain", "extra", "maximum"),
     [
         (0.0, "fixed", 0, 0, 0),
         (3.0, "fixed", 3, 0, 3),
@@ -31,12 +31,12 @@ from common.task.dummy_spec import (
     ],
 )
 def test_a_mean_becomes_a_certain_number_and_a_chance_of_one_more(
-    mean: float, law: str, certain: int, extra: int, maximum: int
+    mean: float, distribution: str, certain: int, extra: int, maximum: int
 ) -> None:
     """The fraction is rounded to 2^-32; a mean that is negative or too large is refused."""
     spec = DummySpec.averaging(mean)
 
-    assert (law, certain, extra) == (spec.law, spec.per_user, spec.extra_weight)
+    assert (distribution, certain, extra) == (spec.law, spec.per_user, spec.extra_weight)
     assert maximum == spec.maximum
     assert abs(spec.expected_per_user - mean) <= 0.5 / EXTRA_WEIGHT_SUM
     for wrong in (-0.1, math.nan, math.inf, MAX_DUMMIES + 0.5):
@@ -44,7 +44,7 @@ def test_a_mean_becomes_a_certain_number_and_a_chance_of_one_more(
             DummySpec.averaging(wrong)
 
 
-_LAWS: dict[str, dict[str, Any]] = {
+_DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "fixed": {"per_user": 1, "extra_weight": 0},
     "fractional": {"trials": 1, "most": 1},
     "binomial": {"trials": 5, "most": 5},
@@ -53,22 +53,30 @@ _LAWS: dict[str, dict[str, Any]] = {
 }
 
 
-def _law(of: str, **changes: Any) -> DummySpec:
+def _distribution(of: str, **changes: Any) -> DummySpec:
     fields: dict[str, Any] = {
         "law": of,
         "per_user": 0 if of == "each-item" else 2,
         "extra_weight": EXTRA_WEIGHT_SUM // 4,
     }
-    return DummySpec(**fields | _LAWS[of] | changes)
+    return DummySpec(**fields | _DISTRIBUTIONS[of] | changes)
 
 
 @pytest.mark.parametrize(
-    ("law", "change", "message"),
+    ("distribution", "change", "message"),
     [
-        ("fixed", {"extra_weight": 1}, "the law of the dummies is fixed and extra_weight is 1"),
+        (
+            "fixed",
+            {"extra_weight": 1},
+            "the distribution of the dummies is fixed and extra_weight is 1",
+        ),
         ("fixed", {"extra_weight": -1}, "extra_weight is -1"),
         ("fixed", {"per_user": -1}, "dummies per user is -1"),
-        ("fixed", {"law": "poisson"}, "the law of the dummies must be one of: fixed, fractional"),
+        (
+            "fixed",
+            {"law": "poisson"},
+            "the distribution of the dummies must be one of: fixed, fractional",
+        ),
         ("fixed", {"trials": 1, "most": 1}, "is fixed and trials is 1"),
         ("fractional", {"extra_weight": 0}, "fractional and extra_weight is 0"),
         ("fractional", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
@@ -85,17 +93,17 @@ def _law(of: str, **changes: Any) -> DummySpec:
         ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"dummies is {16 * MAX_DUMMIES + 1}"),
     ],
 )
-def test_each_law_has_the_numbers_that_it_needs(
-    law: str, change: dict[str, Any], message: str
+def test_each_distribution_has_the_numbers_that_it_needs(
+    distribution: str, change: dict[str, Any], message: str
 ) -> None:
-    """No other combination of law, weight, trials and maximum exists."""
-    _law(law)
+    """No other combination of distribution, weight, trials and maximum exists."""
+    _distribution(distribution)
     with pytest.raises(TaskError, match=message):
-        _law(law, **change)
+        _distribution(distribution, **change)
 
 
 @pytest.mark.parametrize(
-    ("law", "mean", "maximum", "uniform"),
+    ("distribution", "mean", "maximum", "uniform"),
     [
         ("fractional", 2.25, 3, True),
         ("binomial", 3.25, 7, True),
@@ -103,13 +111,13 @@ def test_each_law_has_the_numbers_that_it_needs(
         ("each-item", 2.0, 4, False),
     ],
 )
-def test_a_laws_mean_is_the_direct_sum(
-    law: str, mean: float, maximum: int, *, uniform: bool
+def test_a_mean_is_the_direct_sum(
+    distribution: str, mean: float, maximum: int, *, uniform: bool
 ) -> None:
     """With probability a quarter; the negative binomial's truncated part is negligible here."""
-    spec = _law(law)
+    spec = _distribution(distribution)
     chance, trials = 0.25, spec.trials
-    if law == "negative-binomial":
+    if distribution == "negative-binomial":
         summed = sum(
             k * math.comb(k + trials - 1, k) * chance**k * (1 - chance) ** trials
             for k in range(spec.most + 1)
@@ -122,7 +130,7 @@ def test_a_laws_mean_is_the_direct_sum(
 
     assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
     assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
-    assert (law in {"fractional", "binomial"}) == spec.bounded
+    assert (distribution in {"fractional", "binomial"}) == spec.bounded
 
 
 _COINS: Final[dict[str, Any]] = {"law": "binomial", "trials": 9, "most": 9}
@@ -139,13 +147,17 @@ _NOTHING: Final[dict[str, Any]] = {"law": "none"}
 @pytest.mark.parametrize(
     ("base", "change", "message"),
     [
-        (_NOTHING, {"law": "poisson"}, "the law of the shuffler's dummies must be one of: none"),
+        (
+            _NOTHING,
+            {"law": "poisson"},
+            "the distribution of the shuffler's dummies must be one of: none",
+        ),
         (_NOTHING, {"keep_weight": 0}, "keep_weight is 0"),
         (_NOTHING, {"keep_weight": KEEP_SUM + 1}, f"keep_weight is {KEEP_SUM + 1}"),
         (_NOTHING, {"keep_weight": True}, "keep_weight must be a whole number"),
         (_NOTHING, {"trials": 4}, "is none, trials is 4 and most is 0"),
         (_NOTHING, {"peak": 2}, "is none; peak and weights are for geometric alone"),
-        (_NOTHING, {"most": 5}, "most is 5; without a law it must be 0"),
+        (_NOTHING, {"most": 5}, "most is 5; it must be 0 where the shuffler"),
         (_COINS, {"trials": 0, "most": 0}, "is binomial, trials is 0 and most is 0"),
         (_COINS, {"most": 8}, "is binomial, trials is 9 and most is 8"),
         (_COINS, {"trials": MAX_PER_ITEM + 1}, f"dummies is {MAX_PER_ITEM + 1}"),
@@ -160,7 +172,7 @@ _NOTHING: Final[dict[str, Any]] = {"law": "none"}
         (_FLANKS, {"most": MAX_PER_ITEM + 1}, f"most dummies of one item is {MAX_PER_ITEM + 1}"),
     ],
 )
-def test_a_law_that_breaks_a_rule_cannot_exist(
+def test_a_distribution_that_breaks_a_rule_cannot_exist(
     base: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
     """The message has the rule and the number that breaks it."""
@@ -183,26 +195,28 @@ def test_a_law_that_breaks_a_rule_cannot_exist(
 def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> None:
     """Steps are ratios of weights, probabilities sum to 1, moments are the direct sums."""
     spec = ShufflerSpec(**_FLANKS | change)
-    law, z = spec.probabilities(), np.arange(spec.most + 1)
+    distribution, z = spec.probabilities(), np.arange(spec.most + 1)
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
     steps = np.where(z[1:] <= spec.peak, 1 / left, right)
-    mean = sum(float(p) * k for p, k in zip(law, z, strict=True))
-    spread = sum(float(p) * (k - mean) ** 2 for p, k in zip(law, z, strict=True))
+    mean = sum(float(p) * k for p, k in zip(distribution, z, strict=True))
+    spread = sum(float(p) * (k - mean) ** 2 for p, k in zip(distribution, z, strict=True))
 
-    assert 1 == pytest.approx(law.sum(), abs=1e-12)
-    np.testing.assert_allclose(law[1:] / law[:-1], steps, rtol=1e-9)
+    assert 1 == pytest.approx(distribution.sum(), abs=1e-12)
+    np.testing.assert_allclose(distribution[1:] / distribution[:-1], steps, rtol=1e-9)
     assert (mean, spread) == pytest.approx(spec.moments())
 
 
 def test_coins_have_a_binomials_moments() -> None:
-    """The direct sums; other laws than the geometric one have no probabilities."""
+    """The direct sums; other distributions than the geometric one have no probabilities."""
     spec = ShufflerSpec(**_COINS)
-    law = stats.binom.pmf(np.arange(10), 9, 0.5)
-    mean = float(law @ np.arange(10))
+    distribution = stats.binom.pmf(np.arange(10), 9, 0.5)
+    mean = float(distribution @ np.arange(10))
 
-    assert (mean, float(law @ (np.arange(10) - mean) ** 2)) == pytest.approx(spec.moments())
+    assert (mean, float(distribution @ (np.arange(10) - mean) ** 2)) == pytest.approx(
+        spec.moments()
+    )
     for other in (spec, ShufflerSpec()):
-        with pytest.raises(ValueError, match=f"the law is {other.law}"):
+        with pytest.raises(ValueError, match=f"the distribution is {other.law}"):
             other.probabilities()
 
 

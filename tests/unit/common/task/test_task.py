@@ -121,7 +121,7 @@ _NOISELESS = {
 }
 
 
-def test_the_law_of_the_dummies_is_in_the_bytes() -> None:
+def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
     """The chance of one more is an integer, and nothing else is read as one."""
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()

@@ -65,14 +65,14 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies is 1"),
-        ({"M_binom": [1.5, 0.1]}, "M_binom: a law of random dummies is"),
-        ({"M_binom": [10, 0.5], "M_poisson": 3}, "two laws of random dummies"),
+        ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies is"),
+        ({"M_binom": [10, 0.5], "M_poisson": 3}, "two distributions of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
         ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
-        ({"m": 0.5, "M_poisson": 3}, "a fraction is a law of random dummies"),
+        ({"m": 0.5, "M_poisson": 3}, "a fraction makes random dummies"),
     ],
 )
 def test_a_question_that_breaks_a_rule_is_refused_by_name(
@@ -162,12 +162,12 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     assert "proven by an attack" in few
 
 
-def test_a_law_of_dummies_is_read_from_one_word() -> None:
+def test_a_distribution_of_dummies_is_read_from_one_word() -> None:
     """Or refused with the known ones."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
-    for law in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
-        assert 0 < json.loads(_asked(f"{asked} {law}"))["delta_upper"] < 0.1
+    for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
+        assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1
 
-    for law in ("poisson", "uniform:3", "binomial:1.5,0.5"):
-        outcome = _RUNNER.invoke(app, ["account", *asked.split(), law])
-        assert "a law of random dummies is binomial:TRIALS" in str(outcome.exception)
+    for distribution in ("poisson", "uniform:3", "binomial:1.5,0.5"):
+        outcome = _RUNNER.invoke(app, ["account", *asked.split(), distribution])
+        assert "a distribution of random dummies is binomial:TRIALS" in str(outcome.exception)

@@ -57,7 +57,7 @@ def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
 
 
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
-def test_a_small_run_has_the_mechanism_weights_and_laws_of_the_task(protocol: str) -> None:
+def test_a_small_run_has_the_mechanism_weights_and_distributions_of_the_task(protocol: str) -> None:
     """Only the batch is smaller."""
     task = protocol_task(protocol)
     draft = reduced_draft(task.to_bytes(), most_reports=2500, n_users=(16, 64, 256))

@@ -72,14 +72,14 @@ def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
             _FIVE.sample_counts(n_users, rng)
 
 
-# --- laws ---------------------------------------------------------------------------------------
+# --- distributions -------------------------------------------------------------------------------
 
 
-def test_a_law_is_shared_out_by_largest_remainders() -> None:
+def test_a_synthetic_data_set_is_shared_out_by_largest_remainders() -> None:
     """
     Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first.
 
-    Without numbers a law has a million people, and a Zipf law the exponent 1.1.
+    Without numbers a distribution has a million people, and a Zipf distribution the exponent 1.1.
     """
     found, usual = dataset("zipf:3,1", 12), dataset("zipf:1000")
 
@@ -93,7 +93,9 @@ def test_a_law_is_shared_out_by_largest_remainders() -> None:
     exponent=st.floats(0, 20),
     n_users=st.integers(1, 10**9 - 1),
 )
-def test_a_law_has_everybody_in_falling_order(size: int, exponent: float, n_users: int) -> None:
+def test_a_synthetic_data_set_has_everybody_in_falling_order(
+    size: int, exponent: float, n_users: int
+) -> None:
     """Whatever its numbers."""
     counts = dataset(f"zipf:{size},{exponent}", n_users).counts
 
@@ -164,8 +166,8 @@ def test_a_file_that_breaks_a_rule_is_refused(
         ("zipf:9,x", "are not numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
-        ("zipf:1", "items of a Zipf law is 1"),
-        (f"uniform:{MAX_DOMAIN_SIZE + 1}", "items of a uniform law is 16777217"),
+        ("zipf:1", "items of a Zipf distribution is 1"),
+        (f"uniform:{MAX_DOMAIN_SIZE + 1}", "items of a uniform distribution is 16777217"),
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
     ],
 )

@@ -28,10 +28,10 @@ def _all(found: Plan) -> dict[str, Design]:
 
 def _exact_epsilon(design: Design, wanted: Requirements) -> float:
     """Return the accountant's ε of a design, with nothing of the planner's own in between."""
-    crowd = design.terms.crowd(wanted.n_min)
+    anonymity_set = design.terms.anonymity_set(wanted.n_min)
     if wanted.rounds == 1:
-        return epsilon_upper(design.reduction, crowd, wanted.delta)
-    release = AmplifiedRelease(reduction=design.reduction, crowd=crowd)
+        return epsilon_upper(design.reduction, anonymity_set, wanted.delta)
+    release = AmplifiedRelease(reduction=design.reduction, anonymity_set=anonymity_set)
     return composed_epsilon([release] * wanted.rounds, wanted.delta)
 
 
@@ -120,8 +120,8 @@ def _bluntest(place: Design, mse: float) -> Design | None:
 def _kept(design: Design, wanted: Requirements) -> bool:
     if wanted.rounds > 1:
         return _exact_epsilon(design, wanted) <= wanted.central_epsilon
-    crowd = design.terms.crowd(wanted.n_min)
-    return delta_upper(design.reduction, crowd, wanted.central_epsilon) <= wanted.delta
+    anonymity_set = design.terms.anonymity_set(wanted.n_min)
+    return delta_upper(design.reduction, anonymity_set, wanted.central_epsilon) <= wanted.delta
 
 
 @pytest.mark.slow

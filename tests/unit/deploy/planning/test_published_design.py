@@ -45,7 +45,7 @@ def _claim_of(design: Design, wanted: Requirements) -> float:
     assert bound is not None
     setting = BoundSetting(
         reduction=design.reduction,
-        crowd=design.terms.crowd(wanted.n_min),
+        anonymity_set=design.terms.anonymity_set(wanted.n_min),
         delta=wanted.delta,
         dummies=design.dummy_spec,
         shuffler=design.shuffler,

@@ -56,7 +56,7 @@ def test_over_rounds_the_promise_is_that_of_all_together() -> None:
     wanted = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
     for design in (shuffler_design("sageo", wanted), shuffler_design("sbin", wanted)):
         terms = design.terms
-        together = central_epsilon(terms, terms.crowd(wanted.n_min))
+        together = central_epsilon(terms, terms.anonymity_set(wanted.n_min))
         assert 0.95 < together <= 1
 
 

@@ -48,14 +48,14 @@ def test_the_errors_of_means_grow_with_the_numbers() -> None:
 def _exact(gaps: tuple[int, ...]) -> list[Fraction]:
     """Return the distribution of permute-and-flip at ε = 2·ln 2, by every outcome of all coins."""
     chances = [Fraction(1, 2**gap) for gap in gaps]
-    law = [Fraction(0)] * len(gaps)
+    distribution = [Fraction(0)] * len(gaps)
     for shown in product((False, True), repeat=len(gaps)):
         outcomes = zip(chances, shown, strict=True)
         weight = math.prod(chance if heads else 1 - chance for chance, heads in outcomes)
         for place, heads in enumerate(shown):
             if heads:
-                law[place] += Fraction(weight) / sum(shown)
-    return law
+                distribution[place] += Fraction(weight) / sum(shown)
+    return distribution
 
 
 @pytest.mark.parametrize(

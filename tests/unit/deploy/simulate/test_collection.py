@@ -91,7 +91,7 @@ def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name == "hashed" else ()) for name in _WANTED],
 )
-def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
+def test_counts_that_are_drawn_have_the_distribution_of_messages_made(name: str) -> None:
     """
     Means, variances and covariances of all items' support and of the number of reports; and both
     are estimated without bias.

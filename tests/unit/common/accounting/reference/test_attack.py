@@ -32,14 +32,14 @@ def test_the_gap_to_the_upper_bound_is_known(
 ) -> None:
     """.1 % for GRR; for hashing it shrinks with the buckets."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashed)
-    crowd = AnonymitySet(users=50_000)
-    upper = epsilon_upper(reduction, crowd, 1e-6)
+    anonymity_set = AnonymitySet(users=50_000)
+    upper = epsilon_upper(reduction, anonymity_set, 1e-6)
 
-    assert (1 - gap) * upper <= epsilon_lower(reduction, crowd, 1e-6) <= upper
+    assert (1 - gap) * upper <= epsilon_lower(reduction, anonymity_set, 1e-6) <= upper
 
 
 @pytest.mark.parametrize(
-    "crowd",
+    "anonymity_set",
     [
         AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)),
         AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
@@ -53,14 +53,14 @@ def test_the_gap_to_the_upper_bound_is_known(
     ],
     ids=str,
 )
-def test_attacks_stay_below_formula_1(crowd: AnonymitySet) -> None:
+def test_attacks_stay_below_formula_1(anonymity_set: AnonymitySet) -> None:
     """With random, known and grouped dummies, and close to it where an attack is known."""
     reduction = reduction_for(30, 5.0, hashing=True)
-    upper = delta_upper(reduction, crowd, 0.3)
-    lower = delta_lower(reduction, crowd, 0.3)
+    upper = delta_upper(reduction, anonymity_set, 0.3)
+    lower = delta_lower(reduction, anonymity_set, 0.3)
 
     assert 0 <= lower <= upper
-    if not isinstance(crowd.random_dummies, Groups):
+    if not isinstance(anonymity_set.random_dummies, Groups):
         assert lower > 0.6 * upper
 
 
@@ -68,18 +68,18 @@ def test_attacks_on_large_batches_stay_below_the_bound() -> None:
     """With Fourier transforms, and δ far below their rounding."""
     for answers in (2, 20):
         reduction = reduction_for(answers, 1.0, hashing=False)
-        crowd = AnonymitySet(users=10**6, dummies=10**6)
+        anonymity_set = AnonymitySet(users=10**6, dummies=10**6)
         for epsilon in (0.001, 0.003, 0.005, 0.1):
-            proven = delta_lower(reduction, crowd, epsilon)
-            assert proven <= delta_upper(reduction, crowd, epsilon)
+            proven = delta_lower(reduction, anonymity_set, epsilon)
+            assert proven <= delta_upper(reduction, anonymity_set, epsilon)
 
 
 def test_bins_of_messages_give_a_lower_bound() -> None:
     """At most the sum over every number of messages, and close to it."""
-    reduction, crowd = reduction_for(20, 4.0, hashing=True), AnonymitySet(users=50_000)
+    reduction, anonymity_set = reduction_for(20, 4.0, hashing=True), AnonymitySet(users=50_000)
     epsilon = 0.15
-    others = Binomial(crowd.others, reduction.blanket * (1 - 1 / 20))
-    mean = crowd.others * others.chance
+    others = Binomial(anonymity_set.others, reduction.blanket * (1 - 1 / 20))
+    mean = anonymity_set.others * others.chance
     sizes = np.arange(math.floor(mean - 9 * mean**0.5), math.ceil(mean + 9 * mean**0.5))
     with_victim = others.probabilities(sizes - 1.0) * (1 - 1 / 20)
     total = with_victim + others.probabilities(sizes.astype(float)) / 20
@@ -87,7 +87,7 @@ def test_bins_of_messages_give_a_lower_bound() -> None:
     each = ConditionalDelta(reduction, sizes.astype(float), grid, with_victim / total)
     exact = float(total @ each(epsilon))
 
-    assert 0.985 * exact <= delta_lower(reduction, crowd, epsilon) <= exact
+    assert 0.985 * exact <= delta_lower(reduction, anonymity_set, epsilon) <= exact
 
 
 def test_more_collisions_than_chance_allow_no_attack() -> None:
@@ -104,13 +104,15 @@ def test_more_collisions_than_chance_allow_no_attack() -> None:
 def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -> None:
     """One round as the attack on it, ten as the composed claim; with few values too."""
     reduction = reduction_for(answers, 2.0, hashing=hashed)
-    for crowd in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
-        one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
-        claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+    for anonymity_set in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
+        one = epsilon_of_rounds(reduction, anonymity_set, 1, 1e-6)
+        claim = composed_epsilon(
+            [AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)] * 10, 1e-6
+        )
 
-        assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
-        assert one <= epsilon_upper(reduction, crowd, 1e-6)
-        assert 0.8 * claim < epsilon_of_rounds(reduction, crowd, 10, 1e-6) <= claim
+        assert 0.85 * epsilon_lower(reduction, anonymity_set, 1e-6) < one
+        assert one <= epsilon_upper(reduction, anonymity_set, 1e-6)
+        assert 0.8 * claim < epsilon_of_rounds(reduction, anonymity_set, 10, 1e-6) <= claim
 
 
 @pytest.mark.slow
@@ -118,10 +120,12 @@ def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -
 def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
     """An unbounded ratio of two chances is not raised to a power."""
     reduction = reduction_for(20, math.inf, hashing=False)
-    crowd = AnonymitySet(users=150, dummies=450)
-    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
+    anonymity_set = AnonymitySet(users=150, dummies=450)
+    claim = composed_epsilon(
+        [AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)] * rounds, 0.01
+    )
 
-    assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
+    assert 0 < epsilon_of_rounds(reduction, anonymity_set, rounds, 0.01) <= claim
 
 
 def test_rounds_need_a_third_value() -> None:

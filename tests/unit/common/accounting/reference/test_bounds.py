@@ -28,7 +28,7 @@ from common.accounting.reference.randomizers import (
     symmetric_unary,
 )
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.exhaustive_delta import grr_law, true_delta
+from tests.support.exhaustive_delta import grr_distribution, true_delta
 from tests.support.reductions import reduction_for
 from tests.support.reference_bounds import match_count_pair
 
@@ -85,13 +85,13 @@ def test_every_bound_gives_a_figure_or_its_reason() -> None:
 
 def test_the_published_reduction_is_below_the_true_delta() -> None:
     """GRR over 4 items, 8 users, ε0 = 1, ε = .8: a third of it; the certified figure is above."""
-    pair, crowd = VariationRatio.of(_grr(4, 1.0)), AnonymitySet(users=8)
-    laws = [grr_law(value, 4, 1.0) for value in range(4)]
-    truth = true_delta(laws, users=8, dummies=0, dummy=laws[0], epsilon=0.8)
+    pair, anonymity_set = VariationRatio.of(_grr(4, 1.0)), AnonymitySet(users=8)
+    distributions = [grr_distribution(value, 4, 1.0) for value in range(4)]
+    truth = true_delta(distributions, users=8, dummies=0, dummy=distributions[0], epsilon=0.8)
 
     assert truth == pytest.approx(7.231e-4, rel=1e-3)
-    assert pair.reduction_delta(crowd, 0.8) == pytest.approx(2.319e-4, rel=1e-3)
-    assert truth <= pair.certified_delta(crowd, 0.8)
+    assert pair.reduction_delta(anonymity_set, 0.8) == pytest.approx(2.319e-4, rel=1e-3)
+    assert truth <= pair.certified_delta(anonymity_set, 0.8)
 
 
 # --- the general blanket ------------------------------------------------------------------------
@@ -143,16 +143,19 @@ def test_the_general_blanket_matches_formula_1(
     pair: BlanketPair, reduction: MatchCountReduction
 ) -> None:
     """Two independent programs: ε to 1e-3."""
-    for crowd in (AnonymitySet(users=200, colluders=50), AnonymitySet(users=10, dummies=40)):
-        epsilon = epsilon_upper(reduction, crowd, 1e-6)
-        assert blanket_epsilon(pair, crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+    for anonymity_set in (
+        AnonymitySet(users=200, colluders=50),
+        AnonymitySet(users=10, dummies=40),
+    ):
+        epsilon = epsilon_upper(reduction, anonymity_set, 1e-6)
+        assert blanket_epsilon(pair, anonymity_set, 1e-6) == pytest.approx(epsilon, rel=1e-3)
 
 
 def test_shared_bloom_bits_never_raise_delta() -> None:
     """The least private pair shares none."""
-    crowd = AnonymitySet(users=10_000)
+    anonymity_set = AnonymitySet(users=10_000)
     deltas = [
-        blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), crowd, 0.02)
+        blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), anonymity_set, 0.02)
         for shared in range(4)
     ]
 
@@ -164,21 +167,21 @@ def test_shared_bloom_bits_never_raise_delta() -> None:
 @pytest.mark.parametrize("users", [5, 10_000])
 def test_the_ends_are_the_least_private_laplace_inputs(local_epsilon: float, users: int) -> None:
     """Against a grid of pairs, at large and small ε."""
-    crowd = AnonymitySet(users=users)
+    anonymity_set = AnonymitySet(users=users)
     for epsilon in (0.02 * local_epsilon, 0.3 * local_epsilon):
-        worst = blanket_delta(laplace_pair(local_epsilon), crowd, epsilon)
+        worst = blanket_delta(laplace_pair(local_epsilon), anonymity_set, epsilon)
         for first, second in [(1.0, 0.0), (1.0, -0.9), (0.5, -0.5), (0.9, -0.9), (0.2, -1.0)]:
             pair = laplace_pair(local_epsilon, first=first, second=second)
-            assert blanket_delta(pair, crowd, epsilon) <= worst * (1 + 1e-6)
+            assert blanket_delta(pair, anonymity_set, epsilon) <= worst * (1 + 1e-6)
 
 
 def test_the_laplace_mechanism_has_its_known_epsilon() -> None:
     """At n = 602,325, δ = 1e-6, below that of a bit of the same ε0."""
     for local_epsilon, reference in ((1.0, 0.00406), (2.0, 0.01035), (4.0, 0.03629)):
-        crowd = AnonymitySet(users=602_325)
-        epsilon = blanket_epsilon(laplace_pair(local_epsilon), crowd, 1e-6)
+        anonymity_set = AnonymitySet(users=602_325)
+        epsilon = blanket_epsilon(laplace_pair(local_epsilon), anonymity_set, 1e-6)
         assert epsilon == pytest.approx(reference, rel=2e-3)
-        assert epsilon < epsilon_upper(duchi(local_epsilon), crowd, 1e-6)
+        assert epsilon < epsilon_upper(duchi(local_epsilon), anonymity_set, 1e-6)
 
 
 @pytest.mark.slow
@@ -186,8 +189,8 @@ def test_the_laplace_mechanism_has_its_known_epsilon() -> None:
 @pytest.mark.parametrize("local_epsilon", [1e-6, 1.0, 20.0])
 def test_extreme_inputs_give_valid_figures(users: int, dummies: int, local_epsilon: float) -> None:
     """0 < ε ≤ local ε, and 0 ≤ δ ≤ 1."""
-    crowd = AnonymitySet(users=users, dummies=dummies)
+    anonymity_set = AnonymitySet(users=users, dummies=dummies)
     for pair in (laplace_pair(local_epsilon), match_count_pair(piecewise(local_epsilon))):
-        assert 0 < blanket_epsilon(pair, crowd, 1e-9) <= pair.local_epsilon
-        assert 0 <= blanket_delta(pair, crowd, 0.0) <= 1
-        assert blanket_delta(pair, crowd, pair.local_epsilon) == 0.0
+        assert 0 < blanket_epsilon(pair, anonymity_set, 1e-9) <= pair.local_epsilon
+        assert 0 <= blanket_delta(pair, anonymity_set, 0.0) <= 1
+        assert blanket_delta(pair, anonymity_set, pair.local_epsilon) == 0.0

@@ -50,7 +50,7 @@ def _expected(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(weights)
 
 
-# --- the law ------------------------------------------------------------------------------------
+# --- the distribution -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fakes", [(), (0, 3), (4, 1)])
@@ -71,8 +71,10 @@ def test_no_two_people_differ_by_more_than_the_promise(
 ) -> None:
     """Over all 36 people and all reports; fakes in the middle give PCKV's second theorem."""
     mechanism = _tiny(fakes, key_true)
-    laws = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
-    worst = max(Fraction(max(chances), min(chances)) for chances in zip(*laws, strict=True))
+    distributions = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
+    worst = max(
+        Fraction(max(chances), min(chances)) for chances in zip(*distributions, strict=True)
+    )
 
     if set(fakes) <= {2}:
         assert max(Fraction(2), Fraction(4 * key_true, 3)) == worst
@@ -212,12 +214,12 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
     mechanism = _tiny((1, 3))
     shares, means = np.array([0.25, 0.75]), np.array([0.5, -0.25])
     owners = 9600 * shares
-    laws = np.array(
+    distributions = np.array(
         [_expected(mechanism, (0.5, -0.5)), _expected(mechanism, (math.nan, 0.0))]
     ).reshape(2, 2, 3)
     absent = np.array(_expected(mechanism, (math.nan, math.nan))).reshape(2, 3)
     # The second key's mean of -1/4 is half that of owners at -1/2 and half at 0.
-    held = np.stack([laws[0, 0], (laws[0, 1] + laws[1, 1]) / 2])
+    held = np.stack([distributions[0, 0], (distributions[0, 1] + distributions[1, 1]) / 2])
     cells = (owners[:, None] * held + (9600 - owners)[:, None] * absent) / 48
     found = mechanism.estimate(cells.astype(np.int64))
     fakes = np.array([-0.5, 0.5])

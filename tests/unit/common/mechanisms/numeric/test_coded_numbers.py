@@ -21,7 +21,7 @@ from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MIX_SUM
 from tests.support.mechanisms import Scripted
-from tests.support.numbers import Law, law_of, worst_ratio
+from tests.support.numbers import Distribution, distribution_of, worst_ratio
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _OFTEN = MIX_SUM // 4 * 3
@@ -33,25 +33,25 @@ def _points(steps: int) -> list[float]:
     return [2 * point / steps - 1 for point in range(steps + 1)]
 
 
-def _duchi_law(end: float) -> Law:
+def _duchi_distribution(end: float) -> Distribution:
     """Over all four draws of randomized response; at an end nothing depends on rounding."""
     numbers = np.full(4, end)
-    return law_of(Duchi(_3_TO_1).encode(numbers, Scripted(np.zeros(4), np.arange(4))))
+    return distribution_of(Duchi(_3_TO_1).encode(numbers, Scripted(np.zeros(4), np.arange(4))))
 
 
-def _piecewise_law(mechanism: Piecewise, point: float) -> Law:
+def _piecewise_distribution(mechanism: Piecewise, point: float) -> Distribution:
     """Over all draws of the response; on the grid nothing depends on rounding."""
     total = mechanism.response.total
     rng = Scripted(np.zeros(total), np.arange(total))
-    return law_of(mechanism.encode(np.full(total, point), rng))
+    return distribution_of(mechanism.encode(np.full(total, point), rng))
 
 
-def _hybrid_law(mechanism: Hybrid, point: float) -> Law:
-    """The two parts' own laws, mixed: which part answers is a draw of its own, tested below."""
+def _hybrid_distribution(mechanism: Hybrid, point: float) -> Distribution:
+    """The two parts' own distributions, mixed: which part answers is drawn apart, tested below."""
     piecewise = Piecewise(mechanism.steps, mechanism.reach, mechanism.weights)
     often = Fraction(mechanism.piecewise_weight, MIX_SUM)
     up = Fraction(1, 2) + Fraction(point) * Fraction(3 - 1, 2 * (3 + 1))
-    places = _piecewise_law(piecewise, point)
+    places = _piecewise_distribution(piecewise, point)
     bits = {0: (1 - often) * (1 - up), 1: (1 - often) * up}
     return bits | {2 + place: often * chance for place, chance in places.items()}
 
@@ -61,18 +61,18 @@ def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.floa
     return mechanism.totals(mechanism.parts(codes).T).first
 
 
-def _moments(mechanism: CodedNumber, law: Law) -> tuple[float, float]:
-    stands = _stands(mechanism, np.array(list(law)))
-    chances = np.array([float(chance) for chance in law.values()])
+def _moments(mechanism: CodedNumber, distribution: Distribution) -> tuple[float, float]:
+    stands = _stands(mechanism, np.array(list(distribution)))
+    chances = np.array([float(chance) for chance in distribution.values()])
     return float(chances @ stands), float(chances @ stands**2)
 
 
 def test_a_bit_is_exact_unbiased_and_varies_as_predicted() -> None:
     """Three of four draws are truthful; ±C is an end on average, C = (3+1)/(3-1)."""
     for end, truth in ((-1.0, 0), (1.0, 1)):
-        law = _duchi_law(end)
-        assert {truth: Fraction(3, 4), 1 - truth: Fraction(1, 4)} == law
-        mean, square = _moments(Duchi(_3_TO_1), law)
+        distribution = _duchi_distribution(end)
+        assert {truth: Fraction(3, 4), 1 - truth: Fraction(1, 4)} == distribution
+        mean, square = _moments(Duchi(_3_TO_1), distribution)
         assert (end, 4) == pytest.approx((mean, square), abs=1e-14)
         assert Duchi(_3_TO_1).spread.second_moment(np.array([end]))[0] == 4
 
@@ -81,28 +81,28 @@ def test_a_bit_is_exact_unbiased_and_varies_as_predicted() -> None:
 def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
     """`true` for each place of the band of a grid point, `other` for all others."""
     mechanism = Piecewise(steps, reach, _3_TO_1)
-    laws = [_piecewise_law(mechanism, point) for point in _points(steps)]
-    for point, law in enumerate(laws):
+    distributions = [_piecewise_distribution(mechanism, point) for point in _points(steps)]
+    for point, distribution in enumerate(distributions):
         expected = {
             place: Fraction(3 if point <= place <= point + 2 * reach else 1)
             for place in range(steps + 1 + 2 * reach)
         }
         total = sum(expected.values())
-        assert {place: weight / total for place, weight in expected.items()} == law
-    assert worst_ratio(laws) == 3
+        assert {place: weight / total for place, weight in expected.items()} == distribution
+    assert worst_ratio(distributions) == 3
 
 
 @_GRIDS
 def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, reach: int) -> None:
     """Codes are disjoint, and the odds of both parts and of the mixture are 3."""
     mechanism = Hybrid(steps, reach, _3_TO_1, _OFTEN)
-    laws = [_hybrid_law(mechanism, point) for point in _points(steps)]
+    distributions = [_hybrid_distribution(mechanism, point) for point in _points(steps)]
 
-    assert worst_ratio(laws) == 3
-    for point, law in zip(_points(steps), laws, strict=True):
-        assert sum(law.values()) == 1
-        assert set(law) == set(range(mechanism.answers))
-        mean, square = _moments(mechanism, law)
+    assert worst_ratio(distributions) == 3
+    for point, distribution in zip(_points(steps), distributions, strict=True):
+        assert sum(distribution.values()) == 1
+        assert set(distribution) == set(range(mechanism.answers))
+        mean, square = _moments(mechanism, distribution)
         assert point == pytest.approx(mean, abs=1e-12)
         expected = mechanism.spread.second_moment(np.array([point]))[0]
         assert expected == pytest.approx(square, rel=1e-12)

@@ -30,7 +30,7 @@ def _bits(corners: list[Corner]) -> NDArray[np.uint8]:
     return np.pad(rows, ((0, 0), (0, len(corners[0]) // 8 + 1 - rows.shape[1])))
 
 
-def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
+def _distribution(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
     """
     Distribution of a report of one corner, from every outcome of the draws of one round.
 
@@ -40,7 +40,7 @@ def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
     mechanism, corners = MeanEst(dimensions, _3_TO_1), _corners(dimensions)
     held = np.repeat(_bits([own]), len(corners), axis=0)
     ties = sum(_product(own, corner) == 0 for corner in corners)
-    law = dict.fromkeys(corners, Fraction(0))
+    distribution = dict.fromkeys(corners, Fraction(0))
     by_bits = {row.tobytes(): corner for row, corner in zip(_bits(corners), corners, strict=True)}
     quarters = [quarter << 14 for quarter in range(4)]
     for truth, staying in itertools.product(quarters, repeat=2):
@@ -48,9 +48,9 @@ def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
         drawn, again = mechanism._draw(held, Scripted(_bits(corners), side, stay))
         for row, corner in enumerate(drawn):
             if row not in again.tolist():
-                law[by_bits[corner.tobytes()]] += 1
-    total = sum(law.values())
-    return {corner: weight / total for corner, weight in law.items()}
+                distribution[by_bits[corner.tobytes()]] += 1
+    total = sum(distribution.values())
+    return {corner: weight / total for corner, weight in distribution.items()}
 
 
 @_CUBES
@@ -58,11 +58,13 @@ def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
     """`true` on its side of the cube, `other` on the opposite side and for ties; unbiased."""
     scale = MeanEst(dimensions, _3_TO_1).scale
     for own in _corners(dimensions):
-        law = _law(dimensions, own)
-        weights = {z: Fraction(3 if _product(own, z) > 0 else 1) for z in law}
+        distribution = _distribution(dimensions, own)
+        weights = {z: Fraction(3 if _product(own, z) > 0 else 1) for z in distribution}
         total = sum(weights.values())
-        assert {z: weight / total for z, weight in weights.items()} == law
-        means = [sum(chance * z[j] for z, chance in law.items()) for j in range(dimensions)]
+        assert {z: weight / total for z, weight in weights.items()} == distribution
+        means = [
+            sum(chance * z[j] for z, chance in distribution.items()) for j in range(dimensions)
+        ]
         assert list(own) == pytest.approx([scale * float(mean) for mean in means], rel=1e-12)
 
 
@@ -71,13 +73,13 @@ def test_the_reduction_describes_the_distribution(dimensions: int) -> None:
     """R_V = γU + (1-γ)U(· | z·V > 0), with the γ and the l of the reduction."""
     reduction = MeanEst(dimensions, _3_TO_1).reduction
     for own in _corners(dimensions):
-        law = _law(dimensions, own)
-        side = [z for z in law if _product(own, z) > 0]
-        for z, chance in law.items():
+        distribution = _distribution(dimensions, own)
+        side = [z for z in distribution if _product(own, z) > 0]
+        for z, chance in distribution.items():
             near = 1 / len(side) if z in side else 0
-            expected = reduction.blanket / len(law) + reduction.signal * near
+            expected = reduction.blanket / len(distribution) + reduction.signal * near
             assert expected == pytest.approx(float(chance), rel=1e-12)
-        assert len(law) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
+        assert len(distribution) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
     assert 0 == reduction.collision
 
 

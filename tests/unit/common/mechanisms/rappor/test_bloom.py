@@ -48,7 +48,7 @@ def test_too_many_hashes_for_one_digest_are_refused() -> None:
 def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
     """Over all values of the bytes of a uniform digest."""
     values = 256 ** hash_bytes(bits)
-    law = np.bincount(np.arange(values) % bits) / values
+    distribution = np.bincount(np.arange(values) % bits) / values
 
-    assert law.tolist() == hash_chances(bits).tolist()
+    assert distribution.tolist() == hash_chances(bits).tolist()
     assert 1.0 == pytest.approx(hash_chances(bits).sum())

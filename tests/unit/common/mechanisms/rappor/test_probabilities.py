@@ -10,7 +10,7 @@ from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor
 from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
-from tests.support.exhaustive_delta import Law
+from tests.support.exhaustive_delta import Distribution
 
 _PRECISE: Final = Context(prec=80)
 
@@ -71,8 +71,8 @@ def test_invalid_chances_are_refused(f: float, p: float, q: float, sentence: str
         RapporProbabilities.rounded(f, p, q)
 
 
-def _law(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Law:
-    """Law of a filter whose bits are shown independently."""
+def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Distribution:
+    """Distribution of a filter whose bits are shown independently."""
     return {
         shown: math.prod(
             (chance if bit else 1 - chance)
@@ -91,9 +91,12 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
         for size in range(1, hashes + 1)
         for filled in itertools.combinations(range(bits), size)
     ]
-    laws = [_law(bits, filled, is_set, unset) for filled in filters]
+    distributions = [_distribution(bits, filled, is_set, unset) for filled in filters]
     return max(
-        math.log(one[shown] / other[shown]) for one in laws for other in laws for shown in one
+        math.log(one[shown] / other[shown])
+        for one in distributions
+        for other in distributions
+        for shown in one
     )
 
 

@@ -222,7 +222,7 @@ def test_only_one_hash_is_a_match_count() -> None:
 
 def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     """
-    The reports of 2 cohorts and 3 bits, listed: of two texts apart in both, the blanket's law.
+    The reports of 2 cohorts and 3 bits, listed: the blanket of two texts apart in both.
 
     U supports each with chance p*, both with p*², and R is γU and else U given support.
     """
@@ -234,8 +234,8 @@ def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     for cohort, bits in itertools.product(range(2), itertools.product((0, 1), repeat=3)):
         blanket = 0.5 * np.prod([unset if bit else 1 - unset for bit in bits])
         chances = [shown if place == own[cohort] else unset for place in range(3)]
-        law = 0.5 * np.prod(
+        distribution = 0.5 * np.prod(
             [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
         )
         lift = reduction.signal * reduction.answers if bits[own[cohort]] else 0.0
-        assert law == pytest.approx(blanket * (reduction.blanket + lift), rel=1e-12)
+        assert distribution == pytest.approx(blanket * (reduction.blanket + lift), rel=1e-12)

@@ -77,7 +77,7 @@ def test_random_bits_have_uniform_p_values(spike: float) -> None:
     and stands out by 8 standard deviations wherever it falls: skewed as what is left then is.
 
     Seed 9. Each count is binomial; its limits are passed by chance with probability 1e-7. A normal
-    law in place of the saddlepoint has 188 below .01 with the spike, and 40 below .001.
+    distribution in place of the saddlepoint has 188 below .01 with the spike, and 40 below .001.
     """
     rng = np.random.default_rng(9)
     left = rng.normal(size=(16, 32))

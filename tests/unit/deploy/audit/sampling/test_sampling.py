@@ -30,11 +30,13 @@ def _all_hold(rows: tuple[Finding, ...]) -> bool:
 def test_distributions_are_those_of_the_mechanisms() -> None:
     """Written twice, from ε and from integers: they agree for every protocol."""
     for task in map(protocol_task, ITEM_PROTOCOLS):
-        mechanism, law = mechanism_of(task), support_distribution(task)
+        mechanism, distribution = mechanism_of(task), support_distribution(task)
         if isinstance(mechanism, SupportCounting):
             found = (mechanism.p, mechanism.q, mechanism.q_dummy)
-            assert found == pytest.approx((law.own, law.other, law.dummy), rel=1e-8)
-        assert not isinstance(mechanism, LocalHashing) or law.independent
+            assert found == pytest.approx(
+                (distribution.own, distribution.other, distribution.dummy), rel=1e-8
+            )
+        assert not isinstance(mechanism, LocalHashing) or distribution.independent
 
 
 def test_a_seed_that_is_never_0_is_found() -> None:
