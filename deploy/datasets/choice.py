@@ -74,7 +74,7 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
         name, title, exponent = f"uniform:{size}", f"uniform over {size:,} items", 0.0
     else:
         name = f"zipf:{size},{exponent:g}"
-        title = f"Zipf distribution with exponent {exponent:g} over {size:,} items"
+        title = f"Zipf with exponent {exponent:g} over {size:,} items"
     weights = np.arange(1, size + 1, dtype=np.float64)
     np.power(weights, -exponent, out=weights)
     counts = apportion(weights, n_users)

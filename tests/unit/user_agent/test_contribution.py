@@ -226,7 +226,7 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
         buckets=0,
         dummies_per_user=0,
         local_epsilon=math.inf,
-        dummies=_distribution("each-item", trials=domain_size, most=most),
+        dummies=_dummies("each-item", trials=domain_size, most=most),
         delta=0.3,
         n_min=100,
         target_size=100,

@@ -56,7 +56,7 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
     )
 
     assert 0 == result.exit_code, result.exception
-    assert "Zipf distribution with exponent 1.5" in result.stdout
+    assert "Zipf with exponent 1.5" in result.stdout
     assert "500 users, 2 values" in result.stdout
     assert "item 1" in result.stdout
     assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
