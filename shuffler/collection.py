@@ -24,13 +24,8 @@ from common.messages.submission import REFUSALS, Outcome, unpack
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
-    ActiveBatch,
-    ActiveBatches,
-    FinishedBatch,
-    close_request_event,
-    next_state,
-)
+from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
+from shuffler.batch_states import close_request_event, next_state
 from shuffler.metrics import RefusalCounts
 from shuffler.storage.group import BatchKey, Group, form_from_opened, form_group
 from shuffler.storage.spool import Spool

@@ -1,7 +1,7 @@
 """
 Move batches through their states: close, shuffle, deliver once, erase.
 
-`active_batches.due_event` decides; this file performs it. Batches move independently, so one
+`batch_states.due_event` decides; this file performs it. Batches move independently, so one
 that cannot be delivered delays no other.
 """
 
@@ -18,17 +18,16 @@ from common.messages.batch import BatchManifest
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
+from shuffler.active_batches import ActiveBatch, ActiveBatches
+from shuffler.analyzer_client import Analyzer
+from shuffler.batch_states import (
     AFTER_COLLECTING,
+    DESTROYED_STATES,
     FINAL_STATES,
-    KEPT_STATES,
-    ActiveBatch,
-    ActiveBatches,
     Event,
     due_event,
     next_state,
 )
-from shuffler.analyzer_client import Analyzer
 from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.metrics import BatchMetrics, RefusalCounts
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
@@ -123,7 +122,7 @@ class Deliveries:
         while True:
             event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
             if stored.state in FINAL_STATES:
-                self._batches.settle(stored)  # repeated in case it failed before
+                self._batches.finish(stored, found.terms)  # also if this failed before
             if event is None:
                 return
             await self._perform(event, stored, found)
@@ -147,7 +146,7 @@ class Deliveries:
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, found)
             await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
-        elif state in FINAL_STATES - KEPT_STATES:
+        elif state in DESTROYED_STATES:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)

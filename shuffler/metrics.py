@@ -11,7 +11,7 @@ from common.messages.submission import Outcome
 from common.runtime import logs
 from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES
 from common.runtime.process_metrics import ProcessMetrics
-from shuffler.active_batches import AFTER_COLLECTING
+from shuffler.batch_states import AFTER_COLLECTING
 from shuffler.storage.spool import Spool
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})

@@ -135,7 +135,7 @@ class ShufflerParty(Shuffler):
 
     async def rotate(self) -> None:
         """Rotate its keys."""
-        self.keys.rotate(self.clock.now(), self.rounds.needed_keys())
+        self.keys.rotate(self.clock.now(), self.batches.needed_keys())
 
     async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._around.network.call(self.life, self._to.life, act, work)
@@ -174,7 +174,7 @@ class ShufflerParty(Shuffler):
     async def end(self) -> None:
         """Drop what is under way, as the end of a process does."""
         self.life.over.set()
-        moving: list[Any] = [*self.deliveries._moving.values(), *self.rounds._beginning.values()]
+        moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
         if self.spool._committing is not None:
             moving.append(self.spool._committing)
         for task in moving:

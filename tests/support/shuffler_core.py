@@ -57,7 +57,7 @@ class Shuffler:
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
         self.metrics = BatchMetrics(self.process_metrics)
         self.spool = self.open_spool()
-        self.rounds = ActiveBatches(
+        self.batches = ActiveBatches(
             spool=self.spool,
             state=state,
             analyzer=self.analyzer,
@@ -67,12 +67,12 @@ class Shuffler:
             most_dummies=self.most_dummies,
             rng=self.rng,
         )
-        await self.rounds.resume()
-        self.metrics.resume(await self.spool.states(), self.rounds.deadlines())
+        await self.batches.resume()
+        self.metrics.resume(await self.spool.states(), self.batches.deadlines())
         pool = self.pool or InlinePool()
         self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
-            batches=self.rounds,
+            batches=self.batches,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
@@ -87,7 +87,7 @@ class Shuffler:
             clock=self.clock,
         )
         self.deliveries = Deliveries(
-            batches=self.rounds,
+            batches=self.batches,
             spool=self.spool,
             analyzer=self.analyzer,
             pool=pool,

@@ -80,20 +80,20 @@ async def test_tasks_for_other_shufflers_are_refused(tmp_path: Path) -> None:
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
     forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
-    shuffler.rounds._analyzer = MemoryAnalyzer(forged)
+    shuffler.batches._analyzer = MemoryAnalyzer(forged)
     with pytest.raises(ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
     other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
-    shuffler.rounds._analyzer = wrong
+    shuffler.batches._analyzer = wrong
     with pytest.raises(ProofError, match="another task"):
         await shuffler.collection.fetch_task(DIGEST)
 
-    shuffler.rounds._analyzer = MemoryAnalyzer(CASE.signed)
+    shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)
     elsewhere = StateDirectory.open(tmp_path / "elsewhere")
-    shuffler.rounds._keys = store_holding(elsewhere, HpkePrivateKey.generate())
+    shuffler.batches._keys = store_holding(elsewhere, HpkePrivateKey.generate())
     with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is none of this party"):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
@@ -115,10 +115,10 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     expected = case.task.expected_shuffler_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
-    shuffler.rounds._most_dummies = expected - 1
+    shuffler.batches._most_dummies = expected - 1
     with pytest.raises(TaskError):
         await shuffler.collection.fetch_task(case.signed.digest())
-    shuffler.rounds._most_dummies = expected
+    shuffler.batches._most_dummies = expected
     await shuffler.collection.fetch_task(case.signed.digest())
     shuffler.spool.close()
 
@@ -152,11 +152,11 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
     for one in asking:
         one.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
-    looked_for: list[Any] = list(shuffler.rounds._beginning.values())
+    looked_for: list[Any] = list(shuffler.batches._beginning.values())
     going_on.set()
     await asyncio.wait(looked_for)
 
-    assert {} == shuffler.rounds._beginning
+    assert {} == shuffler.batches._beginning
     # Each that nobody looks at would be a page of log that nobody has allowed.
     assert not any(one._log_traceback for one in looked_for)
 

@@ -13,7 +13,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
+from shuffler.batch_states import (
     TRANSITIONS,
     ClosingRule,
     Event,
@@ -163,7 +163,7 @@ async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
     key_file.unlink()
     await shuffler.restart()
 
-    assert shuffler.rounds.unfinished() == []
+    assert shuffler.batches.unfinished() == []
     for _ in range(3):
         with pytest.raises(BatchStateError, match="is missing"):
             await shuffler.collection.fetch_task(DIGEST)
@@ -236,15 +236,15 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
     """It is destroyed afterwards, not before."""
     key = key_id(CASE.task.suite, CASE.task.shuffler_key)
     await shuffler.submit(4)
-    assert {key} == shuffler.rounds.needed_keys()
+    assert {key} == shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY
-    assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
     await shuffler.submit(1)
     await shuffler.deliveries.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert set() == shuffler.rounds.needed_keys()
-    assert shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+    assert set() == shuffler.batches.needed_keys()
+    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
 
 async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
@@ -261,7 +261,7 @@ async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
         earlier.setattr(Task, "from_bytes", unreadable)
         await shuffler.start()
         late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
         await shuffler.restart()
     await shuffler.submit(1)
 
