@@ -21,7 +21,6 @@ from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import (
-    AFTER_COLLECTING,
     DESTROYED_STATES,
     FINAL_STATES,
     Event,
@@ -29,7 +28,7 @@ from shuffler.batch_states import (
     next_state,
 )
 from shuffler.inclusion import InclusionProofs, SentBatch
-from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.metrics import BatchMetrics
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
@@ -57,11 +56,9 @@ class Deliveries:
         rng: np.random.Generator,
         inclusions: InclusionProofs,
         metrics: BatchMetrics,
-        refusals: RefusalCounts,
     ) -> None:
         self._batches = batches
         self._metrics = metrics
-        self._refusals = refusals
         self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
@@ -140,9 +137,6 @@ class Deliveries:
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
         state = next_state(stored.state, event)
-        if state in AFTER_COLLECTING:
-            # First, since it may fail: the whole step is then retried.
-            self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, found)
             await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)

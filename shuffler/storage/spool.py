@@ -73,7 +73,8 @@ class StoredBatch:
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state: batch, old state, new state, n_users."""
+"""Called after every stored change of a batch's state: batch, old state, new state, and the number
+of users stored with it."""
 
 
 class BatchFiles:
@@ -241,18 +242,20 @@ class Spool:
         """List at most `at_most` groups with numbers above `after`: number, sealed reports."""
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
-    async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Add to the stored counts of refused submissions."""
-        await self._database.run(submission_table.add_refusals, refused)
+    async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
+        """Replace the stored counts of refused submissions."""
+        await self._database.run(submission_table.save_refusals, counts)
 
-    async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
-        """Return a batch's stored counts of refused submissions."""
-        return await self._database.run(submission_table.refusals_of, batch_id)
+    async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
+        """Return every batch's stored counts of refused submissions."""
+        return await self._database.run(submission_table.refusals)
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state."""
-        await self._database.run(_set_state, batch, state, batch.n_reports, batch.shuffle_seconds)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(
+            _set_state, batch, state, batch.n_reports, batch.shuffle_seconds
+        )
+        self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
@@ -262,8 +265,8 @@ class Spool:
 
         A crash in between leaves submissions that are not read again; `sweep` deletes them.
         """
-        await self._database.run(_set_state, batch, state, n_reports, seconds)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(_set_state, batch, state, n_reports, seconds)
+        self._observer(batch.batch_id, batch.state, state, n_users)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
@@ -274,8 +277,8 @@ class Spool:
             BatchStateError: State or number of users changed since the batch was read: a submission
                 was committed meanwhile, and the decision may no longer hold.
         """
-        await self._database.run(_set_last_state, batch, state)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(_set_last_state, batch, state)
+        self._observer(batch.batch_id, batch.state, state, n_users)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
@@ -358,25 +361,26 @@ def _set_state(
     state: BatchState,
     n_reports: int,
     seconds: float,
-) -> None:
+) -> int:
+    """Store a state; return the number of users, which may have grown since the batch was read."""
     changed = connection.execute(
         "UPDATE batches SET state = ?, n_reports = ?, shuffle_seconds = ? "
-        "WHERE batch_id = ? AND state = ?",
+        "WHERE batch_id = ? AND state = ? RETURNING n_users",
         (state.value, n_reports, seconds, batch.batch_id, batch.state.value),
-    )
-    if changed.rowcount != 1:
+    ).fetchall()
+    if not changed:
         raise BatchStateError(f"the batch is no longer {batch.state.value}")
+    [(n_users,)] = changed
+    return int(n_users)
 
 
-def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
-    [n_users] = connection.execute(
-        "SELECT n_users FROM batches WHERE batch_id = ?", (batch.batch_id,)
-    ).fetchone()
+def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
+    n_users = _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
     if n_users != batch.n_users:
         raise BatchStateError(
             f"the batch had {batch.n_users} users when it was read; it has {n_users}"
         )
-    _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
+    return n_users
 
 
 @storage_failures()

@@ -277,22 +277,24 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
     return dropped.rowcount > 0
 
 
-def add_refusals(
-    connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcome]]
+def save_refusals(
+    connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
 ) -> None:
-    """Add to the stored counts."""
+    """Replace the stored counts of refused submissions."""
     connection.executemany(
-        "INSERT INTO refusals VALUES (?, ?, ?) "
-        "ON CONFLICT (batch_id, outcome) DO UPDATE SET n = n + excluded.n",
+        "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?)",
         [
             (batch_id, outcome.value, n)
-            for batch_id, counted in refused.items()
+            for batch_id, counted in counts.items()
             for outcome, n in counted.items()
         ],
     )
 
 
-def refusals_of(connection: sqlite3.Connection, batch_id: BatchId) -> Counter[Outcome]:
-    """Return a batch's stored counts, without outcomes that only a later version knows."""
-    rows = connection.execute("SELECT outcome, n FROM refusals WHERE batch_id = ?", (batch_id,))
-    return Counter({Outcome(outcome): n for outcome, n in rows if outcome in _KNOWN_OUTCOMES})
+def refusals(connection: sqlite3.Connection) -> dict[BatchId, Counter[Outcome]]:
+    """Return the stored counts, without outcomes that only a later version knows."""
+    counts: dict[BatchId, Counter[Outcome]] = {}
+    for batch_id, outcome, n in connection.execute("SELECT batch_id, outcome, n FROM refusals"):
+        if outcome in _KNOWN_OUTCOMES:
+            counts.setdefault(BatchId(batch_id), Counter())[Outcome(outcome)] = n
+    return counts

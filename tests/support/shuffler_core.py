@@ -15,10 +15,12 @@ from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import ActiveBatches
-from shuffler.collection import Collection, TokenCheck
+from shuffler.admission import TokenCheck
+from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.metrics import BatchMetrics
+from shuffler.refusals import RefusalCounts
 from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
@@ -55,7 +57,8 @@ class Shuffler:
         state = self.open_state()
         self.keys = self.open_keys(state)
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
-        self.metrics = BatchMetrics(self.process_metrics)
+        self.refusals = RefusalCounts()
+        self.metrics = BatchMetrics(self.process_metrics, self.refusals)
         self.spool = self.open_spool()
         self.batches = ActiveBatches(
             spool=self.spool,
@@ -67,10 +70,10 @@ class Shuffler:
             most_dummies=self.most_dummies,
             rng=self.rng,
         )
+        await self.refusals.load(self.spool)
         await self.batches.resume()
         self.metrics.resume(await self.spool.states(), self.batches.deadlines())
         pool = self.pool or InlinePool()
-        self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
             batches=self.batches,
             spool=self.spool,
@@ -95,7 +98,6 @@ class Shuffler:
             rng=self.rng,
             inclusions=self.inclusions,
             metrics=self.metrics,
-            refusals=self.refusals,
         )
 
     async def restart(self) -> None:

@@ -25,7 +25,7 @@ from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from shuffler.servicer import ConnectionCount
+from shuffler.admission import ConnectionLimit
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -192,7 +192,7 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
         with pytest.raises(ShuffleDpError):
             await shuffler.inclusions.relay(DIGEST, prefix)
     with pytest.raises(ShuffleDpError):
-        ConnectionCount(2).take("ipv4:192.0.2.1:1", 3)
+        ConnectionLimit(2).take("ipv4:192.0.2.1:1", 3)
     shuffler.spool.close()
 
     assert 5 == refused

@@ -61,7 +61,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     """Users and refusals; no hash of a report, submission or token, and no key."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
-    await shuffler.refusals.save()
+    await shuffler.refusals.save(shuffler.spool)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.deliveries.advance()
 

@@ -51,7 +51,7 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     assert [] == shuffler.key_files()
     assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
     assert BatchState.ERASED is await shuffler.state()
-    with pytest.raises(BatchStateError, match="is over"):
+    with pytest.raises(BatchStateError, match="no longer collects"):
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
 
 

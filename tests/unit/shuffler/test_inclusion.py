@@ -12,8 +12,9 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
+from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import SentBatch
-from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
+from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published
@@ -226,8 +227,8 @@ async def test_all_answers_for_a_batch_have_one_length(shuffler: Shuffler) -> No
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
     servicer = ShufflerServicer(
         shuffler.collection,
-        ConnectionCount(0),
-        Receipts(SigningIdentity.generate()),
+        ConnectionLimit(0),
+        SigningIdentity.generate(),
         shuffler.inclusions,
     )
     answers = [

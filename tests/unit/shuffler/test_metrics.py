@@ -3,7 +3,7 @@ import sqlite3
 import pytest
 
 from common.errors import StorageError
-from common.messages.batch import BatchId, BatchState
+from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from tests.support.scrapes import Series, series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -88,10 +88,10 @@ async def test_refusals_are_counted_once_despite_disk_failures(
     shuffler.refusals.count(batch_id, [Outcome.MALFORMED])
     shuffler.clock.seconds = float(CASE.task.deadline)
 
-    async def fail(_: BatchId) -> None:
+    async def fail(*_: object) -> None:
         raise StorageError("the disk failed")
 
-    for name in ("refusals", "_drop_submissions"):
+    for name in ("record_permuted" if users == 5 else "drop", "_drop_submissions"):
         with monkeypatch.context() as patch:
             patch.setattr(shuffler.spool, name, fail)
             await shuffler.deliveries.advance()
