@@ -32,7 +32,7 @@ from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
 
 _MAX_SEARCHES: Final = 256
-"""Concurrent searches for tasks; a search continues if the caller hangs up."""
+"""Maximum number of concurrent searches for tasks; one continues if its caller hangs up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,8 @@ class ActiveBatches:
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches are under way.
+            OverloadError: Too many searches for tasks are under way.
+            StorageError: The batch could not be read or stored; safe to retry.
         """
         return self._known(digest) or await self._shared(self._beginning, digest, self._begin)
 
@@ -114,7 +115,8 @@ class ActiveBatches:
             UnknownTaskError: The task was never requested.
             TaskError: This version cannot read the task.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches are under way.
+            OverloadError: Too many searches for tasks are under way.
+            StorageError: The batch could not be read; safe to retry.
         """
         return self._known(digest) or await self._shared(self._looking_up, digest, self._look_up)
 
@@ -160,10 +162,10 @@ class ActiveBatches:
 
     def needed_keys(self) -> set[KeyId] | None:
         """
-        List the keys still in use for envelopes.
+        Return the keys that unfinished tasks are sealed to.
 
         None if an unfinished batch could not be resumed: its task's key is unknown, and a repair or
-        a later version may resume it.
+        a later version may still need it.
         """
         if not self._all_resumed:
             return None
@@ -186,9 +188,9 @@ class ActiveBatches:
         for name in self._state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
-                    f"the database of the state directory knows no batch of the key {name}: it is "
-                    "another database, or an old one. Put back the one that was there; if it is "
-                    "lost, remove the key"
+                    f"the state directory's database has no batch of the key {name}: it is another "
+                    "database, or an old copy. Put back the right one; if it is lost, remove the "
+                    "key"
                 )
             if name not in needed:
                 self._state.destroy(name)
@@ -274,7 +276,7 @@ class ActiveBatches:
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:
-            raise BatchStateError("the key of a batch that is not over is missing")
+            raise BatchStateError("the key of this unfinished batch is missing")
 
         make = BatchKey.generate if empty else missing
         return BatchKey(self._state.secret(_key_file(stored.batch_id), make))

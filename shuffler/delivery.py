@@ -16,7 +16,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchManifest
 from common.runtime import logs
-from common.runtime.clock import Clock
+from common.runtime.clock import Clock, retry_pause
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
@@ -37,9 +37,6 @@ _GROUPS_AT_ONCE: Final = 16
 """Groups read from the spool together."""
 _TICK: Final = 0.25
 """Seconds between checks for due events."""
-_MIN_PAUSE: Final = 1.0
-_MAX_PAUSE: Final = 60.0
-"""Seconds before a failed step is retried, doubled each time."""
 
 
 class Deliveries:
@@ -67,6 +64,7 @@ class Deliveries:
         self._rng = rng
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
+        """Last pause of each batch whose last step failed, in seconds."""
         self._not_before: dict[TaskDigest, float] = {}
 
     async def run(self) -> None:
@@ -99,7 +97,7 @@ class Deliveries:
         try:
             await self._perform_due_events(found)
         except Exception as error:  # noqa: BLE001  # retried after a pause
-            pause = min(2 * self._pauses.get(found.digest, _MIN_PAUSE / 2), _MAX_PAUSE)
+            pause = retry_pause(self._pauses.get(found.digest, 0.0))
             self._pauses[found.digest] = pause
             self._not_before[found.digest] = self._clock.elapsed() + pause
             self._metrics.tried(len(self._pauses), error)
@@ -119,7 +117,7 @@ class Deliveries:
         while True:
             event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
             if stored.state in FINAL_STATES:
-                self._batches.finish(stored, found.terms)  # also if this failed before
+                self._batches.finish(stored, found.terms)  # repeated in case it failed before
             if event is None:
                 return
             await self._perform(event, stored, found)
@@ -146,13 +144,12 @@ class Deliveries:
             await self._spool.set_state(stored, state)
 
     async def _shuffle(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
-        """Shuffle the batch and save the result."""
-        key = found.key
+        """Shuffle the batch in a thread and save the result."""
         shuffler = BatchShuffler(
             task=found.task,
             digest=found.digest,
             n_users=stored.n_users,
-            files=self._spool.files(found.batch_id, key),
+            files=self._spool.files(found.batch_id, found.key),
             pool=self._pool,
             rng=self._rng,
         )
@@ -166,7 +163,7 @@ class Deliveries:
                 if not rows:
                     return
                 for number, sealed in rows:
-                    yield open_group(number, sealed, key)
+                    yield open_group(number, sealed, found.key)
                 last = rows[-1][0]
 
         try:
@@ -176,7 +173,7 @@ class Deliveries:
 
     async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
         """Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it."""
-        key = found.key
+        size = found.task.sealed_report_bytes
         manifest = BatchManifest(
             task_digest=found.digest,
             batch_id=found.batch_id,
@@ -185,17 +182,17 @@ class Deliveries:
         )
 
         async def chunks() -> AsyncIterator[bytes]:
-            size, sent = found.task.sealed_report_bytes, 0
-            saved = self._spool.files(found.batch_id, key).saved()
+            n_read = 0
+            saved = self._spool.files(found.batch_id, found.key).saved()
             while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
-                sent += len(chunk) // size
+                n_read += len(chunk) // size
                 yield chunk
-            if sent != stored.n_reports:
+            if n_read != stored.n_reports:
                 raise DamagedStorageError(
-                    f"the permuted batch had {stored.n_reports} reports; {sent} are on the disk"
+                    f"the permuted batch had {stored.n_reports} reports; {n_read} are on the disk"
                 )
 
-        sent = SentBatch(found.task.sealed_report_bytes)
+        sent = SentBatch(size)
         try:
             commitment = await self._analyzer.deliver(manifest, sent.record(chunks()))
         except PeerRefusalError as error:
@@ -206,6 +203,6 @@ class Deliveries:
             )
             return Event.REFUSE
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
-        leaves = await sent.leaves(manifest.n_reports, chunks())
+        leaves = await sent.leaves(stored.n_reports, chunks())
         await self._inclusions.keep(manifest, found.task, commitment, leaves)
         return Event.DELIVER

@@ -1,10 +1,10 @@
 """
-The shuffler's storage: submissions are durable before they are acknowledged, and erased after.
+The shuffler's database and batch files.
 
-They are stored in randomly numbered groups under the batch's key; each batch also has a directory
-of files. SQLite's log keeps the order of commits for a while: without
-the key that is an order of random bytes, and nothing on the disk relates a submission to a position
-in the permuted batch.
+Submissions are durable before they are acknowledged, and deleted once the batch is permuted. They
+are stored in randomly numbered groups under the batch's key; each batch also has a directory of
+files. SQLite's log keeps the order of commits for a while, but nothing on the disk relates a
+submission to a position in the permuted batch.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ _PERMUTED_STATES: Final = frozenset(
 )
 """States in which the permuted batch is stored."""
 _GATHER_SECONDS: Final = 0.004
-"""Time that a commit waits for further calls while calls come together: a flush costs as much
+"""Seconds that a commit waits for more calls if the last one served several: a flush costs as much
 processor time as opening several envelopes."""
 _GATHERED: Final = 64
-"""Number of submissions that are committed without that wait."""
+"""Number of waiting submissions that are committed without that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class BatchFiles:
 
     A file is a sequence of records sealed under the batch's key, each bound to its file and
     position, so that moving or omitting one is detected; the reader knows the number of reports.
-    The permuted batch is written, flushed, renamed and its directory flushed, so that it exists
+    The permuted batch is written, flushed and renamed, and its directory flushed, so that it exists
     whole or not at all. Earlier files are discarded when the batch is shuffled again.
 
     Every method raises StorageError if the disk is full, read-only or fails, and
@@ -300,7 +300,7 @@ class Spool:
         await asyncio.to_thread(sweep_folders, self._folders, kept)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._database.close()
 
 
