@@ -46,13 +46,15 @@ def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 
 
 async def test_counts_add_up_and_survive_a_crash(spool: Spool, tmp_path: Path) -> None:
-    """Stored submissions are not among them, and unsaved counts are lost."""
+    """Without stored submissions, unsaved counts, and outcomes that a later version stored."""
     refusals = RefusalCounts()
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
     await refusals.save(spool)
     refusals.count(_BATCH, [Outcome.MALFORMED])
     await refusals.save(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
+    unknown = "INSERT INTO refusals VALUES (?, 'of a later version', 1)"
+    await spool._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
     again, later = Spool(tmp_path / "spool.sqlite"), RefusalCounts()
     await later.load(again)
     later.count(_BATCH, [Outcome.REPEATED])
