@@ -133,8 +133,10 @@ class Collection:
         """
         Open many submissions on all cores and store them durably before returning.
 
+        There are no tokens, or one for each envelope.
+
         Returns:
-            The outcome of each, in order. `tokens` are empty or in the same order.
+            The outcome of each, in order.
 
         Raises:
             StorageError: None of them was stored; safe to retry.

@@ -7,8 +7,9 @@ import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
 from common.crypto.key_ring import DAY, KeyState
+from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, SettingsError, TaskError
-from common.messages.batch import BatchState
+from common.messages.batch import BatchId, BatchState
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
@@ -22,6 +23,7 @@ from shuffler.batch_states import (
     next_state,
 )
 from shuffler.server import publish_keys
+from shuffler.storage.spool import StoredBatch
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -233,8 +235,14 @@ def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
 
 
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
-    """It is destroyed afterwards, not before."""
-    key = key_id(CASE.task.suite, CASE.task.shuffler_key)
+    """From before the batch is stored; it is destroyed afterwards."""
+    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
+
+    async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+        assert {key} == shuffler.batches.needed_keys()
+        return await open_batch(batch_id, signed)
+
+    shuffler.spool.open_batch = opened  # type: ignore[method-assign]
     await shuffler.submit(4)
     assert {key} == shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY

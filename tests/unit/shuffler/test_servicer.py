@@ -7,7 +7,6 @@ import pytest
 
 from common.crypto.signing import SigningIdentity, receipt_holds
 from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.admission import ConnectionLimit
 from shuffler.servicer import ShufflerServicer, bulk_receipt, receipt
@@ -43,17 +42,16 @@ async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, Shuffle
     assert 1 == len(lengths)
     assert (await servicer.Submit(request, _Call())).repeated
 
-    before = await _asked(servicer)
+    before = await _status(servicer)
     await core.submit(1)
-    assert before == await _asked(servicer)
+    assert before == await _status(servicer)
 
 
-async def _asked(servicer: ShufflerServicer) -> bytes:
+async def _status(servicer: ShufflerServicer) -> bytes:
     request = shuffler_pb2.GetBatchStatusRequest(task_digest=DIGEST)
     return (await servicer.GetBatchStatus(request, _Call())).SerializeToString()
 
 
-_DIGEST = TaskDigest(b"d" * 32)
 _IDENTITY = SigningIdentity.generate()
 _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 
@@ -61,8 +59,8 @@ _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 @pytest.mark.parametrize("outcome", Outcome)
 def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
     """Stored now, or before."""
-    answer = receipt(_IDENTITY, _DIGEST, b"envelope", outcome)
-    signed = receipt_holds(_IDENTITY.public_identity(), _DIGEST, b"envelope", answer)
+    answer = receipt(_IDENTITY, DIGEST, b"envelope", outcome)
+    signed = receipt_holds(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
 
     assert (outcome in _ON_THE_DISK) == signed == (answer != b"")
 
@@ -70,8 +68,8 @@ def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
     """In their order; without any there is no receipt."""
     envelopes = [outcome.value.encode() for outcome in Outcome]
-    answer = bulk_receipt(_IDENTITY, _DIGEST, envelopes, list(Outcome))
+    answer = bulk_receipt(_IDENTITY, DIGEST, envelopes, list(Outcome))
 
     stored = [outcome.value.encode() for outcome in Outcome if outcome in _ON_THE_DISK]
-    assert bulk_receipt_holds(_IDENTITY.public_identity(), _DIGEST, stored, answer)
-    assert b"" == bulk_receipt(_IDENTITY, _DIGEST, [b"one"], [Outcome.MALFORMED])
+    assert bulk_receipt_holds(_IDENTITY.public_identity(), DIGEST, stored, answer)
+    assert b"" == bulk_receipt(_IDENTITY, DIGEST, [b"one"], [Outcome.MALFORMED])

@@ -135,7 +135,6 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
 def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> None:
     """Not on the task."""
     case, other = _CASES["permutes"], published(n_min=4)
-    assert case.signed.digest() != other.signed.digest()
     groups, size = _groups(case, 300), case.task.sealed_report_bytes
     sent = np.frombuffer(b"".join(groups), dtype=np.uint8).reshape(-1, size)
     for seed in (1, 2):
