@@ -87,8 +87,8 @@ class Collection:
         self._clock = clock
         self._refusals = refusals
         self._tokens = tokens
-        self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
-        self._calls = 0
+        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
+        self._bulk_calls = 0
         """Bulk calls being opened or stored."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
@@ -267,10 +267,10 @@ class Collection:
     ) -> AsyncGenerator[OpenedGroups]:
         """Open envelopes in shares, one for each worker that is not busy with another call."""
         private = self._private_key(found)
-        async with self._room:
-            self._calls += 1
+        async with self._bulk_slots:
+            self._bulk_calls += 1
             try:
-                share = -(-len(envelopes) // max(1, self._pool.processes // self._calls))
+                share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
                 starts = range(0, len(envelopes), share)
                 opening = [
                     asyncio.wrap_future(
@@ -290,7 +290,7 @@ class Collection:
                     for start, (group, places) in shares
                 ]
             finally:
-                self._calls -= 1
+                self._bulk_calls -= 1
 
     def _private_key(self, found: ActiveBatch) -> HpkePrivateKey:
         """Return the private key that a batch's envelopes are sealed to."""

@@ -132,6 +132,7 @@ class Deliveries:
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, found: ActiveBatch) -> None:
+        """Perform one event, and store the state that it leads to."""
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
         state = next_state(stored.state, event)

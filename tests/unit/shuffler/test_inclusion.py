@@ -5,7 +5,6 @@ from pathlib import Path, PosixPath
 import pytest
 
 from common.crypto.merkle import leaf, leaves_of, salted
-from common.crypto.signing import SigningIdentity
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
@@ -226,10 +225,7 @@ async def test_all_answers_for_a_batch_have_one_length(shuffler: Shuffler) -> No
     )
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
     servicer = ShufflerServicer(
-        shuffler.collection,
-        ConnectionLimit(0),
-        SigningIdentity.generate(),
-        shuffler.inclusions,
+        shuffler.collection, ConnectionLimit(0), CASE.identity, shuffler.inclusions
     )
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
