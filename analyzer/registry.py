@@ -68,7 +68,7 @@ class Registry:
         self,
         *,
         store: Store,
-        spending: ReleaseBudgets,
+        budgets: ReleaseBudgets,
         keys: AnalyzerKeys,
         clock: Clock,
         rng: np.random.Generator,
@@ -76,7 +76,7 @@ class Registry:
     ) -> None:
         self._store = store
         self._metrics = metrics
-        self._spending = spending
+        self._budgets = budgets
         self._keys = keys
         self._clock = clock
         self._rng = rng
@@ -95,7 +95,7 @@ class Registry:
         nonce = self._rng.bytes(NONCE_BYTES)
         public_key = self._keys.reports.public_key(draft.suite).raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
-        await self._spending.require(task, task.n_min, 0)
+        await self._budgets.check(task, task.n_min)
         signed = self._keys.identity.sign(task.to_bytes())
         await self._store.add_task(signed, TaskLine.of(task))
         self._metrics.published(signed.digest(), task.deadline)

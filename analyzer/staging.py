@@ -77,7 +77,7 @@ class Staging:
         *,
         store: Store,
         registry: Registry,
-        spending: ReleaseBudgets,
+        budgets: ReleaseBudgets,
         identity: SigningIdentity,
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
@@ -86,7 +86,7 @@ class Staging:
         self._metrics = metrics
         self._store = store
         self._registry = registry
-        self._spending = spending
+        self._budgets = budgets
         self._identity = identity
         self._rng = rng
         self._receiving: set[TaskDigest] = set()
@@ -110,7 +110,7 @@ class Staging:
         self._receiving.add(manifest.task_digest)
         try:
             if await self._store.begin_batch(manifest):
-                await self._require_budget(manifest, task)
+                await self._check_budgets(manifest, task)
                 await self._stage(manifest, task, chunks)
                 self._metrics.staged(manifest.task_digest)
                 logs.event(
@@ -123,10 +123,10 @@ class Staging:
         finally:
             self._receiving.discard(manifest.task_digest)
 
-    async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
+    async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
         """Refuse, before any report arrives, a batch that exceeds a budget without refusals."""
         try:
-            await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
+            await self._budgets.check(task, manifest.n_users, manifest.task_digest)
         except BudgetError as error:
             await self._store.give_up(manifest, str(error))
             self._metrics.given_up(manifest.task_digest, suspect=False)

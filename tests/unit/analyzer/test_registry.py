@@ -33,7 +33,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
     store = Store(path / "analyzer.sqlite")
     registry = Registry(
         store=store,
-        spending=ReleaseBudgets(store),
+        budgets=ReleaseBudgets(store),
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
