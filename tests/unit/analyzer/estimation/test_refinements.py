@@ -176,15 +176,21 @@ def test_em_and_ems_need_cells(name: Refinement) -> None:
         refine(_evidence(np.array([0.5, 0.5])), name)
 
 
-def test_an_extrapolation_is_a_distribution() -> None:
-    """No share becomes 0, since a multiplicative map could not raise it again."""
-    still = np.array([0.5, 0.5])
-    start, first, second = np.array([0.5, 0.5]), np.array([0.3, 0.7]), np.array([0.11, 0.89])
+def test_an_extrapolation_follows_scheme_s3() -> None:
+    """
+    Exact where every step halves the distance, and still at a fixed point.
 
-    np.testing.assert_array_equal(squarem_step(still, still, still), still)
-    landed = squarem_step(start, first, second)
-    assert float(landed.sum()) == pytest.approx(1)
-    assert 1e-3 < landed[0] < 0.11
+    Steps of -.2 and -.19 have the length 20: .5 falls to .5 - 8 + 4 = -3.5, which is raised to a
+    tenth of .11, and the other share rises to 4.5.
+    """
+    goal, away = np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.0, -0.1])
+    landed = squarem_step(goal + away, goal + away / 2, goal + away / 4)
+    start, first, second = np.array([0.5, 0.5]), np.array([0.3, 0.7]), np.array([0.11, 0.89])
+    raised = squarem_step(start, first, second)
+
+    np.testing.assert_allclose(landed, goal, rtol=1e-12)
+    np.testing.assert_array_equal(squarem_step(goal, goal, goal), goal)
+    np.testing.assert_allclose(raised, np.array([0.011, 4.5]) / 4.511, rtol=1e-12)
 
 
 @pytest.mark.parametrize("way", get_args(Refinement))
