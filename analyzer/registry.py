@@ -175,29 +175,13 @@ class TaskListing:
         self._store = store
         self._clock = clock
 
-    async def add_lines(self) -> None:
-        """
-        Store a summary line for each task that an earlier version published without one. Run at
-        start.
-
-        A task that this version cannot read gets none, and is logged.
-
-        Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
-        """
+    async def log_unlisted(self) -> None:
+        """Log each task without a summary line, which `tasks` omits. Run at start."""
         for digest in await self._store.run(task_table.without_line):
-            signed = await self._store.task(digest)
-            if signed is None:
-                continue
-            try:
-                task = await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
-            except TaskError:
-                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-                logs.event("task cannot be read", fields, level="WARNING")
-            else:
-                await self._store.run(task_table.add_line, digest, TaskLine.of(task))
+            logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
-        """List at most MAX_LISTED_TASKS readable tasks with digests above `after`, sorted."""
+        """List at most MAX_LISTED_TASKS tasks with digests above `after`, sorted."""
         found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 
@@ -207,7 +191,7 @@ class TaskListing:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            TaskError: This version cannot read the task.
+            TaskError: The task has no summary line.
         """
         signed = await self._store.task(digest)
         if signed is None:
@@ -215,8 +199,8 @@ class TaskListing:
         stored = await self._store.run(task_table.stored, digest)
         if stored is None:
             raise TaskError(
-                f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "
-                "later version published it, or its row is damaged"
+                f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "
+                "another version published it, or its row is damaged; publish a new task"
             )
         return signed, self._summary(stored)
 

@@ -85,7 +85,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         metrics=metrics,
     )
     listing = TaskListing(store, clock)
-    await listing.add_lines()
+    await listing.log_unlisted()
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
         store=store,

@@ -52,7 +52,7 @@ class StagedHash:
 
         Args:
             n_reports: Number of reports that were staged.
-            expected: The hash stored with them; None if an earlier version staged the batch.
+            expected: The hash stored with them, if there is one.
 
         Raises:
             UnusableBatchError: The batch is damaged; the shuffler no longer has a copy.
@@ -61,8 +61,10 @@ class StagedHash:
             raise UnusableBatchError(
                 f"{n_reports} reports of the batch were staged; {self._n_reports} are on the disk"
             )
-        if expected not in {None, self.digest()}:
-            raise UnusableBatchError("the batch's staged reports are damaged on the disk")
+        if expected != self.digest():
+            raise UnusableBatchError(
+                "the batch's staged reports, or the hash stored with them, are damaged on the disk"
+            )
 
 
 _CHUNKS_AT_ONCE: Final = 64

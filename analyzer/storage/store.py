@@ -71,8 +71,8 @@ class Store:
         """Run a function of `task_table` or `ledger` as one transaction."""
         return await self._database.run(work, *args, **kwargs)
 
-    async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
-        """Store a published task, with its line if it has one."""
+    async def add_task(self, signed: SignedTask, line: TaskLine) -> None:
+        """Store a published task with its line."""
         await self._database.run(task_table.add, signed, line)
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
@@ -96,14 +96,12 @@ class Store:
         """Store consecutive chunks, the first of them at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
-    async def finish_batch(
-        self, batch_id: BatchId, staged_hash: bytes | None = None, commitment: bytes | None = None
-    ) -> None:
+    async def finish_batch(self, batch_id: BatchId, staged_hash: bytes, commitment: bytes) -> None:
         """Mark a batch as staged, with its hash and commitment, in one transaction."""
         await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
-        """Look up the hash of a staged batch; None if an earlier version staged it."""
+        """Look up the hash of a staged batch."""
         return await self._database.run(
             _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
         )
@@ -219,19 +217,14 @@ def _add_chunks(
 
 
 def _finish_batch(
-    connection: sqlite3.Connection,
-    batch_id: BatchId,
-    staged_hash: bytes | None,
-    commitment: bytes | None,
+    connection: sqlite3.Connection, batch_id: BatchId, staged_hash: bytes, commitment: bytes
 ) -> None:
     connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
-    if staged_hash is not None:
-        connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
-    if commitment is not None:
-        connection.execute(
-            "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
-            (commitment, batch_id),
-        )
+    connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
+    connection.execute(
+        "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
+        (commitment, batch_id),
+    )
 
 
 def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
