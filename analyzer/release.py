@@ -76,7 +76,7 @@ class Releases:
         self._pool = pool
         self._staging = staging
         self._charging = asyncio.Lock()
-        """Serializes composing and charging the cost of a release."""
+        """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
         self._budgets_known = False
 
@@ -187,7 +187,7 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Compose the cost with all earlier ones, check the budgets, and release: one at a time."""
+        """Check the cost, with all earlier ones, against the budgets; charge it, store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest

@@ -30,7 +30,7 @@ _HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """Hash of a batch's chunks in order. Cost: a nanosecond or two a byte."""
+    """Hash and number of a batch's reports, chunk by chunk. Cost: a nanosecond or two a byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -126,7 +126,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before any report arrives, a batch that exceeds a budget without refusals."""
+        """Refuse, before any report arrives, a batch that exceeds a budget even if all count."""
         try:
             await self._budgets.check(task, manifest.n_users, manifest.task_digest)
         except BudgetError as error:
@@ -161,7 +161,8 @@ class Staging:
         if received != manifest.n_reports:
             raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        # Drawn last: a shuffler that knew the salt could send reports that all share a bucket.
+        # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
+        # into one bucket of the inclusion proofs.
         salt = self._rng.bytes(SALT_BYTES)
         commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
         await self._store.finish_batch(

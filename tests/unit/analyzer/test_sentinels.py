@@ -17,7 +17,7 @@ from analyzer.sentinels import (
 )
 from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf, leaves_of
-from common.errors import BatchStateError, SuspectBatchError, WireError
+from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
@@ -113,11 +113,15 @@ def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool)
 
 
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """A planned one that did not arrive counts as a user only where reports are sampled."""
+    """
+    A planned one that did not arrive counts as a user only where reports are sampled.
+
+    Without them n_min users are enough, and one fewer is not.
+    """
     matches = _matches(_shuffled(10, 1))
     planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
     matches = replace(matches, sentinels=(*matches.sentinels, planned))
-    for task, n_users, left in ((_KEEPS, 100, 90), (_SAMPLES, 1100, 1089)):
+    for task, n_users, left in ((_KEEPS, 25, 15), (_SAMPLES, 1011, 1000)):
         manifest = BatchManifest(
             task_digest=TaskDigest(bytes(32)),
             batch_id=BatchId(bytes(16)),
@@ -127,6 +131,8 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
         found = exclude_sentinels(manifest, matches, task)
 
         assert (left, 190) == (found.n_users, found.n_reports)
+        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users beside"):
+            exclude_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
 
 
 _SIZE = 60
