@@ -187,7 +187,7 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Check the cost, with all earlier ones, against the budgets; charge it, store the result."""
+        """Check the cost with all earlier ones, charge it and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest
