@@ -24,7 +24,7 @@ _TALLIED_AT_ONCE: Final = 2**19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCounts:
-    """Counts of an opened batch. Its sentinels are in none of them."""
+    """Counts of an opened batch, without its sentinels."""
 
     cells: Counts
     """Reports by cell of the task's mechanism, shape (cells,)."""
@@ -33,7 +33,8 @@ class BatchCounts:
     null: int
     """Null reports: padding, discarded."""
     refused: Mapping[RefusalCause, int]
-    open_seconds: float = 0.0
+    """Reports not counted, by cause; further copies of sentinels' reports are repeats."""
+    open_seconds: float
     """Duration of opening and counting."""
 
     @property

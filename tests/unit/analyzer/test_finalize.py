@@ -55,6 +55,7 @@ def _counts(
         counted=own + dummies,
         null=null,
         refused={"repeated": 0, "unreadable": unreadable, "malformed": malformed},
+        open_seconds=0.0,
     )
 
 
@@ -189,6 +190,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
             counted=int(cells.sum()),
             null=kept_null,
             refused={"repeated": 0, "unreadable": refused, "malformed": 0},
+            open_seconds=0.0,
         )
         histogram = _finalize(case, counts, total).histogram
         estimates.append(histogram.frequencies)
