@@ -200,7 +200,7 @@ class TaskListing:
         if stored is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "
-                "another version published it, or its row is damaged; publish a new task"
+                "another version published it, so use that one; or its row is damaged"
             )
         return signed, self._summary(stored)
 

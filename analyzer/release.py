@@ -78,7 +78,8 @@ class Releases:
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
-        self._budgets_known = False
+        self._all_measured = False
+        """Whether `measure_budgets` has measured every population."""
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
@@ -231,10 +232,10 @@ class Releases:
                 that has succeeded once.
         """
         try:
-            known = population and self._budgets_known
-            populations = [population] if known else await self._store.run(ledger.populations)
+            enough = population and self._all_measured
+            populations = [population] if enough else await self._store.run(ledger.populations)
             self._metrics.spent([await self._budgets.share(one) for one in populations])
-            self._budgets_known = True
+            self._all_measured = True
         except Exception as error:  # noqa: BLE001  # the release stands
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
