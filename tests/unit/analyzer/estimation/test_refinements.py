@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.estimation.histogram import (
-    DebiasedShares,
+from analyzer.estimation.expectation_maximisation import (
     Likelihood,
-    estimate,
-    gather,
     maximise_likelihood,
-    refine,
     smooth,
     smoothed_likelihood,
     squarem_step,
 )
+from analyzer.estimation.histogram import DebiasedShares, estimate, refine
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
@@ -164,7 +161,7 @@ def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
 @given(cells=arrays(np.int64, 4, elements=st.integers(0, 10**6)))
 def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells: Counts) -> None:
     """All reports in one cell, none at all, or any others."""
-    evidence = gather(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
+    evidence = DebiasedShares.of(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
 
     assert _is_distribution(refine(evidence, name))
 
@@ -201,7 +198,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
     users = np.array([700_000, *[0] * 10, 300_000])
     counted = count(task, mechanism, users, rng, one_by_one=False)
     mixture = mixture_of(task, 1_000_000, counted=counted.n_reports)
-    evidence = gather(mechanism, counted.cells, mixture)
+    evidence = DebiasedShares.of(mechanism, counted.cells, mixture)
     refined = refine(evidence, way)
 
     assert is_right(way, evidence, refined)
