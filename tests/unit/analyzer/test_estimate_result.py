@@ -88,6 +88,7 @@ def test_pairs_are_in_the_units_of_the_task() -> None:
     assert abs(found.means_with_fakes[5] - 0.0) <= 7 * found.errors_with_fakes[5]
     assert abs(owners.means[0] - 4.5) <= 7 * owners.mean_errors[0]
     assert abs(owners.means[5] - 0.0) <= 7 * owners.mean_errors[5]
+    assert (found.errors_with_fakes < 1).all()
 
 
 def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
