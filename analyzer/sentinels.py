@@ -72,7 +72,7 @@ class SentinelMatches:
             for sentinel in self.sentinels
         )
 
-    def reports(self) -> tuple[int, int]:
+    def sent_and_arrived(self) -> tuple[int, int]:
         """Return how many reports of acknowledged sentinels were sent, and how many arrived."""
         leaves = [
             leaf for sentinel in self.sentinels if sentinel.acknowledged for leaf in sentinel.leaves
@@ -119,7 +119,7 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     Raises:
         SuspectBatchError: A sentinel is missing, or their number or order is improbable.
     """
-    sent, arrived = matches.reports()
+    sent, arrived = matches.sent_and_arrived()
     kept = task.shuffler.kept
     if kept == 1 and arrived < sent:
         raise SuspectBatchError(

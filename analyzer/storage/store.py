@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS commitments (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BatchEnd = Literal["staged", "released", "unusable"]
-"""State of a batch at the analyzer."""
+DeliveredState = Literal["staged", "released", "unusable"]
+"""State of a delivered batch."""
 
 
 class Store:
@@ -157,7 +157,7 @@ class Store:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
 
-    async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
+    async def batch_states(self) -> dict[TaskDigest, DeliveredState]:
         """Return the state of every batch that was staged or given up. Run at start."""
         return await self._database.run(_batch_states)
 
@@ -249,7 +249,7 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
     ]
 
 
-def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
+def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, DeliveredState]:
     rows = connection.execute(
         "SELECT task_digest, CASE WHEN task_digest IN (SELECT task_digest FROM results) "
         "THEN 'released' WHEN failure IS NOT NULL THEN 'unusable' ELSE 'staged' END "

@@ -159,7 +159,7 @@ def test_sentinels_are_dropped_exactly() -> None:
     gone = {3, 8, 17, 29}
     assert [report for place, report in enumerate(_REPORTS[:30]) if place not in gone] == left
     assert (2, 0, 0) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
-    assert (4, 4) == matches.reports()
+    assert (4, 4) == matches.sent_and_arrived()
     assert [3, 8] == matches.order()
 
 
@@ -179,7 +179,7 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     planned = (_sentinel(35, acknowledged=False), _sentinel(2, acknowledged=False))
     matches, left = _matched(_REPORTS[:10], _sentinel(3, 36), *planned)
 
-    assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.reports())
+    assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.sent_and_arrived())
     assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
     assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
 
