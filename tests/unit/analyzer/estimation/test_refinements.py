@@ -141,7 +141,7 @@ def test_smoothing_averages_neighbours() -> None:
 
 def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
     """
-    The leaps change the way and not the goal: a fixed point of an EM step and smoothing.
+    Extrapolation leads to the same fixed point of an EM step and smoothing.
 
     Seed 1; plain steps until none is longer than 1e-12.
     """
@@ -152,9 +152,9 @@ def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
         if np.abs(smooth(moved) - plain).sum() < 1e-12:
             break
         plain = smooth(moved)
-    leapt = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
+    found = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
 
-    np.testing.assert_allclose(leapt, plain, atol=1e-6)
+    np.testing.assert_allclose(found, plain, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["em", "ems"])
@@ -267,7 +267,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
 
 def test_em_keeps_frequent_items() -> None:
     """
-    Half of what is reported is dummies, and a leap overshoots: frequent items must not stay at 0.
+    Half of the reports are dummies, and extrapolation overshoots: frequent items must not stay at 0.
 
     Seed 1; where a share is 0 the likelihood must not rise with it [KKT].
     """
