@@ -249,7 +249,7 @@ def test_shares_and_errors_are_published_unchanged() -> None:
 
 
 def test_em_reaches_the_maximum_likelihood() -> None:
-    """With no gain left, the gradient's conditions hold [KKT]."""
+    """With no gain left, the conditions of Karush, Kuhn and Tucker hold."""
     mechanism = mechanism_of(published().task)
     rng = np.random.default_rng(2)
     values = rng.choice(100, 5000, p=np.arange(100, 0, -1) / 5050)
@@ -267,9 +267,9 @@ def test_em_reaches_the_maximum_likelihood() -> None:
 
 def test_em_keeps_frequent_items() -> None:
     """
-    Half of the reports are dummies, and extrapolation overshoots: frequent items must not stay at 0.
+    Half the reports are dummies, and extrapolation overshoots: frequent items must not end at 0.
 
-    Seed 1; where a share is 0 the likelihood must not rise with it [KKT].
+    Seed 1; where a share is 0 the likelihood must not rise with it (KKT).
     """
     counts = dataset("zipf:1000,1.1").counts
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
