@@ -175,7 +175,7 @@ def test_em_and_ems_need_cells(name: Refinement) -> None:
 
 def test_an_extrapolation_follows_scheme_s3() -> None:
     """
-    Exact where every step halves the distance, and still at a fixed point.
+    Exact where every step halves the distance, still at a fixed point, no shorter than two steps.
 
     Steps of -.2 and -.19 have the length 20: .5 falls to .5 - 8 + 4 = -3.5, which is raised to a
     tenth of .11, and the other share rises to 4.5.
@@ -187,6 +187,7 @@ def test_an_extrapolation_follows_scheme_s3() -> None:
 
     np.testing.assert_allclose(landed, goal, rtol=1e-12)
     np.testing.assert_array_equal(squarem_step(goal, goal, goal), goal)
+    np.testing.assert_allclose(squarem_step(goal + away, goal - away / 2, goal), goal, rtol=1e-12)
     np.testing.assert_allclose(raised, np.array([0.011, 4.5]) / 4.511, rtol=1e-12)
 
 
