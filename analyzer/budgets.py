@@ -25,11 +25,11 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _MAX_CACHED: Final = 256
-"""Number of cached compositions: each is needed when a batch arrives, opens and is released."""
+"""Number of cached compositions: each is needed when a batch arrives and when it is released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpentBudget:
+class BudgetedRelease:
     """One release, past or proposed, with the budget that its task promised."""
 
     release: Release
@@ -38,8 +38,8 @@ class SpentBudget:
     budget_delta: float
 
     @classmethod
-    def by(cls, task: Task, n_users: int, n_refused: int) -> Self:
-        """Return the cost of a release of `n_users` users with `n_refused` reports not counted."""
+    def of(cls, task: Task, n_users: int, n_refused: int) -> Self:
+        """Return the release of a batch of `n_users`, with `n_refused` reports not counted."""
         return cls(
             release=claimed_release(task, n_users, n_refused),
             local_epsilon=task.local_epsilon,
@@ -69,34 +69,32 @@ class PopulationBudget:
 
 
 class ReleaseBudgets:
-    """Composes the releases in the ledger with a proposed one."""
+    """The budgets that all releases so far promised; a proposed release is checked against them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._past: dict[TaskDigest, SpentBudget] = {}
+        self._past: dict[TaskDigest, BudgetedRelease] = {}
 
-    async def require(
-        self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
-    ) -> None:
+    async def check(self, task: Task, n_users: int, digest: TaskDigest | None = None) -> None:
         """
-        Refuse a release that `compose` would refuse; cheap if no budget can be exceeded.
+        Refuse a batch that `compose` would refuse even if every report is counted.
 
         Raises:
             BudgetError: The release would exceed a budget, as in `compose`.
-        """
-        together = await self._together(task, n_users, n_refused, digest)
-        await asyncio.to_thread(_require, together)
 
-    async def compose(
-        self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
-    ) -> float:
+        Cost: that of `compose`; little if the local ε alone keep every budget.
         """
-        Compose a release with all earlier ones to its population.
+        releases = await self._with(task, n_users, 0, digest)
+        await asyncio.to_thread(_check, releases)
+
+    async def compose(self, task: Task, n_users: int, n_refused: int, digest: TaskDigest) -> float:
+        """
+        Compose a release with all earlier ones to its population, and check every budget.
 
         Args:
             task: The task of the release.
             n_users: Users in its batch.
-            n_refused: Reports of the batch known not to be counted.
+            n_refused: Reports of the batch that were not counted.
             digest: The task's digest, so that its own ledger entry is not counted twice.
 
         Returns:
@@ -107,9 +105,9 @@ class ReleaseBudgets:
 
         Cost: up to seconds for a population with many releases, in a thread; cached.
         """
-        together = await self._together(task, n_users, n_refused, digest)
-        await asyncio.to_thread(_require, together)
-        return await asyncio.to_thread(_compose, together, task.budget_delta)
+        releases = await self._with(task, n_users, n_refused, digest)
+        await asyncio.to_thread(_check, releases)
+        return await asyncio.to_thread(_compose, releases, task.budget_delta)
 
     async def share(self, population: str) -> tuple[str, float]:
         """
@@ -120,25 +118,28 @@ class ReleaseBudgets:
 
         Cost: as `compose` for each δ, in a thread; cached.
         """
-        releases = await self._store.run(ledger.entries_of, population)
-        together = [await self._spent(entry) for entry in releases]
-        kept = await asyncio.to_thread(budgets, together)
-        return population, max((budget.share for budget in kept), default=0.0)
+        entries = await self._store.run(ledger.entries_of, population)
+        releases = [await self._released(entry) for entry in entries]
+        found = await asyncio.to_thread(population_budgets, releases)
+        return population, max((budget.share for budget in found), default=0.0)
 
-    async def _together(
+    async def _with(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
-    ) -> list[SpentBudget]:
-        past = []
+    ) -> list[BudgetedRelease]:
+        """Return all other releases to a task's population, and the proposed one."""
+        entries = []
         if task.population:
-            past = await self._store.run(ledger.entries_of, task.population)
-        earlier = [await self._spent(entry) for entry in past if entry.task_digest != digest]
-        return [*earlier, await asyncio.to_thread(SpentBudget.by, task, n_users, n_refused)]
+            entries = await self._store.run(ledger.entries_of, task.population)
+        earlier = [await self._released(entry) for entry in entries if entry.task_digest != digest]
+        return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, n_users, n_refused)]
 
-    async def _spent(self, entry: LedgerEntry) -> SpentBudget:
+    async def _released(self, entry: LedgerEntry) -> BudgetedRelease:
         found = self._past.get(entry.task_digest)
         if found is None:
             task = await self._task(entry)
-            found = await asyncio.to_thread(SpentBudget.by, task, entry.n_users, entry.n_refused)
+            found = await asyncio.to_thread(
+                BudgetedRelease.of, task, entry.n_users, entry.n_refused
+            )
             self._past[entry.task_digest] = found
         return found
 
@@ -149,14 +150,14 @@ class ReleaseBudgets:
         return Task.from_bytes(signed.task_bytes)
 
 
-def budgets(
-    together: Sequence[SpentBudget], promised: Collection[tuple[float, float]] = ()
+def population_budgets(
+    releases: Sequence[BudgetedRelease], promised: Collection[tuple[float, float]] = ()
 ) -> tuple[PopulationBudget, ...]:
     """
     Compare all releases to a population with each of their budgets. Also run by operators.
 
     Args:
-        together: The releases.
+        releases: The releases.
         promised: Budgets, as ε and δ, in addition to those of the releases' own tasks.
 
     Returns:
@@ -164,46 +165,46 @@ def budgets(
 
     Cost: up to seconds for each δ; cached.
     """
-    of_releases = {(spent.budget_epsilon, spent.budget_delta) for spent in together}
     found = [
         PopulationBudget(
             epsilon=epsilon,
             delta=delta,
-            spent_epsilon=_compose(together, delta) if together else 0.0,
+            spent_epsilon=_compose(releases, delta) if releases else 0.0,
         )
-        for epsilon, delta in sorted(of_releases | set(promised))
+        for epsilon, delta in sorted(_promised(releases).union(promised))
     ]
     return tuple(sorted(found, key=lambda budget: budget.share, reverse=True))
 
 
-def _require(together: Sequence[SpentBudget]) -> None:
+def _promised(releases: Sequence[BudgetedRelease]) -> set[tuple[float, float]]:
+    return {(release.budget_epsilon, release.budget_delta) for release in releases}
+
+
+def _check(releases: Sequence[BudgetedRelease]) -> None:
     """Check all releases together against each of their tasks' budgets."""
-    for budget_epsilon, budget_delta in sorted(
-        {(spent.budget_epsilon, spent.budget_delta) for spent in together}
-    ):
-        if _local(together) <= budget_epsilon:
+    for budget_epsilon, budget_delta in sorted(_promised(releases)):
+        if _local(releases) <= budget_epsilon:
             continue
-        composed = _compose(together, budget_delta)
+        composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
             raise BudgetError(
-                f"with this one, {len(together)} released to its population would cost a central "
+                f"with this one, {len(releases)} released to its population would cost a central "
                 f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )
 
 
-def _compose(together: Sequence[SpentBudget], delta: float) -> float:
-    releases = tuple(spent.release for spent in together)
-    return min(_local(together), _composed(releases, delta))
+def _compose(releases: Sequence[BudgetedRelease], delta: float) -> float:
+    return min(_local(releases), _central(tuple(one.release for one in releases), delta))
 
 
-def _local(together: Sequence[SpentBudget]) -> float:
+def _local(releases: Sequence[BudgetedRelease]) -> float:
     """Return the sum of local ε, an upper bound whatever the other parties do."""
-    return sum_upper(spent.local_epsilon for spent in together)
+    return sum_upper(release.local_epsilon for release in releases)
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _composed(releases: tuple[Release, ...], delta: float) -> float:
+def _central(releases: tuple[Release, ...], delta: float) -> float:
     try:
         return composed_epsilon(releases, delta)
     except AccountingError:

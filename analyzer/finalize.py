@@ -1,16 +1,17 @@
-"""Build a batch's result from its counts: refusals, estimate and guarantees. Pure."""
+"""Estimate a batch's counts, for every kind of value, and build its result with its guarantees."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import numpy as np
 
+from analyzer.batch_counts import BatchCounts
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.projection import shrink_to_zero
-from analyzer.intake import Intake
+from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
-from common.errors import UnusableBatchError
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
@@ -19,6 +20,53 @@ from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners,
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
+
+
+def mixture_of(
+    task: Task, n_users: int, *, counted: int, padding: int = 0, refused: int = 0
+) -> Mixture:
+    """
+    Return the composition of the counted reports: users' own and dummies.
+
+    If nothing was refused, the number of users' dummies is exact: all counted reports but users'
+    own. The numbers of reports that the shuffler added and kept are known in distribution only.
+
+    Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
+    never refused. Otherwise refusals are taken to be proportional: the same share of users' own
+    reports as of all reports is left, and the other counted reports are dummies.
+
+    Where n users toss a coin of chance c for each of d items, and heads is a dummy naming it, the
+    total D of heads is known. Given D, the heads of one item are hypergeometric: D drawn from n·d
+    tosses, n of them its own. At D's mean n·d·c their variance is n·c·(1-c)·(1 - 1/d), up to a
+    factor of 1 + 1/(n·d - 1).
+
+    Args:
+        task: The batch's.
+        n_users: Users in the batch.
+        counted: Reports that were counted.
+        padding: Null reports that were accepted.
+        refused: Reports that were refused.
+    """
+    shuffler, dummies = task.shuffler, task.dummies
+    if not shuffler.idle:
+        mean, spread = shuffler.moments()
+        return Mixture(
+            n_real=max(1.0, n_users - refused / shuffler.kept),
+            kept=shuffler.kept,
+            item_mean=mean,
+            item_variance=spread,
+        )
+    accepted = counted + padding
+    n_real = min(n_users * accepted / max(1, accepted + refused), counted)
+    n_dummies = counted - n_real
+    if dummies.uniform:
+        return Mixture(n_real=n_real, n_dummies=n_dummies)
+    chance, domain_size = dummies.extra_chance, task.domain_size
+    return Mixture(
+        n_real=n_real,
+        item_mean=n_dummies / domain_size,
+        item_variance=n_real * chance * (1 - chance) * (1 - 1 / domain_size),
+    )
 
 
 def estimate_result(
@@ -46,14 +94,14 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     Return means and errors in the task's units.
 
     A number with too few reports gets the middle of its range, and half the range as its error: no
-    distribution on the range has a larger standard deviation.
+    distribution on the range has a larger standard deviation (Popoviciu's inequality [BD00]).
     """
     spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     moments = mechanism.estimate(cells)
-    told = np.isfinite(moments.variances)
-    variances = np.where(told, moments.variances, 1.0)
-    means = np.where(told, moments.means, 0.0)
+    known = np.isfinite(moments.variances)
+    variances = np.where(known, moments.variances, 1.0)
+    means = np.where(known, moments.means, 0.0)
     filled = dataclasses.replace(moments, means=means, variances=variances)
     return Means(
         means=middle + half * means,
@@ -94,81 +142,44 @@ _WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Counts], Estim
 
 
 def build_result(
-    manifest: BatchManifest, task: Task, randomizer: Randomizer, intake: Intake
+    batch: BatchManifest,
+    task: Task,
+    randomizer: Randomizer,
+    counts: BatchCounts,
+    matches: SentinelMatches,
 ) -> Result:
     """
-    Build the result of a batch from its counts. Pure; the caller fills in the times.
+    Build the result of a batch, whose manifest and counts are without its sentinels.
 
-    If nothing was refused, the number of users' dummies is exact: all reports but users' own and
-    null ones. The numbers of reports that the shuffler added and kept are known in distribution
-    only. `mixture_of` states the assumption about refused reports; the guarantee takes each to be
-    another honest user's.
-
-    Null reports pad submissions to the task's largest number of dummies. Those beyond the padding
-    that the number of users allows (none, where the number of dummies is fixed) are malformed.
-
-    Raises:
-        UnusableBatchError: No report was counted.
+    The estimate rests on `mixture_of`'s assumption about refused reports; the guarantees take each
+    of them to be another honest user's.
     """
-    if intake.counted == 0:
-        raise UnusableBatchError(
-            f"none of the batch's {manifest.n_reports} reports could be counted"
-        )
-    room = manifest.n_users * (task.dummies.maximum - task.dummies.per_user)
-    padding = min(intake.null, room)
-    refused = dict(intake.refused)
-    refused["malformed"] += intake.null - padding
-    n_refused = sum(refused.values())
+    started = time.perf_counter()
     mixture = mixture_of(
-        task, manifest.n_users, counted=intake.counted, padding=padding, refused=n_refused
+        task,
+        batch.n_users,
+        counted=counts.counted,
+        padding=counts.null,
+        refused=counts.n_refused,
     )
+    estimated = estimate_result(task, randomizer, counts.cells, mixture)
+    guaranteed = guarantees(task, batch.n_users, counts.n_refused)
     return Result(
-        task_digest=manifest.task_digest,
+        task_digest=batch.task_digest,
         protocol=task.protocol,
         mechanism=task.mechanism.name,
         buckets=task.item_mechanism.buckets if task.kind == "categorical" else 0,
         local_epsilon=task.local_epsilon,
-        n_users=manifest.n_users,
-        n_reports=manifest.n_reports,
-        n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.kept)),
-        refused=refused,
-        estimate=estimate_result(task, randomizer, intake.cells, mixture),
-        guarantees=guarantees(task, manifest.n_users, n_refused),
-        published_claim=published_claim(task, manifest.n_users, n_refused),
-        open_seconds=0.0,
-        estimate_seconds=0.0,
-    )
-
-
-def mixture_of(
-    task: Task, n_users: int, *, counted: int, padding: int = 0, refused: int = 0
-) -> Mixture:
-    """
-    Return the composition of the counted reports: users' own and dummies. Pure.
-
-    Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
-    never refused. Otherwise refusals are taken to be proportional: the same share of users' own
-    reports as of all reports is left, and the other counted reports are dummies. `padding` counts
-    the null reports that are valid.
-    """
-    shuffler, dummies = task.shuffler, task.dummies
-    if not shuffler.idle:
-        mean, spread = shuffler.moments()
-        return Mixture(
-            n_real=max(1.0, n_users - refused / shuffler.kept),
-            kept=shuffler.kept,
-            item_mean=mean,
-            item_variance=spread,
-        )
-    accepted = counted + padding
-    n_real = min(n_users * accepted / max(1, accepted + refused), counted)
-    n_dummies = counted - n_real
-    if dummies.uniform:
-        return Mixture(n_real=n_real, n_dummies=n_dummies)
-    # Their total is known, so the number of one item varies less than independently.
-    chance, known = dummies.extra_chance, 1 - 1 / task.domain_size
-    return Mixture(
-        n_real=n_real,
-        item_mean=n_dummies / task.domain_size,
-        item_variance=n_real * chance * (1 - chance) * known,
+        n_users=batch.n_users,
+        n_reports=batch.n_reports,
+        n_dummies=round(max(0.0, counts.counted - mixture.n_real * mixture.kept)),
+        refused=counts.refused,
+        estimate=estimated,
+        guarantees=guaranteed,
+        published_claim=published_claim(task, batch.n_users, counts.n_refused),
+        open_seconds=counts.open_seconds,
+        estimate_seconds=time.perf_counter() - started,
+        n_sentinels=matches.n_acknowledged,
+        n_sentinels_missing=matches.n_missing,
+        n_sentinels_repeated=matches.n_repeated,
     )

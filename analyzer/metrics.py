@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from analyzer.storage.store import BatchEnd
+from analyzer.storage.store import DeliveredState
 from common.messages.result import Result
 from common.runtime.process_metrics import ProcessMetrics
 from common.task_digest import TaskDigest
@@ -17,7 +17,7 @@ class ReleaseMetrics:
         self._metrics = process_metrics.metrics
         self._now = process_metrics.now
         self._note = process_metrics.failures.note
-        self._states: dict[TaskDigest, BatchEnd] = {}
+        self._states: dict[TaskDigest, DeliveredState] = {}
         self._deadlines: dict[TaskDigest, int] = {}
         """Deadlines of tasks without a batch."""
         self._entries = 0
@@ -26,7 +26,7 @@ class ReleaseMetrics:
 
     def resume(
         self,
-        states: Mapping[TaskDigest, BatchEnd],
+        states: Mapping[TaskDigest, DeliveredState],
         deadlines: Mapping[TaskDigest, int],
         ledger_entries: int,
     ) -> None:
@@ -92,7 +92,7 @@ class ReleaseMetrics:
     def _move(
         self,
         digest: TaskDigest,
-        state: BatchEnd,
+        state: DeliveredState,
         moved_to: Literal["staged", "released", "unusable", "quarantined"] | None = None,
     ) -> None:
         self._states[digest] = state

@@ -68,7 +68,7 @@ class Registry:
         self,
         *,
         store: Store,
-        spending: ReleaseBudgets,
+        budgets: ReleaseBudgets,
         keys: AnalyzerKeys,
         clock: Clock,
         rng: np.random.Generator,
@@ -76,7 +76,7 @@ class Registry:
     ) -> None:
         self._store = store
         self._metrics = metrics
-        self._spending = spending
+        self._budgets = budgets
         self._keys = keys
         self._clock = clock
         self._rng = rng
@@ -95,7 +95,7 @@ class Registry:
         nonce = self._rng.bytes(NONCE_BYTES)
         public_key = self._keys.reports.public_key(draft.suite).raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
-        await self._spending.require(task, task.n_min, 0)
+        await self._budgets.check(task, task.n_min)
         signed = self._keys.identity.sign(task.to_bytes())
         await self._store.add_task(signed, TaskLine.of(task))
         self._metrics.published(signed.digest(), task.deadline)
@@ -175,29 +175,13 @@ class TaskListing:
         self._store = store
         self._clock = clock
 
-    async def add_lines(self) -> None:
-        """
-        Store a summary line for each task that an earlier version published without one. Run at
-        start.
-
-        A task that this version cannot read gets none, and is logged.
-
-        Cost: parses these tasks, one after the other; at later starts only the unreadable ones.
-        """
+    async def log_unlisted(self) -> None:
+        """Log each task without a summary line, which `tasks` omits. Run at start."""
         for digest in await self._store.run(task_table.without_line):
-            signed = await self._store.task(digest)
-            if signed is None:
-                continue
-            try:
-                task = await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
-            except TaskError:
-                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-                logs.event("task cannot be read", fields, level="WARNING")
-            else:
-                await self._store.run(task_table.add_line, digest, TaskLine.of(task))
+            logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
-        """List at most MAX_LISTED_TASKS readable tasks with digests above `after`, sorted."""
+        """List at most MAX_LISTED_TASKS tasks with digests above `after`, sorted."""
         found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
         return [self._summary(stored) for stored in found]
 
@@ -207,7 +191,7 @@ class TaskListing:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            TaskError: This version cannot read the task.
+            TaskError: The task has no summary line.
         """
         signed = await self._store.task(digest)
         if signed is None:
@@ -215,8 +199,8 @@ class TaskListing:
         stored = await self._store.run(task_table.stored, digest)
         if stored is None:
             raise TaskError(
-                f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "
-                "later version published it, or its row is damaged"
+                f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "
+                "another version published it, so use that one; or its row is damaged"
             )
         return signed, self._summary(stored)
 

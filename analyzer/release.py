@@ -2,28 +2,25 @@
 Release batches: stage, open, estimate, compute the guarantee, charge the ledger, store the result.
 
 A delivery is acknowledged once the whole batch is staged; after a crash the next start resumes
-there. A batch is released once.
+there. One transaction charges the ledger and stores the result, so a batch is released once and
+charged once, or neither.
 """
 
 import asyncio
-import dataclasses
-import time
 from collections.abc import AsyncIterator
 from typing import Final
 
+from analyzer.batch_counts import BatchCounts, check_counts, open_and_count, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
 from analyzer.finalize import build_result
-from analyzer.intake import (
-    Intake,
-    check_batch,
-    check_refusals,
+from analyzer.metrics import ReleaseMetrics
+from analyzer.registry import AnalyzerKeys, Registry
+from analyzer.sentinels import (
+    check_sentinels,
     drop_sentinels,
     exclude_sentinels,
     match_sentinels,
-    open_and_count,
 )
-from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.staging import Staging
 from analyzer.storage import ledger
 from analyzer.storage.ledger import Charge
@@ -63,7 +60,7 @@ class Releases:
         *,
         store: Store,
         registry: Registry,
-        spending: ReleaseBudgets,
+        budgets: ReleaseBudgets,
         keys: AnalyzerKeys,
         pool: HpkePool,
         most_refused_share: float,
@@ -75,13 +72,14 @@ class Releases:
         self._store = store
         self._most_refused_share = most_refused_share
         self._registry = registry
-        self._spending = spending
+        self._budgets = budgets
         self._pool = pool
         self._staging = staging
         self._charging = asyncio.Lock()
-        """Serializes composing and charging the cost of a release."""
+        """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
-        self._budgets_known = False
+        self._all_measured = False
+        """Whether `measure_budgets` has measured every population."""
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
@@ -103,140 +101,105 @@ class Releases:
         try:
             await self._staging.receive(manifest, chunks)
         except ShuffleDpError as error:
-            logs.event(
-                "delivery refused",
-                {
-                    **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                    "error": type(error).__name__,
-                },
-                level="WARNING",
-            )
+            _log_failure("delivery refused", manifest, error, level="WARNING")
             raise
         # Even if it was staged before: that call may have been cancelled before this line.
         self._start_release(manifest)
-        kept = await self._store.commitment(manifest.task_digest)
-        return None if kept is None else commitment_from_bytes(kept)
+        stored = await self._store.commitment(manifest.task_digest)
+        return None if stored is None else commitment_from_bytes(stored)
 
     async def resume(self) -> None:
         """Resume the batches that an earlier run had staged."""
         for manifest in await self._store.staged():
             self._start_release(manifest)
 
-    def _start_release(self, manifest: BatchManifest) -> None:
-        digest = manifest.task_digest
+    def _start_release(self, delivered: BatchManifest) -> None:
+        digest = delivered.task_digest
         if digest not in self._releasing:
-            releasing = asyncio.create_task(self._release(manifest))
+            releasing = asyncio.create_task(self._retry_until_ended(delivered))
             self._releasing[digest] = releasing
             releasing.add_done_callback(lambda _: self._releasing.pop(digest))
 
-    async def _release(self, manifest: BatchManifest) -> None:
-        """Release a staged batch, retrying until it is released or found unusable."""
+    async def _retry_until_ended(self, delivered: BatchManifest) -> None:
+        """Try to release a staged batch until it is released or given up."""
         pause = _MIN_PAUSE
         while True:
             try:
-                if manifest in await self._store.staged():
-                    await self._release_or_give_up(manifest)
+                if delivered in await self._store.staged():
+                    await self._release_or_give_up(delivered)
             except Exception as error:  # noqa: BLE001  # retried: the batch is staged
-                logs.event(
-                    "batch not released yet",
-                    {
-                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                        "error": type(error).__name__,
-                    },
-                    level="ERROR",
-                )
+                _log_failure("batch not released yet", delivered, error)
                 self._metrics.failed(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE)
             else:
                 return
 
-    async def _release_or_give_up(self, manifest: BatchManifest) -> None:
+    async def _release_or_give_up(self, delivered: BatchManifest) -> None:
         try:
-            await self._estimate_and_keep(manifest)
+            await self._release(delivered)
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
-            await self._store.give_up(manifest, str(error))
+            await self._store.give_up(delivered, str(error))
             suspect = isinstance(error, SuspectBatchError)
-            self._metrics.given_up(manifest.task_digest, suspect=suspect)
+            self._metrics.given_up(delivered.task_digest, suspect=suspect)
             if isinstance(error, SuspectBatchError):
                 self._metrics.sentinels_missing(error.n_missing)
-            logs.event(
-                "batch quarantined" if suspect else "batch unusable",
-                {
-                    **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                    "error": type(error).__name__,
-                },
-                level="ERROR",
-            )
+            _log_failure("batch quarantined" if suspect else "batch unusable", delivered, error)
 
-    async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
-        signed = await self._registry.get(manifest.task_digest)
+    async def _release(self, delivered: BatchManifest) -> None:
+        """Estimate a staged batch, charge its cost and store its result."""
+        signed = await self._registry.get(delivered.task_digest)
         task = Task.from_bytes(signed.task_bytes)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         size = task.sealed_report_bytes
-        sentinels = await self._store.sentinels(manifest.task_digest)
-        chunks = await self._staging.reader(manifest, size)
+        sentinels = await self._store.sentinels(delivered.task_digest)
+        chunks = await self._staging.reader(delivered, size)
         matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
-        await asyncio.to_thread(check_batch, matches, task)
-        manifest = exclude_sentinels(manifest, matches, task)
-        # Repeated, since releases after the staging may have spent the budget.
-        await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
+        await asyncio.to_thread(check_sentinels, matches, task)
+        batch = exclude_sentinels(delivered, matches, task)
         mechanism = randomizer_of(task)
-        started = time.perf_counter()
-        intake = await asyncio.to_thread(
+        opened = await asyncio.to_thread(
             open_and_count,
             drop_sentinels(chunks(), size, matches),
             task,
-            manifest.task_digest,
+            batch.task_digest,
             mechanism,
             pool=self._pool,
             key=key,
+            n_repeated=matches.n_repeated,
         )
-        intake.refused["repeated"] += matches.n_repeated
-        open_seconds = time.perf_counter() - started
-        started = time.perf_counter()
-        result = await asyncio.to_thread(build_result, manifest, task, mechanism, intake)
-        check_refusals(result, self._most_refused_share)
-        result = dataclasses.replace(
-            result,
-            open_seconds=open_seconds,
-            estimate_seconds=time.perf_counter() - started,
-            n_sentinels=matches.n_acknowledged,
-            n_sentinels_missing=matches.n_missing,
-            n_sentinels_repeated=matches.n_repeated,
-        )
-        await self._charge_and_release(manifest, task, intake, result)
+        counts = refuse_excess_padding(opened, batch.n_users, task)
+        check_counts(counts, batch.n_reports, self._most_refused_share)
+        result = await asyncio.to_thread(build_result, batch, task, mechanism, counts, matches)
+        await self._charge_and_store(batch, task, counts, result)
         self._metrics.released(result)
         logs.event(
             "batch released",
             {
-                **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                "n_users": manifest.n_users,
-                "refused": sum(intake.refused.values()),
+                **logs.batch_fields(batch.task_digest, batch.batch_id),
+                "n_users": batch.n_users,
+                "refused": counts.n_refused,
             },
         )
         if task.population:
             await self.measure_budgets(task.population)
 
-    async def _charge_and_release(
-        self, manifest: BatchManifest, task: Task, intake: Intake, result: Result
+    async def _charge_and_store(
+        self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Compose the cost with the actual refusals, and charge it: one release at a time."""
-        n_refused = sum(result.refused.values())
+        """Check the cost with all earlier ones, charge it and store the result."""
         async with self._charging:
-            composed = await self._spending.compose(
-                task, manifest.n_users, n_refused, manifest.task_digest
+            composed = await self._budgets.compose(
+                task, batch.n_users, counts.n_refused, batch.task_digest
             )
             cost = Charge(
                 population=task.population,
-                n_refused=n_refused,
+                n_refused=counts.n_refused,
                 guarantee=claimed(result.guarantees),
                 composed_epsilon=composed,
             )
-            await self._store.release(
-                manifest, intake.cells.tobytes(), result_to_bytes(result), cost
-            )
+            await self._store.release(batch, counts.cells.tobytes(), result_to_bytes(result), cost)
 
     async def result(self, digest: TaskDigest) -> Result:
         """
@@ -248,9 +211,9 @@ class Releases:
             UnusableBatchError: The batch can never be released.
         """
         await self._registry.get(digest)
-        kept = await self._store.result(digest)
-        if kept is not None:
-            return await asyncio.to_thread(result_from_bytes, kept)  # may have millions of items
+        stored = await self._store.result(digest)
+        if stored is not None:
+            return await asyncio.to_thread(result_from_bytes, stored)  # may have millions of items
         failure = await self._store.failure(digest)
         if failure is not None:
             raise UnusableBatchError(failure)
@@ -269,10 +232,10 @@ class Releases:
                 that has succeeded once.
         """
         try:
-            known = population and self._budgets_known
-            populations = [population] if known else await self._store.run(ledger.populations)
-            self._metrics.spent([await self._spending.share(one) for one in populations])
-            self._budgets_known = True
+            enough = population and self._all_measured
+            populations = [population] if enough else await self._store.run(ledger.populations)
+            self._metrics.spent([await self._budgets.share(one) for one in populations])
+            self._all_measured = True
         except Exception as error:  # noqa: BLE001  # the release stands
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
@@ -287,3 +250,10 @@ class Releases:
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
+
+
+def _log_failure(
+    name: str, batch: BatchManifest, error: Exception, level: logs.Level = "ERROR"
+) -> None:
+    fields = logs.batch_fields(batch.task_digest, batch.batch_id)
+    logs.event(name, {**fields, "error": type(error).__name__}, level=level)

@@ -75,22 +75,22 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         store.close()
         raise
     pool = HpkePool(settings.opening_processes)
-    spending = ReleaseBudgets(store)
+    budgets = ReleaseBudgets(store)
     registry = Registry(
         store=store,
-        spending=spending,
+        budgets=budgets,
         keys=keys,
         clock=clock,
         rng=secure_generator(),
         metrics=metrics,
     )
     listing = TaskListing(store, clock)
-    await listing.add_lines()
+    await listing.log_unlisted()
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
         store=store,
         registry=registry,
-        spending=spending,
+        budgets=budgets,
         identity=keys.identity,
         rng=secure_generator(),
         metrics=metrics,
@@ -98,7 +98,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     releases = Releases(
         store=store,
         registry=registry,
-        spending=spending,
+        budgets=budgets,
         keys=keys,
         pool=pool,
         most_refused_share=settings.most_refused_share,

@@ -30,7 +30,7 @@ _HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """Hash of a batch's chunks in order. Cost: a nanosecond or two a byte."""
+    """Hash and number of a batch's reports, chunk by chunk. Cost: a nanosecond or two a byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -52,7 +52,7 @@ class StagedHash:
 
         Args:
             n_reports: Number of reports that were staged.
-            expected: The hash stored with them; None if an earlier version staged the batch.
+            expected: The hash stored with them, if there is one.
 
         Raises:
             UnusableBatchError: The batch is damaged; the shuffler no longer has a copy.
@@ -61,8 +61,10 @@ class StagedHash:
             raise UnusableBatchError(
                 f"{n_reports} reports of the batch were staged; {self._n_reports} are on the disk"
             )
-        if expected not in {None, self.digest()}:
-            raise UnusableBatchError("the batch's staged reports are damaged on the disk")
+        if expected != self.digest():
+            raise UnusableBatchError(
+                "the batch's staged reports, or the hash stored with them, are damaged on the disk"
+            )
 
 
 _CHUNKS_AT_ONCE: Final = 64
@@ -77,7 +79,7 @@ class Staging:
         *,
         store: Store,
         registry: Registry,
-        spending: ReleaseBudgets,
+        budgets: ReleaseBudgets,
         identity: SigningIdentity,
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
@@ -86,7 +88,7 @@ class Staging:
         self._metrics = metrics
         self._store = store
         self._registry = registry
-        self._spending = spending
+        self._budgets = budgets
         self._identity = identity
         self._rng = rng
         self._receiving: set[TaskDigest] = set()
@@ -110,7 +112,7 @@ class Staging:
         self._receiving.add(manifest.task_digest)
         try:
             if await self._store.begin_batch(manifest):
-                await self._require_budget(manifest, task)
+                await self._check_budgets(manifest, task)
                 await self._stage(manifest, task, chunks)
                 self._metrics.staged(manifest.task_digest)
                 logs.event(
@@ -123,10 +125,10 @@ class Staging:
         finally:
             self._receiving.discard(manifest.task_digest)
 
-    async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before any report arrives, a batch that exceeds a budget without refusals."""
+    async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
+        """Refuse, before any report arrives, a batch that exceeds a budget even if all count."""
         try:
-            await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
+            await self._budgets.check(task, manifest.n_users, manifest.task_digest)
         except BudgetError as error:
             await self._store.give_up(manifest, str(error))
             self._metrics.given_up(manifest.task_digest, suspect=False)
@@ -159,7 +161,8 @@ class Staging:
         if received != manifest.n_reports:
             raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        # Drawn last: a shuffler that knew the salt could send reports that all share a bucket.
+        # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
+        # into one bucket of the inclusion proofs.
         salt = self._rng.bytes(SALT_BYTES)
         commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
         await self._store.finish_batch(

@@ -115,7 +115,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     if not math.isinf(local_epsilon):
         return local_epsilon
     if draft.population:
-        raise TaskError("a population asked without local noise needs a budget_epsilon")
+        raise TaskError("a task for a population without local noise needs a budget_epsilon")
     return MOST_EPSILON
 
 

@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS commitments (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BatchEnd = Literal["staged", "released", "unusable"]
-"""State of a batch at the analyzer."""
+DeliveredState = Literal["staged", "released", "unusable"]
+"""State of a delivered batch."""
 
 
 class Store:
@@ -71,8 +71,8 @@ class Store:
         """Run a function of `task_table` or `ledger` as one transaction."""
         return await self._database.run(work, *args, **kwargs)
 
-    async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
-        """Store a published task, with its line if it has one."""
+    async def add_task(self, signed: SignedTask, line: TaskLine) -> None:
+        """Store a published task with its line."""
         await self._database.run(task_table.add, signed, line)
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
@@ -96,14 +96,12 @@ class Store:
         """Store consecutive chunks, the first of them at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
-    async def finish_batch(
-        self, batch_id: BatchId, staged_hash: bytes | None = None, commitment: bytes | None = None
-    ) -> None:
+    async def finish_batch(self, batch_id: BatchId, staged_hash: bytes, commitment: bytes) -> None:
         """Mark a batch as staged, with its hash and commitment, in one transaction."""
         await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
-        """Look up the hash of a staged batch; None if an earlier version staged it."""
+        """Look up the hash of a staged batch."""
         return await self._database.run(
             _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
         )
@@ -159,7 +157,7 @@ class Store:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
 
-    async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
+    async def batch_states(self) -> dict[TaskDigest, DeliveredState]:
         """Return the state of every batch that was staged or given up. Run at start."""
         return await self._database.run(_batch_states)
 
@@ -219,19 +217,14 @@ def _add_chunks(
 
 
 def _finish_batch(
-    connection: sqlite3.Connection,
-    batch_id: BatchId,
-    staged_hash: bytes | None,
-    commitment: bytes | None,
+    connection: sqlite3.Connection, batch_id: BatchId, staged_hash: bytes, commitment: bytes
 ) -> None:
     connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
-    if staged_hash is not None:
-        connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
-    if commitment is not None:
-        connection.execute(
-            "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
-            (commitment, batch_id),
-        )
+    connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
+    connection.execute(
+        "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
+        (commitment, batch_id),
+    )
 
 
 def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
@@ -256,7 +249,7 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
     ]
 
 
-def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
+def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, DeliveredState]:
     rows = connection.execute(
         "SELECT task_digest, CASE WHEN task_digest IN (SELECT task_digest FROM results) "
         "THEN 'released' WHEN failure IS NOT NULL THEN 'unusable' ELSE 'staged' END "

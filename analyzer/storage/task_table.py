@@ -80,19 +80,13 @@ class StoredTask:
     """Reason why the batch can never be released; else empty."""
 
 
-def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine | None) -> None:
-    """Store a task, with its line if it has one."""
+def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine) -> None:
+    """Store a task with its line."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
-    if line is not None:
-        add_line(connection, signed.digest(), line)
-
-
-def add_line(connection: sqlite3.Connection, digest: TaskDigest, line: TaskLine) -> None:
-    """Store the line of a stored task."""
     connection.execute(
-        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (digest, *astuple(line))
+        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *astuple(line))
     )
 
 

@@ -75,29 +75,32 @@ class Incidence(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """
-    The exact probability of every cell under a distribution theta: scale · (kept · Aθ + floor).
+    The probability of every cell under a distribution theta: scale · (signal · Aθ + floor · Σθ).
 
-    Enough for maximum likelihood on the exact distribution of reports, for every mechanism.
+    Enough for maximum likelihood on the distribution of reports, for every mechanism.
     """
 
     incidence: Incidence
+    """A."""
     scale: Vector
-    """Probability of a cell's row (its seed); shape (cells,)."""
-    kept: float
-    """Share of truthful reports: real share · (p - q) of the responses."""
+    """Probability of the cell's row: of its seed for hashing, otherwise 1; shape (cells,)."""
+    signal: float
+    """What a supported item adds to a cell's probability within its row: real share · (p - q) of
+    the responses."""
     floor: float
-    """Probability of each cell of a row from noise and dummies."""
+    """Probability of a cell within its row whatever the item, from noise and dummies: real share ·
+    q + (1 - real share) · (probability of the cell for a uniform dummy)."""
 
     def forward(self, theta: Vector) -> Vector:
         """Return the probability of each cell, shape (cells,); they sum to 1 if theta does."""
-        mass = self.kept * self.incidence.forward(theta) + self.floor * float(theta.sum())
+        mass = self.signal * self.incidence.forward(theta) + self.floor * float(theta.sum())
         cells: Vector = self.scale * mass
         return cells
 
     def adjoint(self, weights: Vector) -> Vector:
         """Apply the transposed map; shape (domain_size,)."""
         scaled = self.scale * weights
-        items: Vector = self.kept * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
+        items: Vector = self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
         return items
 
 

@@ -12,8 +12,8 @@ from common.errors import WireError
 from common.messages.guarantee import Guarantee
 from common.task_digest import TaskDigest
 
-Vector = NDArray[np.float64]
-Interval = tuple[Vector, Vector]
+Figures = NDArray[np.float64]
+Interval = tuple[Figures, Figures]
 
 
 def interval_reach(confidence: float) -> float:
@@ -21,7 +21,7 @@ def interval_reach(confidence: float) -> float:
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
-def interval_around(figures: Vector, errors: Vector, confidence: float) -> Interval:
+def interval_around(figures: Figures, errors: Figures, confidence: float) -> Interval:
     """Return the ends of each figure's own interval, by the normal approximation."""
     reach = interval_reach(confidence) * errors
     return figures - reach, figures + reach
@@ -31,12 +31,12 @@ def interval_around(figures: Vector, errors: Vector, confidence: float) -> Inter
 class Histogram:
     """The share of each item."""
 
-    frequencies: Vector
+    frequencies: Figures
     """Debiased shares, one per item; may be negative; the sum is about 1."""
-    standard_errors: Vector
+    standard_errors: Figures
     """Standard errors of the debiased shares. Intervals belong to these, never to the refined
     ones."""
-    refined: Vector
+    refined: Figures
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: float
     """Mean over items of the debiased shares' exact variance."""
@@ -64,11 +64,11 @@ class Histogram:
 class Means:
     """The mean of each number over all people, in the units of the task's range."""
 
-    means: Vector
+    means: Figures
     """Unbiased means, which may lie outside the range."""
-    standard_errors: Vector
+    standard_errors: Figures
     """Standard errors of the means, from noise alone. Intervals belong to these."""
-    shrunk: Vector
+    shrunk: Figures
     """Means shrunk towards the middle of the range according to the noise, and within it. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: float
@@ -88,13 +88,13 @@ class Means:
 class Owners:
     """The share of people who own each key, and their mean value, in the units of the range."""
 
-    frequencies: Vector
+    frequencies: Figures
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
-    frequency_errors: Vector
+    frequency_errors: Figures
     """Their standard errors."""
-    means: Vector
+    means: Figures
     """Mean over the owners, corrected for fakes by the estimated shares: nearly unbiased."""
-    mean_errors: Vector
+    mean_errors: Figures
     """Their standard errors."""
 
     def __post_init__(self) -> None:
@@ -106,10 +106,10 @@ class Owners:
 class KeyValues:
     """The mean value of each key, and its owners."""
 
-    means_with_fakes: Vector
+    means_with_fakes: Figures
     """Mean of a key's reported values, in the units of the range; biased towards the fakes of
     people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from it."""
-    errors_with_fakes: Vector
+    errors_with_fakes: Figures
     """Their standard errors without the bias of fakes, so no confidence interval follows."""
     reports: NDArray[np.int64]
     """Number of reports about each key. Without any, the key's share and means are the middle of
@@ -165,23 +165,32 @@ class Result:
     """Number of possible answers of a mechanism for items; 0 for any other."""
     local_epsilon: float
     n_users: int
+    """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived: users' own, dummies and null reports."""
+    """Sealed reports that arrived, without sentinels': users' own, dummies and null reports."""
     n_dummies: int
-    """Dummies among the counted reports: exact if nothing was refused, otherwise proportional."""
+    """Dummies among the counted reports: those left after subtracting users' own. Exact if nothing
+    was refused and the shuffler only permutes. Otherwise expected and rounded: refusals take the
+    same share of users' reports and of dummies, and the shuffler keeps its task's share."""
     refused: Mapping[RefusalCause, int]
+    """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate
     guarantees: tuple[Guarantee, ...]
     published_claim: str
     """The claim of the protocol's paper against the analyzer, in words."""
     open_seconds: float
+    """Duration of opening and counting the reports."""
     estimate_seconds: float
+    """Duration of estimating and computing the guarantees."""
     n_sentinels: int = 0
-    """Operators' test submissions, removed before counting: no other number includes them."""
+    """Sentinels, operators' test submissions, that the shuffler acknowledged. They are removed
+    before anything is counted: n_users, n_reports and the estimate exclude them."""
     n_sentinels_missing: int = 0
-    """Number of them with a missing report; expected where the shuffler samples."""
+    """Acknowledged sentinels with a report missing from the batch. Above 0 only where the shuffler
+    samples: any other batch is not released."""
     n_sentinels_repeated: int = 0
-    """Further copies of their reports; also counted as refused."""
+    """Further copies of sentinels' reports. Unlike first copies they count in n_reports, and as
+    refused."""
 
     @property
     def histogram(self) -> Histogram:

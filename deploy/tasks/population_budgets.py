@@ -20,7 +20,7 @@ from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 
 if TYPE_CHECKING:  # the accountant takes half a second to load
-    from analyzer.budgets import PopulationBudget, SpentBudget
+    from analyzer.budgets import BudgetedRelease, PopulationBudget
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
     "population": "left",
@@ -82,11 +82,11 @@ async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | Non
 
 async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
-) -> "dict[str, list[SpentBudget | str]]":
+) -> "dict[str, list[BudgetedRelease | str]]":
     """Return the cost of every release, or why it is unknown, by population."""
-    from analyzer.budgets import SpentBudget  # noqa: PLC0415  # as above
+    from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # as above
 
-    found: dict[str, list[SpentBudget | str]] = {}
+    found: dict[str, list[BudgetedRelease | str]] = {}
     for entry in entries:
         releases = found.setdefault(entry.population, [])
         try:
@@ -100,23 +100,23 @@ async def _by_population(
                 f"entry {entry.entry} of the ledger names another population than its task "
                 f"{entry.task_digest.hex()[:12]} was signed for"
             )
-        releases.append(SpentBudget.by(task, entry.n_users, entry.n_refused))
+        releases.append(BudgetedRelease.of(task, entry.n_users, entry.n_refused))
     return found
 
 
 def _compose(
     population: str,
-    releases: "Sequence[SpentBudget | str]",
+    releases: "Sequence[BudgetedRelease | str]",
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
-    from analyzer.budgets import budgets  # noqa: PLC0415  # as above
+    from analyzer.budgets import population_budgets  # noqa: PLC0415  # as above
 
     unknown = [reason for reason in releases if isinstance(reason, str)]
     known = [spent for spent in releases if not isinstance(spent, str)]
     return PopulationBudgets(
         population=population,
         releases=len(releases),
-        budgets=() if unknown else budgets(known, promised),
+        budgets=() if unknown else population_budgets(known, promised),
         unknown="; ".join(unknown),
     )
 

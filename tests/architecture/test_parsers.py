@@ -46,7 +46,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
-        "analyzer.intake.open_and_count",  # reports are fed to every mechanism
+        "analyzer.batch_counts.open_and_count",  # reports are fed to every mechanism
         "common.crypto.merkle.sorted_leaves",
         "common.mechanisms.base.null_reports",
         "common.mechanisms.hashing.local_hashing.Placement.__call__",

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, gather
+from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares
 from common.mechanisms.base import Counts, Mechanism, Mixture
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr
@@ -112,7 +112,7 @@ def _calibrated(make: Callable[[float], Mechanism], n_users: int, noise: float) 
 
 def _of_mechanism(mechanism: Mechanism, counts: Counts) -> Collect:
     mixture = Mixture(n_real=int(counts.sum()))
-    return lambda rng: gather(mechanism, mechanism.sample_cells(counts, 0, rng), mixture)
+    return lambda rng: DebiasedShares.of(mechanism, mechanism.sample_cells(counts, 0, rng), mixture)
 
 
 def _of_item_noise(counts: Counts, noise: float) -> Collect:
@@ -131,7 +131,7 @@ def _of_item_noise(counts: Counts, noise: float) -> Collect:
 
     def collect(rng: np.random.Generator) -> DebiasedShares:
         dummies = rng.geometric(stop, len(counts)) - 1
-        return gather(grr, counts + dummies, mixture)
+        return DebiasedShares.of(grr, counts + dummies, mixture)
 
     return collect
 

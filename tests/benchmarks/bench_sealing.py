@@ -1,4 +1,4 @@
-"""Sealing and opening: every suite, and the analyzer's intake."""
+"""Sealing and opening: every suite, and the analyzer's opening."""
 
 import time
 from functools import partial
@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from analyzer.intake import open_and_count
+from analyzer.batch_counts import open_and_count
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,
@@ -76,10 +76,10 @@ def test_opening(processes: int, best: Best, line: Line) -> None:
     pool = HpkePool(processes)
 
     def count() -> None:
-        intake = open_and_count(
+        counts = open_and_count(
             chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key
         )
-        assert _OPENED == intake.counted
+        assert _OPENED == counts.counted
 
     count()  # starts the workers
     exchange = best_of(3, lambda: [private.exchange(public) for _ in range(_OPENED // 4)])

@@ -51,9 +51,7 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
     async def stage(self, manifest: BatchManifest, signed: SignedTask | None = None) -> None:
         """Stage a batch without starting its release."""
         sealed = self.sealed(manifest.n_users, signed)
-        await self.store.begin_batch(manifest)
-        await self.store.add_chunks(manifest.batch_id, 0, [b"".join(sealed)])
-        await self.store.finish_batch(manifest.batch_id)
+        await self.staging.receive(manifest, chunks_of(sealed))
 
     async def deliver(self, users: int, sealed: list[bytes]) -> None:
         """Deliver the reports of the current task's batch, and wait for the release."""

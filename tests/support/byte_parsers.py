@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.intake import RepeatFilter
+from analyzer.repeat_filter import RepeatFilter
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     HpkePrivateKey,
@@ -67,7 +67,7 @@ def _verified(raw: bytes) -> None:
 def _without_repeats(raw: bytes) -> bytes:
     """Drop repeats among whole reports, like the analyzer."""
     repeats, whole = RepeatFilter(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
-    return repeats.without(whole) + repeats.without(whole)
+    return repeats.filter(whole) + repeats.filter(whole)
 
 
 def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array

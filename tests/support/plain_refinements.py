@@ -1,8 +1,8 @@
 """
-What refinements must give, worked out plainly and apart from the code that is judged.
+Checks of refinements that share no code with them.
 
-Projections are computed once more, by bisection, loops or a fine grid. Where a likelihood is
-climbed there is no closed form: one plain step from where it ended must change nothing.
+Projections are recomputed by bisection, loops or a fine grid. EM and EMS have no closed form: one
+plain step from their result must change nothing that matters.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,24 +20,24 @@ from common.protocols import Refinement
 _CLOSE: Final = 1e-6
 _HALVINGS: Final = 100
 _FALSE_ALARM: Final = 0.05
-"""Of Base-Cut, as its paper has it."""
+"""Base-Cut's, as in its paper."""
 _NODES: Final = 20_000
 _LEFT: Final = 0.5
-"""Log-likelihood that one more plain step may gain: EM stops where a whole cycle gains less."""
+"""Maximum gain of log-likelihood by one more plain step: EM stops where a cycle gains less."""
 _BELOW: Final = 25.0
-"""Log-likelihood by which EM may end below the projection: it stops before it fits noise. Three
-times what it is below at two million users, where a uniform answer is a hundred thousand below."""
+"""Maximum log-likelihood by which EM may end below the projection, since it stops before it fits
+noise: three times the shortfall at two million users; a uniform answer's is a hundred thousand."""
 _MOVED: Final = 1e-3
-"""χ² by which one more smoothed step may change the distribution of the reports."""
+"""Maximum change of the reports' distribution by one more smoothed step, in χ²."""
 
 
 def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) -> bool:
     """
-    Return whether refined shares are what the refinement's rule gives.
+    Return whether refined shares satisfy the refinement's rule.
 
     Args:
-        refinement: By name.
-        evidence: What was refined, with a channel for "em" and "ems".
+        refinement: Its name.
+        evidence: The refinement's input, with a channel for "em" and "ems".
         refined: Shape (domain_size,).
     """
     if (refined < 0).any() or abs(float(refined.sum()) - 1) >= _CLOSE:
@@ -46,12 +46,12 @@ def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) 
         expected = _PROJECTIONS[refinement](evidence)
         return bool(np.allclose(refined, expected, rtol=0, atol=_CLOSE))
     assert evidence.channel is not None
-    rests = _climbed if refinement == "em" else _at_rest
-    return rests(evidence, evidence.channel, refined)
+    converged = _em_converged if refinement == "em" else _ems_converged
+    return converged(evidence, evidence.channel, refined)
 
 
-def _projected(shares: Vector) -> Vector:
-    """Take the same off every share, and cut at 0, such that 1 is left; found by bisection."""
+def _norm_sub(shares: Vector) -> Vector:
+    """Subtract from every share the constant, found by bisection, that leaves 1 above 0."""
     high = float(shares.max())
     low = high - 1
     for _ in range(_HALVINGS):
@@ -64,37 +64,37 @@ def _projected(shares: Vector) -> Vector:
     return closest
 
 
-def _multiplied(shares: Vector) -> Vector:
-    """Leave negative shares out, and multiply the others; project if there are none."""
+def _norm_mul(shares: Vector) -> Vector:
+    """Scale the positive shares to sum 1; project if there are none."""
     positive = np.maximum(shares, 0)
     if not positive.any():
-        return _projected(shares)
+        return _norm_sub(shares)
     scaled: Vector = positive / positive.sum()
     return scaled
 
 
-def _largest(shares: Vector) -> Vector:
+def _norm_cut(shares: Vector) -> Vector:
     """Take the largest shares until they reach 1."""
     reached = 0.0
     for share in sorted(shares.tolist(), reverse=True):
         reached += max(share, 0.0)
         if reached >= 1:
-            return _multiplied(np.where(shares >= share, shares, 0.0))
-    return _multiplied(shares)
+            return _norm_mul(np.where(shares >= share, shares, 0.0))
+    return _norm_mul(shares)
 
 
-def _outstanding(shares: Vector, absent_errors: Vector) -> Vector:
-    """Keep what stands out from noise, and spread what is left evenly over the others."""
+def _base_cut(shares: Vector, absent_errors: Vector) -> Vector:
+    """Keep significant shares, and spread the rest of 1 evenly over the others."""
     reach = NormalDist().inv_cdf(1 - _FALSE_ALARM / len(shares))
     kept = shares >= reach * absent_errors
     left = 1 - float(shares[kept].sum())
     if kept.all() or left < 0:
-        return _projected(np.where(kept, shares, -np.inf))
+        return _norm_sub(np.where(kept, shares, -np.inf))
     return np.where(kept, shares, left / int((~kept).sum()))
 
 
-def _under_power_law(evidence: DebiasedShares) -> Vector:
-    """Give the posterior means under a power law, on one fine grid for all, and project them."""
+def _power_ns(evidence: DebiasedShares) -> Vector:
+    """Project the posterior means under a power law, computed on one fine grid for all."""
     shares, errors, size = evidence.shares, evidence.standard_errors, len(evidence.shares)
     nodes = np.geomspace(min(1 / evidence.n_users, 1 / (2 * size)), 1, _NODES)
     ends = np.ones(_NODES)
@@ -110,22 +110,22 @@ def _under_power_law(evidence: DebiasedShares) -> Vector:
     prior = (1 - steepness) * np.log(nodes)
     logs = prior - ((nodes - shares[:, None]) / errors[:, None]) ** 2 / 2
     weights = ends * np.exp(logs - logs.max(axis=1, keepdims=True))
-    return _projected((weights @ nodes) / weights.sum(axis=1))
+    return _norm_sub((weights @ nodes) / weights.sum(axis=1))
 
 
 _PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = MappingProxyType(
     {
-        "norm-sub": lambda evidence: _projected(evidence.shares),
-        "norm-mul": lambda evidence: _multiplied(evidence.shares),
-        "norm-cut": lambda evidence: _largest(evidence.shares),
-        "base-cut": lambda evidence: _outstanding(evidence.shares, evidence.absent_errors),
-        "power-ns": _under_power_law,
+        "norm-sub": lambda evidence: _norm_sub(evidence.shares),
+        "norm-mul": lambda evidence: _norm_mul(evidence.shares),
+        "norm-cut": lambda evidence: _norm_cut(evidence.shares),
+        "base-cut": lambda evidence: _base_cut(evidence.shares, evidence.absent_errors),
+        "power-ns": _power_ns,
     }
 )
 
 
 def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
-    """One step of expectation maximisation, without any leap."""
+    """Return one EM step, without extrapolation."""
     distribution = channel.forward(shares)
     ratio = np.divide(cells, distribution, out=np.zeros(len(distribution)), where=cells > 0)
     moved = shares * channel.adjoint(ratio)
@@ -133,8 +133,8 @@ def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
     return step
 
 
-def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
-    """Return whether a likelihood was climbed as far as it goes."""
+def _em_converged(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
+    """Return whether EM stopped near the maximum likelihood, and not before it fits the data."""
     cells = evidence.cells
 
     def likelihood(shares: Vector) -> float:
@@ -142,12 +142,12 @@ def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> boo
 
     there, flat = likelihood(refined), likelihood(np.full(len(refined), 1 / len(refined)))
     further = likelihood(_plain_step(cells, channel, refined))
-    closest = likelihood(_projected(evidence.shares))
+    closest = likelihood(_norm_sub(evidence.shares))
     return further - there < _LEFT and there >= max(flat - _CLOSE, closest - _BELOW)
 
 
-def _at_rest(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
-    """Return whether a step and a smoothing, one after the other, change nothing that matters."""
+def _ems_converged(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
+    """Return whether one more EM step and smoothing hardly change the reports' distribution."""
     moved = _plain_step(evidence.cells, channel, refined)
     wide = np.pad(moved, 1, mode="edge")
     smoothed = (wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.intake import SentinelMatches, match_sentinels
+from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.merkle import split

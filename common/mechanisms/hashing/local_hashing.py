@@ -267,6 +267,6 @@ class LocalHashing(HashedResponse):
         return Channel(
             incidence=self._incidence,
             scale=self._row_chances * self.family.q,
-            kept=real_share * self.reduction.signal,
+            signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )

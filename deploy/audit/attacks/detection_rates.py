@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from analyzer.intake import FALSE_ALARM, check_batch, match_sentinels
+from analyzer.sentinels import FALSE_ALARM, check_sentinels, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
@@ -110,7 +110,7 @@ def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:
     """Return whether an analyzer that knows these sentinels rejects the batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     try:
-        check_batch(match_sentinels([b"".join(batch)], _REPORT_BYTES, known), task)
+        check_sentinels(match_sentinels([b"".join(batch)], _REPORT_BYTES, known), task)
     except SuspectBatchError:
         return True
     return False

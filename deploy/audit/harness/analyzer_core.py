@@ -46,12 +46,12 @@ class AnalyzerCore:
         """Start, or restart after a crash."""
         self.open_files()
         head = await self.store.check_ledger()
-        self.spending = ReleaseBudgets(self.store)
+        self.budgets = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)
         self.metrics = ReleaseMetrics(self.process_metrics)
         self.registry = Registry(
             store=self.store,
-            spending=self.spending,
+            budgets=self.budgets,
             keys=self.keys,
             clock=self.clock,
             rng=np.random.default_rng(1),
@@ -64,7 +64,7 @@ class AnalyzerCore:
         self.staging = Staging(
             store=self.store,
             registry=self.registry,
-            spending=self.spending,
+            budgets=self.budgets,
             identity=self.keys.identity,
             rng=np.random.default_rng(3),
             metrics=self.metrics,
@@ -72,7 +72,7 @@ class AnalyzerCore:
         self.releases = Releases(
             store=self.store,
             registry=self.registry,
-            spending=self.spending,
+            budgets=self.budgets,
             keys=self.keys,
             pool=self.pool,
             most_refused_share=self.most_refused_share,

@@ -91,20 +91,6 @@ async def test_concurrent_releases_cannot_exceed_the_budget(core: AnalyzerCore) 
     assert entry.composed_epsilon <= _ENOUGH_FOR_ONE
 
 
-async def test_the_budget_is_checked_again_before_opening(core: AnalyzerCore) -> None:
-    """Releases since the staging are counted."""
-    first, second = await _publish(core), await _publish(core)
-    manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
-    await core.stage(manifest, second)
-    await core.release(_USERS, first)
-    opened = core.pool.opened
-    await core.releases.resume()
-    await core.settle()
-
-    assert opened == core.pool.opened
-    assert "the budget is" in (await core.store.failure(second.digest()) or "")
-
-
 async def test_populations_are_separate(core: AnalyzerCore) -> None:
     """Each is charged as if it were the only one."""
     for population in ("staff", "guests", "", ""):

@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from analyzer.batch_counts import BatchCounts, check_counts, refuse_excess_padding
 from analyzer.finalize import build_result, mixture_of
-from analyzer.intake import Intake
+from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
 from common.crypto.hpke import report_context
 from common.errors import UnusableBatchError, WireError
@@ -28,7 +29,7 @@ _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)
 
 
-def _conclude(case: PublishedTask, intake: Intake, n_reports: int | None = None) -> Result:
+def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = None) -> Result:
     """Build the result of a batch of a hundred users."""
     manifest = BatchManifest(
         task_digest=case.signed.digest(),
@@ -36,33 +37,36 @@ def _conclude(case: PublishedTask, intake: Intake, n_reports: int | None = None)
         n_users=100,
         n_reports=n_reports or 100 * case.task.reports_per_user,
     )
-    return build_result(manifest, case.task, mechanism_of(case.task), intake)
+    counts = refuse_excess_padding(counts, manifest.n_users, case.task)
+    matches = SentinelMatches(sentinels=(), positions={}, n_repeated=0)
+    return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
 
 
-def _intake(
+def _counts(
     task: Task, *, own: int, dummies: int, null: int = 0, unreadable: int = 0, malformed: int = 0
-) -> Intake:
+) -> BatchCounts:
     """Reports of users who all hold item 0, and dummies."""
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
     reports = np.concatenate(
         [mechanism.randomize(np.zeros(own, np.int64), rng), mechanism.dummies(dummies, rng)]
     )
-    return Intake(
+    return BatchCounts(
         cells=mechanism.tally(reports),
         counted=own + dummies,
         null=null,
         refused={"repeated": 0, "unreadable": unreadable, "malformed": malformed},
+        open_seconds=0.0,
     )
 
 
 def test_the_number_of_dummies_is_exact_without_refusals() -> None:
     """131, not the 125 expected; the estimate subtracts just those."""
     task = _FRACTIONAL.task
-    intake = _intake(task, own=100, dummies=131, null=69)
-    result = _conclude(_FRACTIONAL, intake)
+    counts = _counts(task, own=100, dummies=131, null=69)
+    result = _finalize(_FRACTIONAL, counts)
     mechanism = mechanism_of(task)
     assert isinstance(mechanism, SupportCounting)
-    support = mechanism.support_counts(intake.cells)
+    support = mechanism.support_counts(counts.cells)
     expected = (support - (100 + 131) / 13) / (100 * (mechanism.p - 1 / 13))
 
     assert 131 == result.n_dummies
@@ -89,15 +93,15 @@ def test_refusals_are_taken_to_be_proportional(
     case: PublishedTask, counted: dict[str, int], dummies: int, malformed: int
 ) -> None:
     """Users' own reports and dummies are refused alike, excess null reports included."""
-    result = _conclude(case, _intake(case.task, **counted))
+    result = _finalize(case, _counts(case.task, **counted))
 
     assert (dummies, malformed) == (result.n_dummies, result.refused["malformed"])
 
 
 def test_the_number_of_dummies_is_never_negative() -> None:
     """A single counted report is taken for a user's."""
-    intake = _intake(_FRACTIONAL.task, own=1, dummies=0, null=299)
-    result = _conclude(_FRACTIONAL, intake)
+    counts = _counts(_FRACTIONAL.task, own=1, dummies=0, null=299)
+    result = _finalize(_FRACTIONAL, counts)
 
     assert 0 == result.n_dummies
     assert np.isfinite(result.histogram.frequencies).all()
@@ -106,14 +110,14 @@ def test_the_number_of_dummies_is_never_negative() -> None:
 def test_a_batch_of_null_reports_is_unusable() -> None:
     """There is nothing to estimate from."""
     with pytest.raises(UnusableBatchError, match="none of the batch's 300 reports"):
-        _conclude(_FRACTIONAL, _intake(_FRACTIONAL.task, own=0, dummies=0, null=300))
+        check_counts(_counts(_FRACTIONAL.task, own=0, dummies=0, null=300), 300, 1.0)
 
 
 def test_every_refused_report_weakens_every_guarantee() -> None:
     """Whatever the cause, excess padding included; and the papers' claims."""
     task = _FIXED.task
-    intake = _intake(task, own=90, dummies=95, null=2, unreadable=5, malformed=8)
-    result = _conclude(_FIXED, intake)
+    counts = _counts(task, own=90, dummies=95, null=2, unreadable=5, malformed=8)
+    result = _finalize(_FIXED, counts)
     n_refused = 5 + 8 + 2
 
     assert n_refused == sum(result.refused.values())
@@ -181,13 +185,14 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
             cells = count(task, mechanism, readable, rng, one_by_one=True).cells
             refused = int(rng.binomial(100 - readable.sum(), task.shuffler.kept))
             total = int(cells.sum()) + refused
-        intake = Intake(
+        counts = BatchCounts(
             cells=cells,
             counted=int(cells.sum()),
             null=kept_null,
             refused={"repeated": 0, "unreadable": refused, "malformed": 0},
+            open_seconds=0.0,
         )
-        histogram = _conclude(case, intake, total).histogram
+        histogram = _finalize(case, counts, total).histogram
         estimates.append(histogram.frequencies)
         stated.append(histogram.mse_theory)
     errors = np.array(estimates) - truth

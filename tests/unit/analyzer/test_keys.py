@@ -1,8 +1,10 @@
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from analyzer.storage.task_table import TaskLine
 from common.crypto.hpke import key_id
 from common.crypto.key_ring import DAY
 from common.errors import UnusableBatchError
@@ -85,11 +87,9 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(analyzer: Ana
     analyzer.clock.seconds = deadline + SCHEDULE.keep
     assert set() == await needed()
 
-    manifest, sealed = analyzer.manifest(_MANY), analyzer.sealed(_MANY)
-    await analyzer.store.begin_batch(manifest)
+    await analyzer.store.begin_batch(analyzer.manifest(_MANY))
     assert set() == await needed()
-    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
-    await analyzer.store.finish_batch(BATCH)
+    await analyzer.stage(analyzer.manifest(_MANY))
     assert {key} == await needed()
     await analyzer.releases.resume()
     await analyzer.settle()
@@ -97,10 +97,12 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(analyzer: Ana
 
 
 async def test_no_key_is_destroyed_while_a_task_is_unreadable(analyzer: AnalyzerCore) -> None:
-    """Its batch may be staged under any key; new keys are made nevertheless."""
+    """Its batch may arrive under any key; new keys are made nevertheless."""
     signed = await analyzer.publish(deadline=int(analyzer.clock.now() + 2 * DAY))
     task = Task.from_bytes(signed.task_bytes)
-    await analyzer.store.add_task(analyzer.keys.identity.sign(b"of a later version"), None)
+    unreadable = analyzer.keys.identity.sign(b"of a later version")
+    line = dataclasses.replace(TaskLine.of(task), deadline=int(analyzer.clock.now() + 200 * DAY))
+    await analyzer.store.add_task(unreadable, line)
     await _rotate(analyzer, 125)
 
     states = {entry.state.value for entry in analyzer.keys.reports.ring.entries}

@@ -112,7 +112,7 @@ async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
     async def fail(_: str) -> tuple[str, float]:
         raise StorageError("the disk failed")
 
-    monkeypatch.setattr(analyzer.spending, "share", fail)
+    monkeypatch.setattr(analyzer.budgets, "share", fail)
     await _released(analyzer, "staff", 2.0)
     said = caplog.messages
 

@@ -33,7 +33,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
     store = Store(path / "analyzer.sqlite")
     registry = Registry(
         store=store,
-        spending=ReleaseBudgets(store),
+        budgets=ReleaseBudgets(store),
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
@@ -138,22 +138,21 @@ def _change(analyzer: AnalyzerCore, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_an_unreadable_task_is_logged_and_not_listed(
+async def test_a_task_without_a_line_is_logged_and_not_listed(
     analyzer: AnalyzerCore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others are listed."""
-    old = analyzer.keys.identity.sign(b"of an older version")
-    await analyzer.store.add_task(old, None)
-    overview = TaskListing(analyzer.store, analyzer.clock)
+    _change(analyzer, "DELETE FROM task_lines")
+    unlisted, listed = analyzer.signed.digest(), (await analyzer.publish()).digest()
+    listing = TaskListing(analyzer.store, analyzer.clock)
     with caplog.at_level(logging.WARNING, "shuffledp"):
-        await overview.add_lines()
-    listed = await overview.tasks(None)
+        await listing.log_unlisted()
 
-    assert [analyzer.signed.digest()] == [summary.task_digest for summary in listed]
-    [record] = [one for one in caplog.records if one.message == "task cannot be read"]
-    assert {"task_digest": old.digest().hex()} == getattr(record, "fields", None)
-    with pytest.raises(TaskError, match=r"cannot read its task [0-9a-f]{12}: "):
-        await overview.describe(old.digest())
+    assert [listed] == [summary.task_digest for summary in await listing.tasks(None)]
+    [record] = [one for one in caplog.records if one.message == "task cannot be listed"]
+    assert {"task_digest": unlisted.hex()} == getattr(record, "fields", None)
+    with pytest.raises(TaskError, match=r"cannot describe its task [0-9a-f]{12}: "):
+        await listing.describe(unlisted)
 
 
 async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:

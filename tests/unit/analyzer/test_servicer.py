@@ -1,4 +1,4 @@
-"""What the analyzer answers a shuffler: that it wants the reports, and what it signed of them."""
+"""The analyzer's answers to a shuffler: a request for the reports, and its commitment to them."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
@@ -13,13 +13,13 @@ from tests.support.analyzer_core import AnalyzerCore
 
 
 class _Call:
-    """All that the analyzer may use of a delivery: with more it could say something of reports."""
+    """The part of a call that the analyzer may use: any more could reveal something of reports."""
 
     def __init__(self) -> None:
         self.said: list[Sequence[tuple[str, str]]] = []
 
     async def send_initial_metadata(self, beside: Sequence[tuple[str, str]]) -> None:
-        """Keep what is said before the answer."""
+        """Record metadata that is sent before the answer."""
         self.said.append(tuple(beside))
 
 

@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.estimation.histogram import (
-    DebiasedShares,
+from analyzer.estimation.expectation_maximisation import (
     Likelihood,
-    estimate,
-    gather,
     maximise_likelihood,
-    refine,
     smooth,
     smoothed_likelihood,
     squarem_step,
 )
+from analyzer.estimation.histogram import DebiasedShares, estimate, refine
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
@@ -144,7 +141,7 @@ def test_smoothing_averages_neighbours() -> None:
 
 def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
     """
-    The leaps change the way and not the goal: a fixed point of an EM step and smoothing.
+    Extrapolation leads to the same fixed point of an EM step and smoothing.
 
     Seed 1; plain steps until none is longer than 1e-12.
     """
@@ -155,16 +152,16 @@ def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
         if np.abs(smooth(moved) - plain).sum() < 1e-12:
             break
         plain = smooth(moved)
-    leapt = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
+    found = smoothed_likelihood(cells, channel, 128, min_change=1e-12)
 
-    np.testing.assert_allclose(leapt, plain, atol=1e-6)
+    np.testing.assert_allclose(found, plain, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["em", "ems"])
 @given(cells=arrays(np.int64, 4, elements=st.integers(0, 10**6)))
 def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells: Counts) -> None:
     """All reports in one cell, none at all, or any others."""
-    evidence = gather(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
+    evidence = DebiasedShares.of(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
 
     assert _is_distribution(refine(evidence, name))
 
@@ -176,15 +173,22 @@ def test_em_and_ems_need_cells(name: Refinement) -> None:
         refine(_evidence(np.array([0.5, 0.5])), name)
 
 
-def test_an_extrapolation_is_a_distribution() -> None:
-    """No share becomes 0, since a multiplicative map could not raise it again."""
-    still = np.array([0.5, 0.5])
-    start, first, second = np.array([0.5, 0.5]), np.array([0.3, 0.7]), np.array([0.11, 0.89])
+def test_an_extrapolation_follows_scheme_s3() -> None:
+    """
+    Exact where every step halves the distance, still at a fixed point, no shorter than two steps.
 
-    np.testing.assert_array_equal(squarem_step(still, still, still), still)
-    landed = squarem_step(start, first, second)
-    assert float(landed.sum()) == pytest.approx(1)
-    assert 1e-3 < landed[0] < 0.11
+    Steps of -.2 and -.19 have the length 20: .5 falls to .5 - 8 + 4 = -3.5, which is raised to a
+    tenth of .11, and the other share rises to 4.5.
+    """
+    goal, away = np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.0, -0.1])
+    landed = squarem_step(goal + away, goal + away / 2, goal + away / 4)
+    start, first, second = np.array([0.5, 0.5]), np.array([0.3, 0.7]), np.array([0.11, 0.89])
+    raised = squarem_step(start, first, second)
+
+    np.testing.assert_allclose(landed, goal, rtol=1e-12)
+    np.testing.assert_array_equal(squarem_step(goal, goal, goal), goal)
+    np.testing.assert_allclose(squarem_step(goal + away, goal - away / 2, goal), goal, rtol=1e-12)
+    np.testing.assert_allclose(raised, np.array([0.011, 4.5]) / 4.511, rtol=1e-12)
 
 
 @pytest.mark.parametrize("way", get_args(Refinement))
@@ -195,7 +199,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
     users = np.array([700_000, *[0] * 10, 300_000])
     counted = count(task, mechanism, users, rng, one_by_one=False)
     mixture = mixture_of(task, 1_000_000, counted=counted.n_reports)
-    evidence = gather(mechanism, counted.cells, mixture)
+    evidence = DebiasedShares.of(mechanism, counted.cells, mixture)
     refined = refine(evidence, way)
 
     assert is_right(way, evidence, refined)
@@ -246,7 +250,7 @@ def test_shares_and_errors_are_published_unchanged() -> None:
 
 
 def test_em_reaches_the_maximum_likelihood() -> None:
-    """With no gain left, the gradient's conditions hold [KKT]."""
+    """With no gain left, the conditions of Karush, Kuhn and Tucker hold."""
     mechanism = mechanism_of(published().task)
     rng = np.random.default_rng(2)
     values = rng.choice(100, 5000, p=np.arange(100, 0, -1) / 5050)
@@ -257,16 +261,16 @@ def test_em_reaches_the_maximum_likelihood() -> None:
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
     assert shares.sum() == pytest.approx(1)
-    assert (shares >= 0).all()
+    assert 0 <= shares.min() < 1e-6
     assert gradient.max() < 1 + 1e-3
     np.testing.assert_allclose(gradient[shares > 1e-3], 1, atol=1e-3)
 
 
 def test_em_keeps_frequent_items() -> None:
     """
-    Half of what is reported is dummies, and a leap overshoots: frequent items must not stay at 0.
+    Half the reports are dummies, and extrapolation overshoots: frequent items must not end at 0.
 
-    Seed 1; where a share is 0 the likelihood must not rise with it [KKT].
+    Seed 1; where a share is 0 the likelihood must not rise with it (KKT).
     """
     counts = dataset("zipf:1000,1.1").counts
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))

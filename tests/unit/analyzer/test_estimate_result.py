@@ -88,6 +88,7 @@ def test_pairs_are_in_the_units_of_the_task() -> None:
     assert abs(found.means_with_fakes[5] - 0.0) <= 7 * found.errors_with_fakes[5]
     assert abs(owners.means[0] - 4.5) <= 7 * owners.mean_errors[0]
     assert abs(owners.means[5] - 0.0) <= 7 * owners.mean_errors[5]
+    assert (found.errors_with_fakes < 1).all()
 
 
 def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
@@ -98,7 +99,7 @@ def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
     figures).
     """
     fakes = (1.0, 4.0, 2.0, 2.0, 2.0, 2.0)
-    pairs = PairDraft(low=0.0, high=5.0, key_share=0.0, fakes=fakes)
+    pairs = PairDraft(low=-1.0, high=5.0, key_share=0.0, fakes=fakes)
     found = _reported(kind_task("priv-kv", pairs=pairs), _PEOPLE)
     assert isinstance(found, KeyValues)
     off = found.means_with_fakes[:2] - [4.5, 4.0]
@@ -110,8 +111,8 @@ def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
 
 @pytest.mark.parametrize("fakes", [(), (5.0, 4.5, 4.0, 1.0, 0.5, 0.0)])
 def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
-    """Half of all own it, with an error of a half; its mean is the middle of the range."""
-    task = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, fakes=fakes))
+    """Half of all own it, with an error of a half; its mean is the middle of -1 .. 5."""
+    task = kind_task("priv-kv", pairs=PairDraft(low=-1.0, high=5.0, fakes=fakes))
     found = _reported(task, 0)
     assert isinstance(found, KeyValues)
 
@@ -123,7 +124,7 @@ def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
         (owners.means, owners.mean_errors),
         (found.means_with_fakes, found.errors_with_fakes),
     ):
-        assert ({2.5}, {2.5}) == (set(means.tolist()), set(errors.tolist()))
+        assert ({2.0}, {3.0}) == (set(means.tolist()), set(errors.tolist()))
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])

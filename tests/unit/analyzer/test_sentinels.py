@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzer.intake import (
+from analyzer.sentinels import (
     SentinelMatches,
-    check_batch,
-    check_refusals,
+    check_sentinels,
     drop_sentinels,
     exclude_sentinels,
     match_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
 from common.crypto.merkle import leaf, leaves_of
-from common.errors import BatchStateError, SuspectBatchError, WireError
+from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.task.dummy_spec import ShufflerSpec
@@ -27,7 +26,6 @@ from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import commitment_over, some_leaves
-from tests.support.results import result
 from tests.support.tasks import published
 
 _KEEPS = published(n_min=15).task
@@ -42,13 +40,15 @@ _SAMPLES = published(
 ).task
 
 
-def _sightings(places: Sequence[int | None]) -> SentinelMatches:
+def _matches(positions: Sequence[int | None]) -> SentinelMatches:
     """Return sentinels of one report each, in the order of sending, with their positions."""
-    leaves = some_leaves(len(places))
+    leaves = some_leaves(len(positions))
     return SentinelMatches(
         sentinels=tuple(Sentinel(leaves=(leaf,), acknowledged=True) for leaf in leaves),
-        places={
-            leaf: place for leaf, place in zip(leaves, places, strict=True) if place is not None
+        positions={
+            leaf: position
+            for leaf, position in zip(leaves, positions, strict=True)
+            if position is not None
         },
         n_repeated=0,
     )
@@ -62,81 +62,77 @@ def _shuffled(count: int, seed: int) -> list[int | None]:
 def test_an_honest_shuffler_passes(count: int) -> None:
     """Whatever the number of sentinels."""
     for seed in range(3):  # fails by chance with probability 3e-9 at most over seeds
-        check_batch(_sightings(_shuffled(count, seed)), _KEEPS)
+        check_sentinels(_matches(_shuffled(count, seed)), _KEEPS)
 
 
 @pytest.mark.parametrize("sent", [1, 30, 31, 59, 100, 250])
 def test_the_false_alarm_rate_of_a_sampler_is_as_stated(sent: int) -> None:
     """The exact probability is at most 1e-9, and not far below it."""
-    suspect = [there for there in range(sent + 1) if _fails_by_number(there, sent)]
-    chance = Fraction(sum(math.comb(sent, there) for there in suspect), 2**sent)
+    suspect = [arrived for arrived in range(sent + 1) if _fails_by_number(arrived, sent)]
+    chance = Fraction(sum(math.comb(sent, arrived) for arrived in suspect), 2**sent)
 
     assert chance <= Fraction(1, 10**9)
     assert sent < 59 or chance > Fraction(1, 10**10)
 
 
-def _fails_by_number(there: int, sent: int) -> bool:
-    """Return whether `there` of `sent` sentinels are too few or too many for a share of a half."""
+def _fails_by_number(arrived: int, sent: int) -> bool:
+    """Return whether `arrived` of `sent` sentinels are too few or too many for a share of 1/2."""
     try:
-        check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
+        check_sentinels(_matches([*_shuffled(arrived, 1), *[None] * (sent - arrived)]), _SAMPLES)
     except SuspectBatchError as error:
         return "reports of sentinels arrived" in str(error)
     return False
 
 
 @pytest.mark.parametrize(
-    ("task", "there", "sent", "message"),
+    ("task", "arrived", "sent", "message"),
     [
         (_KEEPS, 49, 50, "1 of 50 sentinels are missing"),
         *(
-            (_SAMPLES, there, 200, f"{there} of 200 reports of sentinels arrived")
-            for there in (0, 30, 170, 200)
+            (_SAMPLES, arrived, 200, f"{arrived} of 200 reports of sentinels arrived")
+            for arrived in (0, 30, 170, 200)
         ),
     ],
 )
 def test_an_improbable_number_of_sentinels_fails(
-    task: Task, there: int, sent: int, message: str
+    task: Task, arrived: int, sent: int, message: str
 ) -> None:
     """One missing where everything is kept; too few or too many where half of it is."""
     with pytest.raises(SuspectBatchError, match=message):
-        check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), task)
+        check_sentinels(_matches([*_shuffled(arrived, 1), *[None] * (sent - arrived)]), task)
 
 
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize(("count", "suspect"), [(12, False), (13, True), (50, True), (1000, True)])
 def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool) -> None:
     """From thirteen sentinels on: 2/13! is below 1e-9."""
-    places = list(range(5, 5 + 3 * count, 3))[::step]
+    positions = list(range(5, 5 + 3 * count, 3))[::step]
     improbable = "after a uniform permutation: Kendall's tau"
     with pytest.raises(SuspectBatchError, match=improbable) if suspect else nullcontext():
-        check_batch(_sightings(places), _KEEPS)
+        check_sentinels(_matches(positions), _KEEPS)
 
 
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """A planned one that did not arrive counts as a user only where reports are sampled."""
-    sightings = _sightings(_shuffled(10, 1))
+    """
+    A planned one that did not arrive counts as a user only where reports are sampled.
+
+    Without them n_min users are enough, and one fewer is not.
+    """
+    matches = _matches(_shuffled(10, 1))
     planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
-    sightings = replace(sightings, sentinels=(*sightings.sentinels, planned))
-    for task, n_users, left in ((_KEEPS, 100, 90), (_SAMPLES, 1100, 1089)):
+    matches = replace(matches, sentinels=(*matches.sentinels, planned))
+    for task, n_users, left in ((_KEEPS, 25, 15), (_SAMPLES, 1011, 1000)):
         manifest = BatchManifest(
             task_digest=TaskDigest(bytes(32)),
             batch_id=BatchId(bytes(16)),
             n_users=n_users,
             n_reports=200,
         )
-        found = exclude_sentinels(manifest, sightings, task)
+        found = exclude_sentinels(manifest, matches, task)
 
         assert (left, 190) == (found.n_users, found.n_reports)
-
-
-@pytest.mark.parametrize(
-    ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
-)
-def test_too_many_refused_reports_fail(share: float, *, suspect: bool) -> None:
-    """One of twenty is 5 %."""
-    many = "1 of the batch's 20 reports were refused"
-    with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
-        check_refusals(result(TaskDigest(bytes(32))), share)
+        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users beside"):
+            exclude_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
 
 
 _SIZE = 60
@@ -149,7 +145,7 @@ def _sentinel(*numbers: int, acknowledged: bool = True) -> Sentinel:
     )
 
 
-def _look(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
+def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
     chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
     matches = match_sentinels(chunks, _SIZE, sentinels)
     left = b"".join(drop_sentinels(chunks, _SIZE, matches))
@@ -158,12 +154,12 @@ def _look(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, 
 
 def test_sentinels_are_dropped_exactly() -> None:
     """All other reports stay in their order."""
-    matches, left = _look(_REPORTS[:30], _sentinel(3, 17), _sentinel(8, 29))
+    matches, left = _matched(_REPORTS[:30], _sentinel(3, 17), _sentinel(8, 29))
 
     gone = {3, 8, 17, 29}
     assert [report for place, report in enumerate(_REPORTS[:30]) if place not in gone] == left
     assert (2, 0, 0) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
-    assert (4, 4) == matches.reports()
+    assert (4, 4) == matches.sent_and_arrived()
     assert [3, 8] == matches.order()
 
 
@@ -181,9 +177,9 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     not missing, and counts as a user's submission only where reports are sampled.
     """
     planned = (_sentinel(35, acknowledged=False), _sentinel(2, acknowledged=False))
-    matches, left = _look(_REPORTS[:10], _sentinel(3, 36), *planned)
+    matches, left = _matched(_REPORTS[:10], _sentinel(3, 36), *planned)
 
-    assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.reports())
+    assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.sent_and_arrived())
     assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
     assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
 
@@ -191,7 +187,7 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
 def test_a_sentinel_stands_at_its_first_report() -> None:
     """In the order of sending, without missing ones."""
     mixed = [_REPORTS[place] for place in np.random.default_rng(1).permutation(30)]
-    matches, _ = _look(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
+    matches, _ = _matched(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
 
     first = min(mixed.index(_REPORTS[5]), mixed.index(_REPORTS[6]))
     assert [first, mixed.index(_REPORTS[7])] == matches.order()
@@ -219,7 +215,7 @@ async def _register(
     await analyzer.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
 
 
-async def _kept(analyzer: AnalyzerCore) -> list[Sentinel]:
+async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
     return await analyzer.store.sentinels(analyzer.signed.digest())
 
 
@@ -231,8 +227,8 @@ async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: Analyz
     await _register(analyzer, planned)
     await analyzer.restart()
 
-    assert [False, False, True, False] == [one.acknowledged for one in await _kept(analyzer)]
-    assert planned == [b"".join(one.leaves) for one in await _kept(analyzer)]
+    assert [False, False, True, False] == [one.acknowledged for one in await _registered(analyzer)]
+    assert planned == [b"".join(one.leaves) for one in await _registered(analyzer)]
 
 
 async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore) -> None:
@@ -254,7 +250,7 @@ async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> Non
     with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
         await _register(analyzer, _sentinels(3, start=50))
 
-    assert 3 == len(await _kept(analyzer))
+    assert 3 == len(await _registered(analyzer))
 
 
 @pytest.mark.parametrize("leaves", [some_leaves(1), some_leaves(3)])
@@ -274,7 +270,7 @@ async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
         with pytest.raises(WireError, match=f"{times} leaves are repeated"):
             await _register(analyzer, [*_sentinels(1, start=70), shared])
 
-    assert [(first, second)] == [one.leaves for one in await _kept(analyzer)]
+    assert [(first, second)] == [one.leaves for one in await _registered(analyzer)]
 
 
 async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:

@@ -1,8 +1,11 @@
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
-from analyzer.intake import Intake, RepeatFilter, open_and_count
+from analyzer.batch_counts import BatchCounts, check_counts, open_and_count
 from common.crypto.hpke import report_context
+from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.task_digest import TaskDigest
@@ -18,7 +21,7 @@ def _sealed(reports: Reports) -> list[bytes]:
     return [_SEAL(report.tobytes()) for report in reports]
 
 
-def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
+def _counted(sealed: list[bytes], *, chunk: int = 7, n_repeated: int = 0) -> BatchCounts:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
     return open_and_count(
         chunks,
@@ -27,6 +30,7 @@ def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
         _MECHANISM,
         pool=InlinePool(),
         key=_CASE.analyzer_key,
+        n_repeated=n_repeated,
     )
 
 
@@ -35,13 +39,13 @@ def test_every_report_is_counted_once(
     monkeypatch: pytest.MonkeyPatch, tallied_at_once: int
 ) -> None:
     """Cells are those of the plaintexts, in one part or in several."""
-    monkeypatch.setattr("analyzer.intake._TALLIED_AT_ONCE", tallied_at_once)
+    monkeypatch.setattr("analyzer.batch_counts._TALLIED_AT_ONCE", tallied_at_once)
     reports = _MECHANISM.dummies(53, np.random.default_rng(7))
-    intake = _take_in(_sealed(reports))
+    counts = _counted(_sealed(reports))
 
-    assert 53 == intake.counted
-    assert {"repeated": 0, "unreadable": 0, "malformed": 0} == intake.refused
-    np.testing.assert_array_equal(_MECHANISM.tally(reports), intake.cells)
+    assert 53 == counts.counted
+    assert {"repeated": 0, "unreadable": 0, "malformed": 0} == counts.refused
+    np.testing.assert_array_equal(_MECHANISM.tally(reports), counts.cells)
 
 
 def test_refused_and_null_reports_are_counted_apart() -> None:
@@ -59,40 +63,26 @@ def test_refused_and_null_reports_are_counted_apart() -> None:
     )
     padding = _sealed(null_reports(3, _MECHANISM.report_dtype))
     repeats = [sealed[0], sealed[9], sealed[9]]
-    intake = _take_in([*sealed, *repeats, flipped, elsewhere, bytes(60), *padding])
+    counts = _counted([*sealed, *repeats, flipped, elsewhere, bytes(60), *padding])
 
-    assert (10, 3) == (intake.counted, intake.null)
-    assert {"repeated": 3, "unreadable": 3, "malformed": 2} == intake.refused
+    assert (10, 3) == (counts.counted, counts.null)
+    assert {"repeated": 3, "unreadable": 3, "malformed": 2} == counts.refused
 
 
 def test_chunks_without_a_valid_report_are_skipped() -> None:
     """All repeats, or all unreadable."""
     sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))
-    intake = _take_in([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
+    counts = _counted([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
 
-    assert (3, 3, 3) == (intake.counted, intake.refused["repeated"], intake.refused["unreadable"])
-
-
-def test_repeats_are_dropped_as_by_a_set() -> None:
-    """3000 reports, many of them equal, in chunks of many sizes."""
-    rng = np.random.default_rng(1)
-    reports = [bytes(59) + bytes([n]) for n in range(200)] + [rng.bytes(60) for _ in range(800)]
-    repeats, seen = RepeatFilter(60), set[bytes]()
-    for size in (1, 2, 5, 100, 1000, 1892):
-        sent = [reports[int(n)] for n in rng.integers(0, 1000, size)]
-        expected = []
-        for report in sent:
-            if report not in seen:
-                seen.add(report)
-                expected.append(report)
-        assert b"".join(expected) == repeats.without(b"".join(sent))
+    assert (3, 3, 3) == (counts.counted, counts.refused["repeated"], counts.refused["unreadable"])
 
 
-def test_reports_that_differ_in_the_last_bit_are_kept() -> None:
-    """A second copy of either is dropped."""
-    repeats = RepeatFilter(60)
-    chunk = bytes(60) + bytes(59) + b"\1"
-
-    assert chunk == repeats.without(chunk)
-    assert b"" == repeats.without(chunk)
-    assert b"" == repeats.without(b"")
+@pytest.mark.parametrize(
+    ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
+)
+def test_too_many_refused_reports_fail(share: float, *, suspect: bool) -> None:
+    """One of twenty is 5 %; a sentinel's second copy counts too."""
+    counts = _counted(_sealed(_MECHANISM.dummies(19, np.random.default_rng(7))), n_repeated=1)
+    many = "1 of the batch's 20 reports were refused"
+    with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
+        check_counts(counts, 20, share)

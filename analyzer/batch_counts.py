@@ -1,0 +1,139 @@
+"""Open a batch's reports on all cores, refuse those that do not count, and count by cell."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from analyzer.repeat_filter import RepeatFilter
+from common.crypto.hpke import HpkePrivateKey, report_context
+from common.crypto.hpke_pool import HpkePool, in_order
+from common.errors import SuspectBatchError, UnusableBatchError
+from common.mechanisms.base import Counts, Randomizer, Reports, is_null
+from common.messages.result import RefusalCause
+from common.task.task import Task
+from common.task_digest import TaskDigest
+
+_AHEAD: Final = 4
+"""Chunks queued per worker."""
+_TALLIED_AT_ONCE: Final = 2**19
+"""Reports tallied together, since there may be many more cells than reports in a chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCounts:
+    """Counts of an opened batch, without its sentinels."""
+
+    cells: Counts
+    """Reports by cell of the task's mechanism, shape (cells,)."""
+    counted: int
+    """Reports in `cells`."""
+    null: int
+    """Null reports: padding, discarded."""
+    refused: Mapping[RefusalCause, int]
+    """Reports not counted, by cause; further copies of sentinels' reports are repeats."""
+    open_seconds: float
+    """Duration of opening and counting."""
+
+    @property
+    def n_refused(self) -> int:
+        """Reports refused for any cause."""
+        return sum(self.refused.values())
+
+
+def open_and_count(
+    chunks: Iterable[bytes],
+    task: Task,
+    digest: TaskDigest,
+    mechanism: Randomizer,
+    *,
+    pool: HpkePool,
+    key: HpkePrivateKey,
+    n_repeated: int = 0,
+) -> BatchCounts:
+    """
+    Drop repeats, open, check and count a batch's reports. Run by the analyzer.
+
+    A chunk holds some thousand whole sealed reports. `n_repeated` repeats were dropped before.
+
+    Returns:
+        Counts, and refusals by cause. Only totals: an answer for a single report would let a
+        shuffler that tampered with it identify it.
+
+    Cost: one X25519 operation a report, and one of ML-KEM in the hybrid suite, spread over the
+    workers; memory of two tallies, and of a RepeatFilter.
+    """
+    started = time.perf_counter()
+    context, size = report_context(digest), task.sealed_report_bytes
+    repeats = RepeatFilter(size)
+    valid: list[Reports] = []
+    cells = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
+    refused: dict[RefusalCause, int] = {"repeated": n_repeated, "unreadable": 0, "malformed": 0}
+    null = counted = waiting = 0
+
+    def fresh_chunks() -> Iterator[bytes]:
+        for chunk in chunks:
+            fresh = repeats.filter(chunk)
+            refused["repeated"] += (len(chunk) - len(fresh)) // size
+            yield fresh
+
+    opening = (pool.open(key, chunk, size, context) for chunk in fresh_chunks())
+    for opened in in_order(opening, ahead=_AHEAD * pool.processes):
+        readable = np.frombuffer(opened.readable, dtype=np.bool_)
+        reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
+        padding, fine = is_null(reports), mechanism.valid(reports)
+        valid.append(reports[fine])
+        waiting += len(valid[-1])
+        if waiting >= _TALLIED_AT_ONCE:
+            cells += mechanism.tally(np.concatenate(valid))
+            counted, waiting, valid = counted + waiting, 0, []
+        null += int(padding.sum())
+        refused["unreadable"] += len(readable) - len(reports)
+        refused["malformed"] += int((~fine & ~padding).sum())
+    if waiting:
+        cells += mechanism.tally(np.concatenate(valid))
+    return BatchCounts(
+        cells=cells,
+        counted=counted + waiting,
+        null=null,
+        refused=refused,
+        open_seconds=time.perf_counter() - started,
+    )
+
+
+def refuse_excess_padding(counts: BatchCounts, n_users: int, task: Task) -> BatchCounts:
+    """
+    Refuse, as malformed, null reports beyond those that the number of users allows.
+
+    Null reports pad each submission to the task's largest number of dummies; where the number of
+    dummies is fixed, there are none.
+    """
+    room = n_users * (task.dummies.maximum - task.dummies.per_user)
+    excess = max(0, counts.null - room)
+    refused: dict[RefusalCause, int] = {
+        **counts.refused,
+        "malformed": counts.refused["malformed"] + excess,
+    }
+    return replace(counts, null=counts.null - excess, refused=refused)
+
+
+def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:
+    """
+    Check that a batch of `n_reports` can be estimated, by the share of them that was refused.
+
+    Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
+    those of its own reports.
+
+    Raises:
+        UnusableBatchError: No report was counted.
+        SuspectBatchError: The share exceeds the operator's limit.
+    """
+    if counts.counted == 0:
+        raise UnusableBatchError(f"none of the batch's {n_reports} reports could be counted")
+    if counts.n_refused > most_refused_share * n_reports:
+        raise SuspectBatchError(
+            f"{counts.n_refused} of the batch's {n_reports} reports were refused; "
+            f"most_refused_share is {most_refused_share}"
+        )

@@ -1,0 +1,185 @@
+"""
+Expectation maximisation (EM) [DLR77] on the exact channel of reports, dummies included.
+
+`maximise_likelihood` is the refinement em, `smoothed_likelihood` the refinement ems; SQUAREM [VR08]
+accelerates both.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from common.mechanisms.base import Channel, Counts, Vector
+
+_TINY: Final = 1e-300
+"""Replaces 0 in denominators, so that 0/0 is 0. It is a normal double, and a count below 10^8
+divided by it is finite."""
+_FLOOR: Final = 0.1
+"""Minimum of each extrapolated share, as a fraction of the second image, before scaling. From .001
+to .3 the number of steps and the error hardly depend on it; with .9 steps double."""
+_MAX_CYCLES: Final = 2000
+"""Bound on the time of one estimate; with 1,024 items em took some 20 cycles, ems up to 800."""
+
+
+def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
+    """
+    Extrapolate from a distribution and its first and second image, by scheme S3 [VR08].
+
+    The caller must check the result: extrapolation keeps no property of the map, such as monotone
+    likelihood.
+
+    Args:
+        start: A distribution, shape (domain_size,).
+        first: The map's image of `start`.
+        second: The map's image of `first`.
+
+    Returns:
+        A distribution, shape (domain_size,): shares are at least _FLOOR times the second image,
+        then scaled to sum 1. EM's map multiplies, so it could never raise a share from 0.
+    """
+    step, bend = first - start, second - 2 * first + start
+    length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
+    leap: Vector = np.maximum(start - 2 * length * step + length**2 * bend, _FLOOR * second)
+    leap /= leap.sum()
+    return leap
+
+
+MIN_GAIN: Final = 0.5
+"""Stop when a cycle raises the log-likelihood by less than this. Fitting one parameter that is pure
+noise raises it by 1/2 on average [Wil38], so a smaller gain is no evidence of signal; going on to
+the maximum would fit noise."""
+
+
+def maximise_likelihood(
+    cells: Counts, channel: Channel, domain_size: int, *, min_gain: float = MIN_GAIN
+) -> Vector:
+    """
+    Estimate the distribution of items from counts by cell. Run by the analyzer.
+
+    A cycle is two EM steps and an extrapolation along them, accepted only if its likelihood is at
+    least that after the first step: so a cycle gains little only if plain steps gain little too.
+
+    Args:
+        cells: Reports by cell, shape (cells,).
+        channel: The distribution of a report given its item.
+        domain_size: Number of items.
+        min_gain: Stop when a cycle gains less log-likelihood.
+
+    Returns:
+        Shares of shape (domain_size,), at least 0 with sum 1, reached from a uniform start by
+        steps that never lower the likelihood.
+
+    Cost: two transforms of the mechanism a step, some 15 to 150 steps.
+    """
+    if cells.sum() == 0:
+        return np.full(domain_size, 1 / domain_size)
+    likelihood = Likelihood(cells, channel)
+    shares = np.full(domain_size, 1 / domain_size)
+    reached = -np.inf
+    for _ in range(_MAX_CYCLES):
+        first, value = likelihood.step(shares)
+        if value - reached < min_gain:
+            break
+        reached = value
+        second, stepped = likelihood.step(first)
+        leap, leapt = likelihood.step(squarem_step(shares, first, second))
+        shares = leap if leapt >= stepped else second
+    return shares
+
+
+class Likelihood:
+    """The likelihood of the cells, and its EM map: θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c."""
+
+    def __init__(self, cells: Counts, channel: Channel) -> None:
+        self._cells = cells.astype(np.float64)
+        self._channel = channel
+
+    def step(self, shares: Vector) -> tuple[Vector, float]:
+        """
+        Return one EM step from `shares`, and the log-likelihood **at** `shares`.
+
+        Without noise and dummies a share of 0 can make reports impossible: then the likelihood is 0
+        and `shares` is returned unchanged.
+        """
+        distribution = np.maximum(self._channel.forward(shares), _TINY)
+        if np.any(self._cells[distribution <= _TINY]):
+            return shares, -np.inf
+        moved = np.maximum(shares * self._channel.adjoint(self._cells / distribution), 0)
+        return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(distribution))
+
+
+MIN_CHANGE: Final = 1e-4
+"""Stop when the remaining steps would change the reports' distribution by less χ² than this. The
+noise of the reports moves it by 1 on average in any one direction [Pea00]: the change left is a
+hundredth of a standard deviation."""
+
+
+def smoothed_likelihood(
+    cells: Counts, channel: Channel, domain_size: int, *, min_change: float = MIN_CHANGE
+) -> Vector:
+    """
+    Estimate a smooth distribution of ordered items from counts by cell. Run by the analyzer.
+
+    This is EMS [SJWN90], as proposed for the square wave [LWLWLS20]: a step is an EM step, then
+    `smooth`. It climbs no likelihood, so acceptance and stopping go by the lengths of steps. A
+    cycle is two steps and an extrapolation along them [VR08], accepted only if the next step is no
+    longer than the second step was: it leads no further from a fixed point than plain steps.
+
+    Steps that shrink by a rate r are a geometric series: after the second, s₂ = r·s₁, the rest is
+    s₂·r/(1-r), at most |s₁|/|s₂-s₁| = 1/(1-r) times s₂. Iteration stops when that bound moves the
+    reports' distribution p by less than min_change in n·Σ(Δp)²/p.
+
+    Args:
+        cells: Reports by cell, shape (cells,).
+        channel: The distribution of a report given its item.
+        domain_size: Number of items.
+        min_change: Stop when less change remains, in χ².
+
+    Returns:
+        Shares of shape (domain_size,), at least 0 with sum 1.
+
+    Cost: two transforms of the mechanism a step, some 50 to 2,500 steps; plain steps would be many
+    times as many.
+    """
+    shares = np.full(domain_size, 1 / domain_size)
+    n_reports = int(cells.sum())
+    if n_reports == 0:
+        return shares
+    likelihood = Likelihood(cells, channel)
+
+    def step(start: Vector) -> Vector:
+        moved, _ = likelihood.step(start)
+        return smooth(moved)
+
+    for _ in range(_MAX_CYCLES):
+        first = step(shares)
+        second = step(first)
+        last = second - first
+        bend = last - (first - shares)
+        stretch = max(1.0, _length(first - shares) / max(_length(bend), _TINY))  # 1 / (1 - r)
+        remaining = channel.forward(stretch * last)
+        reports = np.maximum(channel.forward(second), _TINY)
+        if n_reports * float((remaining / reports) @ remaining) < min_change:
+            return second
+        leap = squarem_step(shares, first, second)
+        image = step(leap)
+        shares = image if _length(image - leap) <= _length(last) else second
+    return shares
+
+
+def smooth(shares: Vector) -> Vector:
+    """
+    Average each share with its neighbours by (1, 2, 1) / 4, each end with itself reflected.
+
+    Reflecting the ends keeps the sum, and a uniform distribution stays uniform.
+
+    Args:
+        shares: Shape (domain_size,).
+    """
+    beyond = np.concatenate([shares[:1], shares, shares[-1:]])
+    smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4
+    return smoothed
+
+
+def _length(vector: Vector) -> float:
+    return float(np.sqrt(vector @ vector))
