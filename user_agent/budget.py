@@ -246,25 +246,25 @@ def _spend(
     if earlier is not None:
         return earlier, True
     check_totals(policy, _claims(connection, person), claim)
-    answer = prepare()
+    prepared = prepare()
     submission = SavedSubmission(
         person=person,
         task_digest=digest,
-        envelope=answer.envelope,
+        envelope=prepared.envelope,
         claim=claim,
         state=SubmissionState.PENDING,
     )
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, answer.envelope, *astuple(claim), submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim), submission.state.value),
     )
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
-    leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
+    leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, answer.deadline, inclusion.value, b"", False),
+        (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
     )
     return submission, False
 

@@ -1,8 +1,8 @@
 """
-One person's contribution to one task: randomize, add dummies, pad, shuffle, seal. Pure.
+One person's contribution to one task: randomize, add dummies, pad, permute, seal. Pure.
 
-The only code that turns a true value into bytes that leave the device, in production, simulations
-and tests.
+This is the only code that turns a true value into bytes that leave the device, in production,
+simulations and tests.
 """
 
 from dataclasses import dataclass
@@ -24,57 +24,56 @@ from user_agent.encoding import encoder_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """One user's envelope, and the leaves that identify its reports in the batch."""
+    """One user's envelope, and what the device needs to check later that it was counted."""
 
     envelope: bytes
+    """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports; see common/crypto/merkle.py."""
+    """Hashes of its sealed reports, which identify them in the batch (common/crypto/merkle.py)."""
     deadline: int
-    """The task's, in seconds since 1970 UTC."""
+    """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool
-    """The task lets the shuffler drop reports."""
+    """Whether the task lets the shuffler drop reports."""
 
 
 class Contributor:
-    """Prepares submissions to one task; made once a task, called once a person."""
+    """Prepares submissions to one task."""
 
     def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
-        Prepare a task's mechanism and seals; `secret` is the person's, as for `encoder_for`.
+        Set up a task's encoder, mechanism and seals; `secret` is the person's, see `encoder_for`.
 
         Raises:
             TaskError: This version does not know the task's mechanism.
+            WireError: A public key of the task is invalid.
         """
         self._task = task
         self._mechanism = randomizer_of(task)
-        self._lay_out = encoder_for(task, secret)
+        self._encode = encoder_for(task, secret)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
 
-    def prepare(self, value: Value, rng: np.random.Generator) -> bytes:
+    def prepare(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """
         Prepare one user's submission from a value of the task's kind. Run by the user agent.
 
         Returns:
-            The envelope, whose length depends on the task alone. A retry must send the same bytes.
+            The submission. The length of its envelope depends on the task alone.
 
         Raises:
             ValueRangeError: The value does not fit the task; the message does not repeat it.
+            WireError: A public key of the task is a point of small order.
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
-        return self.answer(value, rng).envelope
-
-    def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
-        """Prepare one user's submission with its leaves; see `prepare`."""
-        reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
+        reports = self._mechanism.randomize(self._encode(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies])
         reports = pad(reports, self._task.reports_per_user)
-        # Shuffled before sealing, so that the order of sealing reveals nothing either.
+        # Permuted before sealing, so that the order of sealing reveals nothing either.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(

@@ -246,7 +246,7 @@ class InProcessRun:
         """Register sentinels, submit them in order, and confirm them."""
         self.n_sentinels += count
         contributor = Contributor(self.analyzer.task, self.digest)
-        answers = [contributor.answer(0, self._rng) for _ in range(count)]
+        answers = [contributor.prepare(0, self._rng) for _ in range(count)]
         leaves = [b"".join(answer.leaves) for answer in answers]
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
         for answer in answers:

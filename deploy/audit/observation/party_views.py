@@ -70,7 +70,7 @@ def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
     contributor = Contributor(task, record.signed.digest())
     count = min(task.domain_size, _MAX_VALUES, max(2, _MAX_REPORTS // task.reports_per_user))
     values = rng.choice(task.domain_size, size=count, replace=False)
-    made = [contributor.prepare(value, rng) for value in values.tolist()]
+    made = [contributor.prepare(value, rng).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in (*record.envelopes, *made)}
     checks.must("all submissions have the task's length", lengths == {task.envelope_bytes})
     singles = [call for call in record.to_shuffler if call.method == "Submit"]

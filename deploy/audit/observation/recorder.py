@@ -316,7 +316,7 @@ class _Recorder:
         """Submit through the user agent, then one by one, then in bulk."""
         digest = self.record.signed.digest()
         contributor = Contributor(self.record.task, digest)
-        envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
+        envelopes = [contributor.prepare(v, self._rng).envelope for v in values[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,

@@ -18,15 +18,21 @@ from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import protocol_task
 from tests.support.recording import RecordingContributor, sealed_reports
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts, pad
+from user_agent.contribution import (
+    Contributor,
+    PreparedSubmission,
+    draw_dummies,
+    draw_dummy_counts,
+    pad,
+)
 
 _RNG = np.random.default_rng(1)
 
 
-def _opened(case: PublishedTask, envelope: bytes) -> Reports:
+def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
     """Return the reports that shuffler and analyzer together would see."""
     digest, task = case.signed.digest(), case.task
-    content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), task)
+    content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
     size = task.sealed_report_bytes
     plaintexts = [
         case.analyzer_key.open(content.sealed_reports[start : start + size], report_context(digest))
@@ -53,17 +59,15 @@ def test_a_fractional_number_of_dummies_is_padded_to_its_maximum() -> None:
     assert {2, 3} == seen
 
 
-def test_ids_and_ciphertexts_are_never_repeated() -> None:
-    """Even in two submissions of one value."""
-    case = published()
-    contributor = Contributor(case.task, case.signed.digest())
-    context = envelope_context(case.signed.digest())
-    envelopes = [contributor.prepare(1, _RNG) for _ in range(2)]
-    one, other = (unpack(case.shuffler_key.open(e, context), case.task) for e in envelopes)
+def test_every_seal_is_fresh() -> None:
+    """Equal draws give equal reports and no equal ciphertext, whose copies the analyzer drops."""
+    case = published(dummies_per_user=3)
+    device = Contributor(case.task, case.signed.digest())
+    one, other = (device.prepare(1, np.random.default_rng(6)) for _ in range(2))
 
-    assert envelopes[0] != envelopes[1]
-    assert one.submission_id != other.submission_id
-    assert one.sealed_reports[:60] != other.sealed_reports[:60]
+    assert _opened(case, one).tobytes() == _opened(case, other).tobytes()
+    assert 8 == len({*one.leaves, *other.leaves})
+    assert one.envelope[:32] != other.envelope[:32]
 
 
 @pytest.mark.parametrize("name", ["murs", "mixdump", "od-hp", "aue", "fe1"])
@@ -89,7 +93,7 @@ def test_an_answer_stands_as_its_generator_says(name: str) -> None:
         reports = pad(reports, task.reports_per_user)[drawn.permutation(task.reports_per_user)]
         expected = drawn.bytes(SUBMISSION_ID_BYTES) + reports.tobytes()
 
-        assert expected == contributor.prepare(value, np.random.default_rng(value))
+        assert expected == contributor.prepare(value, np.random.default_rng(value)).envelope
         assert [*(report.tobytes() for report in reports), expected] == sealed
 
 
@@ -245,7 +249,7 @@ def _ends(domain_size: int) -> list[int]:
 def _envelopes(task: Task) -> tuple[RecordingContributor, list[bytes]]:
     contributor, rng = RecordingContributor(task, _DIGEST), np.random.default_rng(5)
     values = np.repeat(_ends(task.domain_size), 12)
-    return contributor, [contributor.prepare(int(value), rng) for value in values]
+    return contributor, [contributor.prepare(int(value), rng).envelope for value in values]
 
 
 @pytest.mark.parametrize("name", protocols_of("categorical"))

@@ -73,7 +73,8 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
     rng = np.random.default_rng(3)
     device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
-    alone = _classes(task, _opened(task, [device.prepare(value, rng) for _ in range(_PEOPLE)]))
+    envelopes = [device.prepare(value, rng).envelope for _ in range(_PEOPLE)]
+    alone = _classes(task, _opened(task, envelopes))
     together = _classes(
         task,
         _opened(
