@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
+from common.chunks import split_every
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, suite_named
 
 
@@ -56,11 +57,8 @@ def open_each(
     if len(sealed) % sealed_bytes:
         raise ValueError("not a whole number of ciphertexts")
     opener = key.opener(context)
-    view = memoryview(sealed)
     unread = bytes(sealed_bytes - suite_named(key.suite).overhead_bytes)
-    plaintexts = [
-        opener(view[start : start + sealed_bytes]) for start in range(0, len(view), sealed_bytes)
-    ]
+    plaintexts = [opener(one) for one in split_every(memoryview(sealed), sealed_bytes)]
     return Opened(
         plaintexts=b"".join([unread if text is None else text for text in plaintexts]),
         readable=bytes([text is not None for text in plaintexts]),
@@ -78,10 +76,7 @@ def seal_each(
     if len(plaintexts) % plaintext_bytes:
         raise ValueError("not a whole number of plaintexts")
     seal = key.sealer(context)
-    return b"".join(
-        seal(plaintexts[start : start + plaintext_bytes])
-        for start in range(0, len(plaintexts), plaintext_bytes)
-    )
+    return b"".join([seal(one) for one in split_every(plaintexts, plaintext_bytes)])
 
 
 @dataclass(frozen=True, slots=True)

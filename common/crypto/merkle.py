@@ -21,6 +21,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from common.chunks import split_every
+
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 32
 MAX_BITS: Final = 32
@@ -45,13 +47,12 @@ def leaf(sealed_report: bytes) -> bytes:
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
     """Return sealed reports' leaves, concatenated. Cost: about a microsecond each."""
-    starts = range(0, len(sealed_reports), size)
-    return b"".join([leaf(sealed_reports[start : start + size]) for start in starts])
+    return b"".join([leaf(report) for report in split_every(sealed_reports, size)])
 
 
 def split(leaves: bytes) -> list[bytes]:
     """Split concatenated leaves."""
-    return [leaves[start : start + HASH_BYTES] for start in range(0, len(leaves), HASH_BYTES)]
+    return split_every(leaves, HASH_BYTES)
 
 
 def salted(salt: bytes, leaf: bytes) -> bytes:

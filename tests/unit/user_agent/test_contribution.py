@@ -33,11 +33,8 @@ def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
     """Return the reports that shuffler and analyzer together would see."""
     digest, task = case.signed.digest(), case.task
     content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
-    size = task.sealed_report_bytes
-    plaintexts = [
-        case.analyzer_key.open(content.sealed_reports[start : start + size], report_context(digest))
-        for start in range(0, len(content.sealed_reports), size)
-    ]
+    context, sealed = report_context(digest), sealed_reports(content, task)
+    plaintexts = [case.analyzer_key.open(report, context) for report in sealed]
     return np.frombuffer(b"".join(plaintexts), dtype=mechanism_of(task).report_dtype)
 
 
