@@ -107,7 +107,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
 
     async def needed() -> set[KeyId] | None:
-        return await registry.needed_keys(settings.schedule().keep)
+        return await registry.needed_keys(settings.schedule().retention)
 
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
     await rotation.do_what_is_due()

@@ -212,7 +212,7 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Check a receipt, if a shuffler is pinned; raise PeerError if it does not verify."""
+        """Verify a receipt if a shuffler is pinned; return whether one is, or raise PeerError."""
         if self.shuffler_identity is None:
             return False
         if not receipt_holds(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):

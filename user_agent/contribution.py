@@ -24,7 +24,7 @@ from user_agent.encoding import encoder_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """One user's envelope, and what the device needs to check later that it was counted."""
+    """One user's envelope, with the data to check later that it was counted."""
 
     envelope: bytes
     """The bytes to send. A retry must send them unchanged."""

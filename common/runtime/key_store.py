@@ -37,7 +37,7 @@ class KeyStore:
         self._ring = self._read()
         self._keys: dict[KeyId, HpkePrivateKey] = {
             entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
-            for entry in self._ring.kept()
+            for entry in self._ring.held()
         }
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
@@ -57,7 +57,7 @@ class KeyStore:
             schedule=self._schedule,
             suites=tuple(SUITES),
             needed=needed,
-            make=lambda suite: self._keep(HpkePrivateKey.generate(suite)),
+            make=lambda suite: self._store(HpkePrivateKey.generate(suite)),
         )
         if ring != self._ring:
             self._state.publish(RING_FILE, ring.to_json())
@@ -69,7 +69,7 @@ class KeyStore:
 
     def may_destroy(self, now: float) -> bool:
         """Return whether a key would be destroyed now, unless an unfinished task needs it."""
-        return bool(self._ring.past_keeping(now, self._schedule))
+        return bool(self._ring.past_retention(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
         """Return the key of a suite in a state, active or pending; None if there is none."""
@@ -120,7 +120,7 @@ class KeyStore:
                 ring = ring.with_key(key.public_key(), KeyState.EXPIRED, now)
         return ring
 
-    def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
+    def _store(self, key: HpkePrivateKey) -> HpkePublicKey:
         """Store a private key durably, and return its public half."""
         public = key.public_key()
         self._state.secret(_key_file(public.key_id), key.private_bytes)
@@ -156,7 +156,7 @@ class KeyStore:
         return bool(files)
 
     def __repr__(self) -> str:
-        return f"KeyStore({len(self._ring.kept())} keys)"
+        return f"KeyStore({len(self._ring.held())} keys)"
 
 
 def _key_file(key: KeyId) -> str:

@@ -121,7 +121,7 @@ class KeyHolderSettings(ServiceSettings):
         return Schedule(
             lifetime=self.key_lifetime_days * DAY or math.inf,
             overlap=self.key_overlap_days * DAY,
-            keep=self.key_keep_days * DAY,
+            retention=self.key_keep_days * DAY,
         )
 
 

@@ -207,10 +207,10 @@ def result_to_bytes(result: Result) -> bytes:
     return result_to_wire(result).SerializeToString()
 
 
-def result_from_bytes(kept: bytes) -> Result:
+def result_from_bytes(stored: bytes) -> Result:
     """Parse a stored result; raise WireError if it is damaged."""
     try:
-        message = analyzer_pb2.GetResultResponse.FromString(kept)
+        message = analyzer_pb2.GetResultResponse.FromString(stored)
     except DecodeError as error:
         raise WireError("the stored result of this task is damaged") from error
     return result_from_wire(message)
@@ -221,7 +221,7 @@ def result_from_bytes(kept: bytes) -> Result:
 _ENTRY: Final[Codec[LedgerEntry, Any]] = Codec(
     LedgerEntry, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest}
 )
-"""Parse an entry, which checks its own lengths."""
+"""A LedgerEntry checks its own lengths when it is parsed."""
 
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:

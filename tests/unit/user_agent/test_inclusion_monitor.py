@@ -18,7 +18,7 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.budget import Budget, Evidence, InclusionState
-from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, to_ask
+from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, draw_leaves
 
 _CASE = published()
 _DAY = 24 * 3600
@@ -224,11 +224,11 @@ def test_a_random_sample_of_many_reports_is_checked() -> None:
     """64 of a thousand; all of few."""
     leaves = some_leaves(1000)
     rng = np.random.default_rng(1)
-    first, second = to_ask(b"".join(leaves), rng), to_ask(b"".join(leaves), rng)
+    first, second = draw_leaves(b"".join(leaves), rng), draw_leaves(b"".join(leaves), rng)
 
     assert MOST_ASKED == len(set(first)) == len(set(second))
     assert first != second
-    assert set(leaves[:5]) == set(to_ask(b"".join(leaves[:5]), rng))
+    assert set(leaves[:5]) == set(draw_leaves(b"".join(leaves[:5]), rng))
 
 
 async def test_two_batches_do_not_prove_one_answer(

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from common.crypto.hpke import HpkePrivateKey, report_context
-from common.crypto.hpke_pool import HpkePool, Opened, _TravellingKey, open_each, seal_each
+from common.crypto.hpke_pool import HpkePool, Opened, _RawKey, open_each, seal_each
 from common.task_digest import TaskDigest
 
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -76,7 +76,7 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
 def test_a_key_sent_to_a_worker_does_not_print() -> None:
     """Its repr shows the suite alone."""
     key = HpkePrivateKey.generate()
-    shown = repr(_TravellingKey(key.suite, key.private_bytes()))
+    shown = repr(_RawKey(key.suite, key.private_bytes()))
 
     assert key.suite in shown
     assert repr(key.private_bytes()) not in shown

@@ -59,7 +59,7 @@ def test_every_field_of_a_commitment_is_signed() -> None:
     """Another signer and another task are refused with their own messages."""
     for signer, digest, message in (
         (SigningIdentity.generate(), _DIGEST, "not signed by the pinned analyzer"),
-        (_ANALYZER, TaskDigest(b"e" * 32), "of another task"),
+        (_ANALYZER, TaskDigest(b"e" * 32), "belongs to another task"),
     ):
         with pytest.raises(ProofError, match=message):
             commitment_over(_LEAVES, signer, digest).check(_ANALYZER.public_identity(), _DIGEST)

@@ -72,7 +72,7 @@ def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float
         assert _opens(store, store.public_key())
         if published is not None:
             assert _opens(store, published)
-        names = {f"hpke-{entry.key_id.hex()}.key" for entry in store.ring.kept()}
+        names = {f"hpke-{entry.key_id.hex()}.key" for entry in store.ring.held()}
         assert sorted(names) == key_files(path / "state")
 
 
@@ -135,7 +135,7 @@ def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
     store = _run(tmp_path, 0, 88)
     secrets = [
         store.private_key(entry.suite, entry.public, whose="key").private_bytes()
-        for entry in store.ring.kept()
+        for entry in store.ring.held()
     ]
     shown = repr(store) + repr(store.ring) + (tmp_path / "state" / RING_FILE).read_text("ascii")
 

@@ -167,8 +167,8 @@ def test_the_key_schedule_follows_the_settings(tmp_path: Path) -> None:
     usual = _load(tmp_path, _GOOD)
     other = _load(tmp_path, f"{_GOOD}key_lifetime_days = 0\nkey_overlap_days = 0.5\n")
 
-    assert Schedule(lifetime=90 * day, overlap=2 * day, keep=30 * day) == usual.schedule()
-    assert Schedule(lifetime=math.inf, overlap=day / 2, keep=30 * day) == other.schedule()
+    assert Schedule(lifetime=90 * day, overlap=2 * day, retention=30 * day) == usual.schedule()
+    assert Schedule(lifetime=math.inf, overlap=day / 2, retention=30 * day) == other.schedule()
 
 
 _OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
