@@ -1,4 +1,4 @@
-"""The rules that tie a task's protocol to its mechanism, its dummies and its shuffler."""
+"""Rules that a task's mechanism, dummies and shuffler keep for its protocol."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Maximum number of integers drawn for them: minutes."""
+"""Maximum expected number of integers drawn for them, which takes minutes."""
 
 _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
@@ -68,10 +68,9 @@ def _check_noise(task: "Task", protocol: Protocol) -> None:
             "and local_epsilon must be finite"
         )
     if not spec.noiseless and protocol.local_noise == "none":
-        stated = f"other_weight is {spec.other_weight}" if isinstance(spec, MechanismSpec) else ""
         raise TaskError(
-            f"the protocol {protocol.name} has no local noise; {stated}, and "
-            f"local_epsilon, {task.local_epsilon}, must be infinite"
+            f"the protocol {protocol.name} has no local noise; local_epsilon is "
+            f"{task.local_epsilon}, and must be infinite"
         )
 
 
@@ -121,7 +120,7 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
             f"says {spec.buckets}"
         )
     if protocol.domain == "labelled" and not task.labels:
-        raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
+        raise TaskError(f"the protocol {protocol.name} hashes labels; the task has none")
     plain = spec.name in {"grr", "warner"}
     if plain and (spec.buckets != task.domain_size or spec.digits != 1):
         raise TaskError(
@@ -136,7 +135,7 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
 
 
 def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
-    """Check that devices can send each label."""
+    """Check that a device can send every label as a text."""
     for item, label in enumerate(labels):
         size = len(label.encode())
         if size > most_bytes:
@@ -147,7 +146,7 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
         if label != normalised(label):
             raise TaskError(
                 f"the label of item {item} is not in Unicode's normal form C, in which devices "
-                "write every text: nobody could answer it"
+                "send every text: nobody could answer it"
             )
 
 
