@@ -110,7 +110,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         return await registry.needed_keys(settings.schedule().retention)
 
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
-    await rotation.do_what_is_due()
+    await rotation.rotate()
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:

@@ -74,7 +74,7 @@ _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
 
 
 class FailureCounters:
-    """Remembers the windows with overload or disk failures."""
+    """Sets the failure metrics: whether the last whole window had overload or disk failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -82,10 +82,10 @@ class FailureCounters:
         self._windows: dict[str, set[int]] = {
             name: set() for name, _ in _WATCHED if metrics.has(name)
         }
-        metrics.ask(self._read)
+        metrics.before_reading(self._read)
 
     def note(self, error: BaseException) -> None:
-        """Count an error of one of the watched kinds, which exclude a connection's own limit."""
+        """Record an overload or a disk failure. A connection's own limit does not count."""
         for name, kind in _WATCHED:
             if isinstance(error, kind) and not isinstance(error, ShareError):
                 self._windows.get(name, set()).add(self._window())
@@ -113,16 +113,16 @@ class ProcessMetrics:
         self.failures: Final = FailureCounters(self.metrics, clock)
         self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
         self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
-        self.metrics.ask(self._measure_processes)
+        self.metrics.before_reading(self._measure_processes)
 
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Fail each reading while the event loop hangs, since alerts watch for failed scrapes."""
+        """Make readings fail while the event loop hangs: alerts watch for failed scrapes."""
 
-        @self.metrics.ask
+        @self.metrics.before_reading
         def turn() -> None:
             turned = threading.Event()
             loop.call_soon_threadsafe(turned.set)
@@ -132,7 +132,7 @@ class ProcessMetrics:
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""
 
-        @self.metrics.ask
+        @self.metrics.before_reading
         def count() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
@@ -141,7 +141,7 @@ class ProcessMetrics:
     def watch_certificates(self, files: TlsFiles) -> None:
         """Measure the certificates' remaining time at each reading, since they may be renewed."""
 
-        @self.metrics.ask
+        @self.metrics.before_reading
         def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
                 # An unreadable file leaves the last value; using it logs the error.
@@ -157,7 +157,7 @@ class ProcessMetrics:
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
-        @self.metrics.ask
+        @self.metrics.before_reading
         def look() -> None:
             with suppress(OSError):
                 found = shutil.disk_usage(directory)

@@ -177,7 +177,7 @@ class _Party:
         """Look at the clock on these days."""
         for day in days:
             self.clock.seconds = day * DAY
-            await self.rotation.do_what_is_due()
+            await self.rotation.rotate()
 
 
 async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path: Path) -> None:
