@@ -13,13 +13,12 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import TOKEN_BYTES, TokenIssuer
+from common.crypto.signing import TokenIssuer
 from common.errors import (
     BudgetError,
     PeerError,
     PeerRefusalError,
     PolicyError,
-    SettingsError,
     ValueRangeError,
     WireError,
 )
@@ -235,26 +234,6 @@ async def test_an_answer_waits_for_its_token(
 
     assert [saved.envelope] == shuffler.received
     assert await agent.budget.pending() == []
-
-
-def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
-    """By name; an operator's list keeps its order; a wrong line is named and not repeated."""
-    file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
-    file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
-    found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
-    assert [one, two, b""] == found
-    assert TokenFile(None).token("Ada L") == b""
-    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt has no token") as caught:
-        TokenFile(file, "tokens.txt").tokens()
-    assert "Ada" not in str(caught.value)
-
-    file.write_text(f"{two.hex()}\n\n{one.hex()}\n{two.hex()}\n", encoding="utf-8")
-    assert [two, one] == TokenFile(file).tokens()
-    for text in ("00", "zzz", "00" * (TOKEN_BYTES + 1)):
-        file.write_text(f"{text}\n", encoding="ascii")
-        with pytest.raises(SettingsError, match="line 1 of token_file has no token") as caught:
-            TokenFile(file).token("")
-        assert text not in str(caught.value)
 
 
 class _Channel:
