@@ -48,13 +48,13 @@ class ConcurrencyLimits:
         self._taken: Counter[CallKind] = Counter()
         self._shares: Counter[tuple[CallKind, str]] = Counter()
 
-    def take(self, kind: CallKind, peer: str) -> None:
+    def acquire(self, kind: CallKind, peer: str) -> None:
         """
-        Take a place; the caller must release it once.
+        Take a place, which the caller must release once.
 
         Raises:
-            OverloadError: No place is free; ShareError if this connection's or a minor kind's are
-                taken.
+            OverloadError: All places are taken.
+            ShareError: All places of this connection, or of a minor kind, are taken.
         """
         limits, share = kind.value, (kind, peer)
         if self._taken[kind] >= limits.places:
@@ -130,13 +130,13 @@ class Queue:
                 del self._present[peer], self._shares[peer]
 
 
-class Hold:
-    """The place of one call, held until gRPC has finished it, and its turn in the queue."""
+class AdmittedCall:
+    """One call's place, held until gRPC has finished the call, and its turn in the queue."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
     ) -> None:
-        limits.take(kind, peer)
+        limits.acquire(kind, peer)
         self._limits = limits
         self._queue = queue
         self._kind = kind
@@ -185,16 +185,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         *,
         certificates: bool,
         token: OperatorToken | None,
-        note: Callable[[BaseException], None] = lambda _error: None,
+        on_error: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         """
-        Admit calls to one server, and call `note` with every error.
+        Admit calls to one server, and call `on_error` with every error.
 
-        With `certificates`, every caller has one; `token` is the operator's, or None.
+        If `certificates`, every caller has one. `token` is the operator's; None if there is none.
         """
         self._certificates = certificates
         self._token = token
-        self._note = note
+        self._on_error = on_error
         self._limits = ConcurrencyLimits()
         self._queues = {
             kind: Queue(kind.value.turns, kind.value.turns_share)
@@ -248,7 +248,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self, error: Exception
     ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
         """Return the status, message and metadata that answer an error."""
-        self._note(error)
+        self._on_error(error)
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else FORESEEN
             return grpc.StatusCode[error.status], str(error), beside
@@ -281,13 +281,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return behaviour
 
-    def _admit(self, call: Call, context: Any) -> Hold:  # noqa: ANN401
+    def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
         """Check the caller, and take a place."""
         if call.caller is not Caller.ANYONE:
             names = names_in(context.auth_context()) if self._certificates else None
             metadata = context.invocation_metadata()
             check_caller(call.caller, names, bearer_token(metadata), self._token)
-        return Hold(self._limits, self._queues.get(call.kind), call.kind, context.peer())
+        return AdmittedCall(self._limits, self._queues.get(call.kind), call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
         """Serve a bidirectional stream: read each request after the previous answer is sent."""
@@ -361,7 +361,7 @@ class Deadline:
 
 
 async def read_request(
-    requests: AsyncIterator[bytes], kind: CallKind, held: Hold, deadline: Deadline
+    requests: AsyncIterator[bytes], kind: CallKind, held: AdmittedCall, deadline: Deadline
 ) -> bytes:
     """
     Wait for a turn and read one request, unparsed: a message can take 20 times its bytes.

@@ -74,7 +74,7 @@ class Listener:
         admission = AdmissionInterceptor(
             certificates=ask and over_tls,
             token=operator_token,
-            note=process_metrics.failures.note,
+            on_error=process_metrics.failures.note,
         )
         server = make_server(admission, connections_of(name))
         add_services(server)
