@@ -72,7 +72,7 @@ async def test_the_answer_is_saved_before_it_is_sent(
 async def test_calls_at_the_same_time_send_one_answer(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:
-    """The first one saved counts; a later call learns whether it sent the answer."""
+    """Only the first saved answer counts; each call learns whether it sent that answer."""
     shuffler.reachable = False
     with pytest.raises(PeerError):
         await agent.contribute(_DIGEST, 3, "")
@@ -201,7 +201,7 @@ def _forms(value: int) -> dict[str, bytes]:
 
 
 async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent) -> None:
-    """The next person's answer does not compute it again; another task's claim is computed."""
+    """The next person's call does not recompute it; another task's claim is computed."""
     agent.several_persons = True
     for person in ("one", "two"):
         await agent.contribute(_DIGEST, 3, person)
@@ -220,7 +220,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
 async def test_an_answer_waits_for_its_token(
     agent: Agent, shuffler: MemoryShuffler, tmp_path: Path
 ) -> None:
-    """It is kept, and sent unchanged once the file holds the right token."""
+    """It stays pending, and is sent unchanged once the file holds a valid token."""
     issuer = TokenIssuer(TokenIssuer.generate())
     file = tmp_path / "tokens"
     shuffler.token = issuer.issue()
@@ -270,7 +270,7 @@ _PERSONS = ("a", "b", "c")
 
 
 async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
-    """Return an agent of three persons with unsent answers."""
+    """Return an agent of three people with unsent answers."""
     agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
     for person in _PERSONS:
@@ -312,7 +312,7 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
 async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     tmp_path: Path, error: Exception
 ) -> None:
-    """For any error of this project."""
+    """Whatever error of this project stops the first one."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
@@ -330,7 +330,7 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
-    """Three calls for one answer: never two copies at a time, and one that arrives."""
+    """Three calls submit one answer: one at a time, until it arrives once."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking, under_way, most, tries = shuffler.submit, 0, 0, 0

@@ -30,7 +30,7 @@ _RNG = np.random.default_rng(1)
 
 
 def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
-    """Return the reports that shuffler and analyzer together would see."""
+    """Return the reports as shuffler and analyzer together could open them."""
     digest, task = case.signed.digest(), case.task
     content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
     context, sealed = report_context(digest), sealed_reports(content, task)
@@ -68,11 +68,11 @@ def test_every_seal_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("name", ["murs", "mixdump", "od-hp", "aue", "fe1"])
-def test_an_answer_stands_as_its_generator_says(name: str) -> None:
+def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
     """
-    Own report, dummies, padding, order and id follow from the draws, for every value alike.
+    Report, dummies, padding, order and id are the same function of the draws for every value.
 
-    So no order or id depends on the value, and nothing is sealed twice to choose a ciphertext.
+    So neither order nor id depends on the value, and no report is sealed twice to pick a ciphertext.
     """
     task, digest = protocol_task(name), TaskDigest(bytes(32))
     contributor, mechanism, sealed = Contributor(task, digest), mechanism_of(task), list[bytes]()
@@ -144,7 +144,7 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
     distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
     """
-    Below the weight, 7, a trial succeeds; at it not. For two users.
+    A trial succeeds if its draw is below the weight, 7. Two users draw together.
 
     A geometric number that has ended draws no more. A number above the maximum is not truncated:
     it alone is drawn again.
@@ -155,7 +155,7 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
 
 
 def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
-    """Items whose draw is below it; above the maximum all are drawn again."""
+    """An item gets one if its draw is below the weight; above the maximum all are drawn again."""
     distribution = _dummies("each-item", trials=6, most=2, extra_weight=7)
     grr = mechanism_of(_aue(most=6).task)
     rng = Scripted([0, 0, 0, 7, 7, 7], [7, 6, 9, 9, 0, 8])

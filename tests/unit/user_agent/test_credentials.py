@@ -29,7 +29,7 @@ def test_a_secret_does_not_print() -> None:
 
 
 def test_every_person_has_a_secret_of_their_own() -> None:
-    """By name, which is empty for an agent of one person; another device has other secrets."""
+    """Derived from the name, empty for an agent of one person, and from the device's secret."""
     people = ("", "Ada", "ada", "Ada ", "Bo", "Ä")
     first = [PersonalSecrets(_DEVICE).of(person) for person in people]
     again = [PersonalSecrets(_DEVICE).of(person) for person in people]
@@ -87,7 +87,7 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
 
 
 def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
-    """By name; an operator's list keeps its order; a wrong line is named and not repeated."""
+    """Found by name, or listed in order. An error names the line and does not repeat it."""
     file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
     file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
     found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]

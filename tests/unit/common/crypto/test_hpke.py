@@ -65,7 +65,7 @@ def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
-    """Even if the private key has the same bytes; nor do the suites share a key id."""
+    """Even with the same private bytes. Key ids differ by suite too."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed = key.public_key().seal(b"text", context)
 

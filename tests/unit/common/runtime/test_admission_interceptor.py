@@ -25,7 +25,7 @@ _SECONDS: Final = 0.4
 
 @pytest.mark.parametrize(("peer", "share"), [("greedy", 4), ("unix:", 128)])
 def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
-    """Unix sockets share the total alone; all connections together are limited too."""
+    """A Unix socket has only the total limit, which all connections share."""
     limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
     message = "on this conn" if share < bulk.places else "128 calls of this kind are running"
     for _ in range(share):
@@ -82,7 +82,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
 
 
 async def test_a_call_that_waits_too_long_is_refused() -> None:
-    """Only a lack of turns for everybody is an overload, not a lack of the connection's own."""
+    """It counts as overload only if all turns are taken, not just the connection's own."""
     queue = Queue(2, 1)
     await queue.enter("one", _LONG)
     with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
@@ -100,7 +100,7 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 
 
 async def test_a_cancelled_call_returns_its_turn() -> None:
-    """The next one is not held up."""
+    """The next call gets it."""
     queue = Queue(1, 1)
     await queue.enter("one", _LONG)
     waiting = asyncio.create_task(queue.enter("one", _LONG))

@@ -206,7 +206,7 @@ _OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
 def test_protective_defaults_are_unchanged(
     party: type[ServiceSettings], defaults: dict[str, Any]
 ) -> None:
-    """Each default that protects somebody is repeated here, so that a change shows."""
+    """Changing a default that protects somebody takes a change of this test too."""
     needed: dict[str, Any] = {
         "shuffler": "127.0.0.1:2",
         "analyzer": "127.0.0.1:1",

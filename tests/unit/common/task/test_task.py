@@ -122,7 +122,7 @@ _NOISELESS = {
 
 
 def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
-    """The chance of one more is an integer, and nothing else is read as one."""
+    """extra_weight is an integer, and no other type is parsed as one."""
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()
 
@@ -197,7 +197,7 @@ def test_the_honest_fraction_is_the_decimal_that_is_shown(
     list(zip(SUITES, [32, 32, 1216], [48, 48, 1136], strict=True)),
 )
 def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int) -> None:
-    """Of keys, sealed reports and envelopes, which may have 1 MiB."""
+    """Lengths of keys, sealed reports and envelopes; an envelope has at most 1 MiB."""
     task = published(dummies_per_user=3, suite=suite).task
     assert 12 + overhead == task.sealed_report_bytes
     assert 16 + 4 * (12 + overhead) + overhead == task.envelope_bytes
