@@ -190,7 +190,7 @@ class Agent:
         )
 
     async def _submit(self, saved: SavedSubmission) -> bool:
-        """Submit an answer unless it has arrived, one call at a time; return whether it did so."""
+        """Submit an answer, one call at a time; return False if it has already arrived."""
         async with self._lock_of(saved):
             latest = await self.budget.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
@@ -208,7 +208,7 @@ class Agent:
             return True
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Return the lock to hold while submitting an answer; forgotten when unused."""
+        """Return the lock that serialises an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:

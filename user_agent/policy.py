@@ -16,7 +16,7 @@ from common.task_digest import TaskDigest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The person's own limits."""
+    """A person's limits on single tasks and on their total cost."""
 
     identity: PublicIdentity
     """The analyzer that this device has pinned."""

@@ -201,7 +201,7 @@ class HpkePublicKey:
 
     @property
     def suite(self) -> str:
-        """The name of its suite."""
+        """The suite's name."""
         return self._suite.name
 
     @property
@@ -256,7 +256,7 @@ class HpkePrivateKey:
 
     @property
     def suite(self) -> str:
-        """The name of its suite."""
+        """The suite's name."""
         return self._suite.name
 
     def private_bytes(self) -> bytes:

@@ -78,7 +78,7 @@ class ConcurrencyLimits:
 
 
 class Queue:
-    """Runs a few calls at a time; others wait, first come, first served."""
+    """A first-in, first-out queue: some calls have a turn, the others wait."""
 
     def __init__(self, places: int, share: int) -> None:
         self._places = asyncio.Semaphore(places)

@@ -1,4 +1,4 @@
-"""Rules that a task's mechanism, dummies and shuffler keep for its protocol."""
+"""Checks that a task's mechanism, dummies and shuffler match its protocol."""
 
 import math
 from collections.abc import Sequence

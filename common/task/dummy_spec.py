@@ -28,11 +28,11 @@ rejection would take too long."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummySpec:
     """
-    Number of dummies that each user adds: `per_user`, and a random number more.
+    Distribution of the number of dummies that each user adds: `per_user`, plus a random number.
 
-    It is drawn from bounded integers alone, by each user independently and whatever the value:
+    Each user draws that number independently of the value, from bounded integers alone:
 
-    * `fixed`: no more;
+    * `fixed`: none;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
     * `binomial`: the number of heads among `trials` such coins;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
@@ -194,15 +194,17 @@ MAX_DRAWS: Final = 2**20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerSpec:
     """
-    Sampling and dummies by the shuffler [MSE25]. After the batch has closed, it
+    Sampling and dummies by the shuffler [MSE25].
+
+    After the batch has closed, the shuffler
 
     * keeps each user's report with probability keep_weight / KEEP_SUM, and
-    * adds z dummies that name an item, independently for each item, z drawn as
-      `binomial`, heads among `trials` fair coins, or `geometric`, two geometric flanks with
-      P(z) ∝ l^(peak-z) below the peak and ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM,
-      r = right_weight / RATIO_SUM, conditioned on z ≤ most.
+    * adds z dummies that name an item, for each item independently. z is `binomial`, the heads
+      among `trials` fair coins; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
+      ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM, r = right_weight / RATIO_SUM,
+      conditioned on z ≤ most.
 
-    Every draw is one of bounded integers: what is accounted is what is drawn.
+    Every draw is of bounded integers, so accounting uses the exact distribution.
     """
 
     law: ShufflerDistribution = "none"

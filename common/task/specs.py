@@ -369,7 +369,7 @@ def normalised(text: str) -> str:
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """Check that there are no labels, or a different, short one for each item; or TaskError."""
+    """Check that labels are absent, or short and distinct, one per item; TaskError if not."""
     if not labels:
         return
     if len(labels) != domain_size:

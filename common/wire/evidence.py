@@ -1,4 +1,4 @@
-"""Commitments, proofs and sentinels: protocol buffers to values and back."""
+"""Convert commitments, proofs and sentinels between protocol buffers and values."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -71,7 +71,7 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
 
 
 def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
-    """Write the answer to a delivery."""
+    """Encode the answer to a delivery."""
     if commitment is None:
         return analyzer_pb2.DeliverBatchResponse()
     return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
@@ -88,7 +88,7 @@ def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchComm
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
-    """Write a request for a bucket, or for the commitment if None; each kind has one length."""
+    """Encode a request for a bucket, or for the commitment if None; each kind has one length."""
     number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
@@ -104,7 +104,7 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
 def proof_to_wire(
     relayed: BatchCommitment | InclusionProof, room: int
 ) -> shuffler_pb2.GetInclusionResponse:
-    """Write a commitment, or a proof with its bucket padded to `room` leaves, the most of any."""
+    """Encode a commitment, or a proof whose bucket is padded to `room` leaves, the fullest's."""
     if isinstance(relayed, BatchCommitment):
         return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
     n_leaves = len(relayed.bucket) // HASH_BYTES
@@ -149,7 +149,7 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def sentinels_to_wire(
     digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
 ) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Write an operator's sentinels, each its concatenated leaves."""
+    """Encode an operator's sentinels, each its concatenated leaves."""
     return analyzer_pb2.RegisterSentinelsRequest(
         task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
     )

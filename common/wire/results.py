@@ -1,4 +1,4 @@
-"""Results, with estimates of every kind, and the ledger: protocol buffers to values and back."""
+"""Convert results and the ledger between protocol buffers and values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -135,7 +135,7 @@ _RESULT: Final = Codec(
 
 
 def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
-    """Write an estimate into its result."""
+    """Encode an estimate into its result."""
     if isinstance(estimate, Histogram):
         message.MergeFrom(_HISTOGRAM.to_wire(estimate))
     elif isinstance(estimate, Means):
@@ -183,7 +183,7 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
 
 
 def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
-    """Write a released result."""
+    """Encode a released result."""
     message = _RESULT.to_wire(result)
     estimate_to_wire(result.estimate, message)
     return message
@@ -232,7 +232,7 @@ def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
 
 
 def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResponse:
-    """Write entries."""
+    """Encode entries."""
     return analyzer_pb2.GetLedgerResponse(entries=map(_ENTRY.to_wire, entries))
 
 

@@ -1,4 +1,4 @@
-"""People's values, their submissions, and the answers: protocol buffers to values and back."""
+"""Convert people's values, submissions and outcomes between protocol buffers and values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def _token(field: bytes) -> bytes:
 def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
-    """Write the outcomes of submissions, and the receipt for those that are stored."""
+    """Encode the outcomes of submissions, and the receipt for those that are stored."""
     return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
 
 
@@ -79,7 +79,7 @@ def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
 def contribution_to_wire(
     digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeRequest:
-    """Write a person's answer; raise ValueRangeError if the message cannot hold the value."""
+    """Encode a person's answer; raise ValueRangeError if the message cannot hold the value."""
     request = user_agent_pb2.ContributeRequest(task_digest=digest, person=person)
     try:
         if isinstance(value, int):

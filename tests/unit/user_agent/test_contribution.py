@@ -72,7 +72,7 @@ def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
     """
     Report, dummies, padding, order and id are the same function of the draws for every value.
 
-    So neither order nor id depends on the value, and no report is sealed twice to pick a ciphertext.
+    So order and id are independent of the value, and nothing is sealed twice to pick a ciphertext.
     """
     task, digest = protocol_task(name), TaskDigest(bytes(32))
     contributor, mechanism, sealed = Contributor(task, digest), mechanism_of(task), list[bytes]()
