@@ -115,7 +115,7 @@ class KeyRing:
                 if entry.state is KeyState.DESTROYED:
                     raise UnknownKeyError(
                         f"the task's {whose}, {_short(wanted)}, has expired and is destroyed: "
-                        "nothing that is sealed to it can be opened any more"
+                        "nothing sealed to it can be opened"
                     )
                 return wanted
         raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is none of this party's keys")

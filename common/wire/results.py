@@ -173,7 +173,7 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
     if rest:
         raise WireError(
             f"there are {len(message.bit_counts)} counts of bits for {cohorts} cohorts; "
-            "each must have as many"
+            "each must have equally many"
         )
     whole("the number of bits", bits, MAX_BITS)
     return BitTable(
