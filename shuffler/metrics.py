@@ -28,7 +28,7 @@ class BatchMetrics:
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}
         self._refused: dict[BatchId, Mapping[Outcome, int]] = {}
-        self._metrics.before_reading(self._measure_waiting)
+        self._metrics.ask(self._measure_waiting)
 
     def resume(
         self, states: Mapping[BatchId, BatchState], deadlines: Mapping[BatchId, int]

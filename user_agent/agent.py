@@ -105,11 +105,14 @@ class Agent:
     budget: Budget
     policy: Policy
     several_persons: bool
+    """Each call names the person, who has a budget of their own."""
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
+    """None unless the device's owner allows lasting responses."""
     tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen
     shuffler_identity: PublicIdentity | None = None
+    """The pinned shuffler's; None if receipts are not verified."""
 
     def __post_init__(self) -> None:
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)

@@ -88,12 +88,17 @@ class Contributor:
 
 
 def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:
-    """Draw one user's dummies, independently of the value. Run by the user agent."""
+    """
+    Draw one user's dummies, independently of the value. Run by the user agent.
+
+    Returns:
+        Reports, shape (m,), with m from 0 to dummies.maximum.
+    """
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)
     while True:
-        items = np.flatnonzero(_chances(dummies, dummies.trials, rng))
+        items = np.flatnonzero(_successes(dummies, dummies.trials, rng))
         if len(items) <= dummies.most:
             return mechanism.randomize(items, rng)  # no noise: the reports name the items
 
@@ -104,8 +109,9 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Run by the user agent for one user; for any distribution but `each-item`. Coins are bounded
-    integers, heads if below extra_weight. A fixed number draws nothing.
+    Run by the user agent for one user, and for many by simulations; for any distribution but
+    `each-item`. A trial is a bounded integer, which succeeds below extra_weight. A fixed number
+    draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)
@@ -114,28 +120,28 @@ def draw_dummy_counts(
         return dummies.per_user + more
     counts = np.full(n_users, dummies.per_user, dtype=np.int64)
     for _ in range(dummies.trials):
-        counts += _chances(dummies, n_users, rng)
+        counts += _successes(dummies, n_users, rng)
     return counts
 
 
 def _negative_binomial(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw a sum of `trials` geometric numbers for each user, each counting heads before a tail."""
+    """Draw for each user a sum of `trials` geometric numbers: successes before a failure."""
     total = np.zeros(n_users, dtype=np.int64)
     users = np.repeat(np.arange(n_users), dummies.trials)
     while len(users):
-        users = users[_chances(dummies, len(users), rng)]
+        users = users[_successes(dummies, len(users), rng)]
         total += np.bincount(users, minlength=n_users)
     return total
 
 
-def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Pad reports to reports_per_user with null reports; ValueError if there are more."""
+    """Append null reports, up to reports_per_user in all; raise ValueError if there are more."""
     missing = reports_per_user - len(reports)
     if missing < 0:
         raise ValueError(f"{len(reports)} reports where a submission holds {reports_per_user}")

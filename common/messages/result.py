@@ -22,7 +22,7 @@ def interval_reach(confidence: float) -> float:
 
 
 def interval_around(figures: Vector, errors: Vector, confidence: float) -> Interval:
-    """Return the ends of each figure's confidence interval, by the normal approximation."""
+    """Return the ends of each figure's own interval, by the normal approximation."""
     reach = interval_reach(confidence) * errors
     return figures - reach, figures + reach
 

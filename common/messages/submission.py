@@ -83,12 +83,12 @@ def pack(submission: Submission) -> bytes:
 
 def unpack(plaintext: bytes, task: Task) -> Submission:
     """Parse an envelope's plaintext; WireError if its length is wrong. Run by the shuffler."""
-    length = len(plaintext) - SUBMISSION_ID_BYTES
+    room = len(plaintext) - SUBMISSION_ID_BYTES
     expected = task.reports_per_user * task.sealed_report_bytes
-    if length != expected:
+    if room != expected:
         raise WireError(
-            f"the envelope holds {max(length, 0)} bytes of sealed reports; a submission of this "
-            f"task holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
+            f"the envelope holds {max(room, 0)} bytes of sealed reports; a submission of this task "
+            f"holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
         )
     return Submission(
         submission_id=plaintext[:SUBMISSION_ID_BYTES],

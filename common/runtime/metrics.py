@@ -222,7 +222,7 @@ class Metrics(Collector):
         values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 
-    def before_reading(self, source: Callable[[], None]) -> Callable[[], None]:
+    def ask(self, source: Callable[[], None]) -> Callable[[], None]:
         """Call `source` before each reading, in the reader's thread, to update values."""
         self._sources.append(source)
         return source

@@ -82,7 +82,7 @@ class FailureCounters:
         self._windows: dict[str, set[int]] = {
             name: set() for name, _ in _WATCHED if metrics.has(name)
         }
-        metrics.before_reading(self._read)
+        metrics.ask(self._read)
 
     def note(self, error: BaseException) -> None:
         """Record an overload or a disk failure. A connection's own limit does not count."""
@@ -113,7 +113,7 @@ class ProcessMetrics:
         self.failures: Final = FailureCounters(self.metrics, clock)
         self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
         self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
-        self.metrics.before_reading(self._measure_processes)
+        self.metrics.ask(self._measure_processes)
 
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
@@ -122,7 +122,7 @@ class ProcessMetrics:
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Make readings fail while the event loop hangs: alerts watch for failed scrapes."""
 
-        @self.metrics.before_reading
+        @self.metrics.ask
         def turn() -> None:
             turned = threading.Event()
             loop.call_soon_threadsafe(turned.set)
@@ -132,7 +132,7 @@ class ProcessMetrics:
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""
 
-        @self.metrics.before_reading
+        @self.metrics.ask
         def count() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
@@ -141,7 +141,7 @@ class ProcessMetrics:
     def watch_certificates(self, files: TlsFiles) -> None:
         """Measure the certificates' remaining time at each reading, since they may be renewed."""
 
-        @self.metrics.before_reading
+        @self.metrics.ask
         def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
                 # An unreadable file leaves the last value; using it logs the error.
@@ -157,7 +157,7 @@ class ProcessMetrics:
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
-        @self.metrics.before_reading
+        @self.metrics.ask
         def look() -> None:
             with suppress(OSError):
                 found = shutil.disk_usage(directory)
