@@ -48,8 +48,8 @@ def check_composition(task: "Task") -> None:
     if spec.name not in protocol.mechanisms:
         stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
         raise TaskError(
-            f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
-            f"the task says {spec.name}{stated}"
+            f"the protocol {protocol.name} uses the mechanism {' or '.join(protocol.mechanisms)}; "
+            f"the task has {spec.name}{stated}"
         )
     _check_noise(task, protocol)
     _check_dummies(task, protocol)
@@ -117,15 +117,15 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
     if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
         raise TaskError(
             f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
-            f"says {spec.buckets}"
+            f"has {spec.buckets}"
         )
     if protocol.domain == "labelled" and not task.labels:
         raise TaskError(f"the protocol {protocol.name} hashes labels; the task has none")
     plain = spec.name in {"grr", "warner"}
     if plain and (spec.buckets != task.domain_size or spec.digits != 1):
         raise TaskError(
-            f"GRR over {task.domain_size} items has as many buckets and one digit; "
-            f"the task says {spec.buckets} and {spec.digits}"
+            f"GRR over {task.domain_size} items has {task.domain_size} buckets and 1 digit; "
+            f"the task has {spec.buckets} and {spec.digits}"
         )
     if spec.name == "local-hashing" and spec.buckets**spec.digits < task.domain_size:
         raise TaskError(
@@ -155,13 +155,13 @@ def _check_other_kinds(task: "Task", spec: RapporSpec | NumberSpec | KeyValueSpe
     if isinstance(spec, RapporSpec):
         if spec.encoding == "labels" and (len(task.labels), spec.bits) != (size, size):
             raise TaskError(
-                f"one bit a label takes as many bits and labels as domain_size, {size}; "
-                f"the task says {spec.bits} and {len(task.labels)}"
+                f"the encoding labels needs {size} bits and labels, as many as domain_size; "
+                f"the task has {spec.bits} and {len(task.labels)}"
             )
         if spec.encoding == "bloom" and (task.labels or size != 1):
             raise TaskError(
-                f"a task for texts of any kind has no labels, and domain_size is 1; "
-                f"the task says {len(task.labels)} and {size}"
+                f"the encoding bloom needs 0 labels and a domain_size of 1; "
+                f"the task has {len(task.labels)} and {size}"
             )
         _check_texts(task.labels, spec.most_bytes)
     elif isinstance(spec, NumberSpec):

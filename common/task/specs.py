@@ -229,7 +229,8 @@ class RapporSpec:
             raise TaskError(f"bits is {self.bits}; above 32 it must be divisible by 8")
         if self.encoding == "labels" and (self.hashes, self.cohorts) != (1, 1):
             raise TaskError(
-                f"hashes is {self.hashes} and cohorts {self.cohorts}; one bit a label takes 1 and 1"
+                f"hashes is {self.hashes} and cohorts {self.cohorts}; with the encoding labels "
+                "both must be 1"
             )
         within("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
         within("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)

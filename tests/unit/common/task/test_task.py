@@ -160,8 +160,8 @@ def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("sh", {}, "the protocol sh reports by grr; the task says local-hashing, with 13 buckets"),
-        ("mixdump", {}, "the protocol mixdump reports by grr; the task says local-hashing"),
+        ("sh", {}, "the protocol sh uses the mechanism grr; the task has local-hashing, with 13"),
+        ("mixdump", {}, "the protocol mixdump uses the mechanism grr; the task has local"),
         ("murs", {}, "the protocol murs has no dummies; the task has up to 1 for each user"),
         (
             "puredump",
