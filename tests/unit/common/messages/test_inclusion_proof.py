@@ -61,8 +61,9 @@ def test_every_field_of_a_commitment_is_signed() -> None:
         (SigningIdentity.generate(), _DIGEST, "not signed by the pinned analyzer"),
         (_ANALYZER, TaskDigest(b"e" * 32), "belongs to another task"),
     ):
+        shown = commitment_over(_LEAVES, signer, digest)
         with pytest.raises(ProofError, match=message):
-            commitment_over(_LEAVES, signer, digest).check(_ANALYZER.public_identity(), _DIGEST)
+            _holds(InclusionProof.of(_TREE, shown, shown.prefix_of(_LEAVES[0])), _LEAVES[0])
     others = {
         "task_digest": TaskDigest(b"e" * 32),
         "batch_id": BatchId(b"e" * 16),

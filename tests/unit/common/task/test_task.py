@@ -181,12 +181,12 @@ def test_a_task_keeps_its_protocols_row(
 
 
 @pytest.mark.parametrize(
-    ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.7, 10, 7), (0.1, 9, 0)]
+    ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.29, 100, 29), (0.1, 9, 0)]
 )
 def test_the_honest_fraction_is_the_decimal_that_is_shown(
     fraction: float, users: int, honest: int
 ) -> None:
-    """.7 of 10 is 7, not the 6 of binary arithmetic."""
+    """.29 of 100 is 29, not the 28 of floats or of the exact binary fraction."""
     task = dataclasses.replace(published().task, assumed_honest_fraction=fraction)
 
     assert honest == task.honest_users(users)
