@@ -107,10 +107,10 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
 
     async def needed() -> set[KeyId] | None:
-        return await registry.needed_keys(settings.schedule().keep)
+        return await registry.needed_keys(settings.schedule().retention)
 
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
-    await rotation.do_what_is_due()
+    await rotation.rotate()
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:

@@ -112,7 +112,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         forget=pool.forget_keys,
         publish=lambda: publish_keys(state, keys),
     )
-    await rotation.do_what_is_due()
+    await rotation.rotate()
     tokens = (
         TokenCheck(TokenIdentity.from_hex(settings.token_identity, "token_identity"))
         if settings.token_identity

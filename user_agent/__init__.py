@@ -1,1 +1,1 @@
-"""The only place that ever sees a true value."""
+"""A user's device: the only party that sees a true value."""

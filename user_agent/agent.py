@@ -1,8 +1,8 @@
 """
-Answer a task: fetch, check, charge, prepare, save, send.
+Contribute to a task: fetch and check it, charge the budget, prepare and save an answer, submit it.
 
-An answer is randomized once, and only within the person's caps. It is saved before it is sent, so
-that every retry sends the same bytes.
+An answer is randomized once, and only within the person's caps. It is saved before it is submitted,
+so that every retry sends the same bytes.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.rpc import SHORT_DEADLINE, reply
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.evidence import prefix_to_wire, proof_from_wire
 from common.wire.submissions import AnswerRecord, receipt_from_wire
@@ -39,22 +40,21 @@ from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.policy import Claim, Policy, check
 
 _RESEND_SECONDS: Final = 30.0
-"""Pause between retries of unsent submissions."""
+"""Pause between retries of pending answers."""
 _REMEMBERED: Final = 256
-"""Number of tasks whose confirmed central claim is remembered."""
-
-
+"""Maximum number of tasks whose confirmed central claim is remembered."""
 _WHOM: Final = "the shuffler"
+"""Name of the other party in errors."""
 
 
 class Shuffler(Protocol):
-    """Interface of the shuffler to the user agent."""
+    """The shuffler's interface to the user agent."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit with a token (empty for none); return the receipt of the stored submission."""
+        """Submit an envelope with a token (empty for none); return the shuffler's receipt."""
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Fetch the signed commitment to a task's batch, with one bucket if a prefix is given."""
@@ -87,28 +87,32 @@ class DeviceClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """The result of a person's call."""
+    """The agent's reply to a person's call."""
 
     repeated: bool
     """The task was already answered; this call's value was not used."""
     local_epsilon: float
+    """Local ε of the answer, as its task claims."""
     sent: bool
-    """This call delivered the answer."""
+    """This call submitted the answer, and the shuffler acknowledged it."""
 
 
 @dataclass(kw_only=True)
 class Agent:
-    """A device of one person, or of several if configured."""
+    """Answers tasks for one person, or for several if configured."""
 
     shuffler: Shuffler
     budget: Budget
     policy: Policy
     several_persons: bool
+    """Each call names the person, who has a budget of their own."""
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
+    """None unless the device's owner allows lasting responses."""
     tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen
     shuffler_identity: PublicIdentity | None = None
+    """The pinned shuffler's; None if receipts are not verified."""
 
     def __post_init__(self) -> None:
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
@@ -134,9 +138,9 @@ class Agent:
         saved = await self.budget.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            saved, repeated = await self._charge(digest, value, person)
-        arrived = saved.state is SubmissionState.ARRIVED
-        sent = not arrived and await self._send(saved)
+            task = await self._fetch(digest)
+            saved, repeated = await self._prepare(task, digest, value, person)
+        sent = await self._submit(saved)
         return Acknowledgement(
             repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
@@ -145,15 +149,15 @@ class Agent:
         """Return the record of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
         saved = await self.budget.find(person, digest)
-        kept = await self.budget.evidence(person, digest)
+        evidence = await self.budget.evidence(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has answered no task with this digest")
         return AnswerRecord(
             state=saved.state.value,
-            inclusion=(kept.inclusion if kept else InclusionState.UNCHECKED).value,
+            inclusion=(evidence.inclusion if evidence else InclusionState.UNCHECKED).value,
             envelope_hash=envelope_hash(saved.envelope),
-            receipt=kept.receipt if kept else b"",
-            receipt_verified=kept is not None and kept.receipt_verified,
+            receipt=evidence.receipt if evidence else b"",
+            receipt_verified=evidence is not None and evidence.receipt_verified,
         )
 
     def _check_person(self, person: str) -> None:
@@ -162,10 +166,8 @@ class Agent:
         if self.several_persons and not person:
             raise WireError("this agent answers for several people; name the person")
 
-    async def _charge(
-        self, digest: TaskDigest, value: Value, person: str
-    ) -> tuple[SavedSubmission, bool]:
-        """Fetch and check a task, then charge, prepare and save an answer in one step."""
+    async def _fetch(self, digest: TaskDigest) -> Task:
+        """Fetch a task, and check that this device may answer it."""
         signed = await self.shuffler.fetch_task(digest)
         task = await asyncio.to_thread(
             check,
@@ -174,6 +176,12 @@ class Agent:
         )
         if digest not in self._confirmed:
             self._confirmed.append(digest)
+        return task
+
+    async def _prepare(
+        self, task: Task, digest: TaskDigest, value: Value, person: str
+    ) -> tuple[SavedSubmission, bool]:
+        """Charge, prepare and save an answer in one transaction; see `Budget.spend`."""
         secret = None if self.secrets is None else self.secrets.of(person)
         contributor = Contributor(task, digest, secret)
         return await self.budget.spend(
@@ -181,37 +189,33 @@ class Agent:
             digest,
             Claim.of(task),
             self.policy,
-            lambda: contributor.answer(value, self.rng),
+            lambda: contributor.prepare(value, self.rng),
         )
 
-    async def _send(self, saved: SavedSubmission) -> bool:
-        """Send a submission unless a concurrent call has; return whether this call did."""
-        async with self._turn_of(saved):
+    async def _submit(self, saved: SavedSubmission) -> bool:
+        """Submit an answer, one call at a time; return False if it has already arrived."""
+        async with self._lock_of(saved):
             latest = await self.budget.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
-            await self._deliver(saved)
+            token = self.tokens.token(saved.person)
+            try:
+                receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
+            except PeerRefusalError as error:
+                # The person may still get a valid token; the answer stays pending.
+                if error.status != CredentialError.status:
+                    await self.budget.refused(saved)
+                raise
+            verified = self._verify(saved, receipt)
+            await self.budget.arrived(saved, receipt, verified=verified)
             return True
 
-    def _turn_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Return the lock held while a submission is sent; forgotten when unused."""
+    def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
+        """Return the lock that serialises an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
-    async def _deliver(self, saved: SavedSubmission) -> None:
-        try:
-            receipt = await self.shuffler.submit(
-                saved.task_digest, saved.envelope, self.tokens.token(saved.person)
-            )
-        except PeerRefusalError as error:
-            # The person may still get a valid token; the answer stays pending.
-            if error.status != CredentialError.status:
-                await self.budget.refused(saved)
-            raise
-        verified = self._verify(saved, receipt)
-        await self.budget.arrived(saved, receipt, verified=verified)
-
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Check a receipt, if a shuffler is pinned; raise PeerError if it does not verify."""
+        """Verify a receipt if a shuffler is pinned; return whether one is, or raise PeerError."""
         if self.shuffler_identity is None:
             return False
         if not receipt_holds(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
@@ -223,12 +227,12 @@ class Agent:
         return True
 
     async def resend_pending(self) -> None:
-        """Resend saved submissions that may not have arrived, unless they are being sent."""
+        """Resend saved answers that may not have arrived, unless a call is submitting them."""
         for saved in await self.budget.pending():
-            if self._turn_of(saved).locked():
+            if self._lock_of(saved).locked():
                 continue
             try:
-                await self._send(saved)
+                await self._submit(saved)
             except ShuffleDpError as error:  # must not delay other submissions
                 logs.event(
                     "submission not sent",
@@ -237,7 +241,7 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Send pending submissions now and every half minute, for as long as the service runs."""
+        """Resend pending answers now and every half minute, for as long as the service runs."""
         while True:
             try:
                 await self.resend_pending()

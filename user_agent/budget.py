@@ -1,9 +1,9 @@
 """
-The device's spent budget, pending submissions, and evidence of whether they were counted.
+The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
-Saved before anything is sent; true values are never stored. Each person's answer to a task is one
-row of submissions and one of evidence. Leaves identify a person's sealed reports among all that the
-analyzer received, so they are deleted once the reports are proven to be counted.
+Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
+one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports among all
+that the analyzer received, so they are deleted once the reports are proven to be counted.
 """
 
 import sqlite3
@@ -84,7 +84,7 @@ class SavedSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The record needed to check that one answer was counted."""
+    """One answer's leaves and receipt, and the outcome of checking that it was counted."""
 
     person: str
     task_digest: TaskDigest
@@ -105,11 +105,11 @@ class Budget:
         self._database = Database(path, _SCHEMA)
 
     async def recognises(self, fingerprint: bytes) -> bool:
-        """Return whether this secret is the device's only lasting secret; the first is recorded."""
+        """Return whether the device's lasting secret has this fingerprint; record the first one."""
         return await self._database.run(_recognises, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
-        """Look up what this person submitted to this task."""
+        """Look up a person's submission to a task; None if there is none."""
         return await self._database.run(_find, person, digest)
 
     async def spend(
@@ -121,11 +121,11 @@ class Budget:
         prepare: Callable[[], PreparedSubmission],
     ) -> tuple[SavedSubmission, bool]:
         """
-        Charge an answer and save it, atomically, before it is sent.
+        Check a person's caps, prepare an answer, and save it with its cost, in one transaction.
 
-        If a concurrent call has answered the task, its answer is returned and sent again. Caps are
-        checked and the answer is saved in one transaction, so that two answers cannot both pass.
-        `prepare` makes the answer within it, in the database's thread; its errors propagate.
+        One transaction, so that two concurrent answers cannot both pass a cap. `prepare` runs in
+        the database's thread; its errors propagate, and nothing is charged. If another call has
+        answered the task meanwhile, its answer is returned.
 
         Returns:
             The saved submission, and whether it already existed.
@@ -138,7 +138,7 @@ class Budget:
         )
 
     async def refused(self, submission: SavedSubmission) -> None:
-        """Record that the shuffler refuses a submission, unless it has acknowledged it."""
+        """Record that the shuffler refused a submission, unless it has already arrived."""
         await self._database.run(_mark, submission, SubmissionState.REFUSED)
 
     async def arrived(self, submission: SavedSubmission, receipt: bytes, *, verified: bool) -> None:
@@ -153,7 +153,7 @@ class Budget:
         return found[0] if found else None
 
     async def unchecked(self) -> list[Evidence]:
-        """List the answers that arrived and are not proven to be counted or missing."""
+        """List the evidence of answers that arrived and have not been checked conclusively."""
         return await self._database.run(
             _evidence,
             "JOIN submissions USING (person, task_digest) "
@@ -166,7 +166,7 @@ class Budget:
         await self._database.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
-        """List the submissions that may not have arrived."""
+        """List the submissions that have neither arrived nor been refused."""
         return await self._database.run(_pending)
 
     def close(self) -> None:
@@ -184,9 +184,9 @@ _SELECT_EVIDENCE: Final = (
 
 def _upgrade(path: Path) -> None:
     """
-    Add each answer's central cost to a file of an earlier version.
+    Upgrade a file of an earlier version, which did not store central costs.
 
-    That version did not store it; the local ε, at δ = 0, is an upper bound.
+    Its answers are charged their local ε at δ = 0, an upper bound.
     """
     if not path.exists():
         return
@@ -246,25 +246,25 @@ def _spend(
     if earlier is not None:
         return earlier, True
     check_totals(policy, _claims(connection, person), claim)
-    answer = prepare()
+    prepared = prepare()
     submission = SavedSubmission(
         person=person,
         task_digest=digest,
-        envelope=answer.envelope,
+        envelope=prepared.envelope,
         claim=claim,
         state=SubmissionState.PENDING,
     )
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, answer.envelope, *astuple(claim), submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim), submission.state.value),
     )
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
-    leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
+    leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
     inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (person, digest, leaves, answer.deadline, inclusion.value, b"", False),
+        (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
     )
     return submission, False
 

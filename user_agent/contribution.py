@@ -1,8 +1,8 @@
 """
-One person's contribution to one task: randomize, add dummies, pad, shuffle, seal. Pure.
+One person's contribution to one task: randomize, add dummies, pad, permute, seal. Pure.
 
-The only code that turns a true value into bytes that leave the device, in production, simulations
-and tests.
+This is the only code that turns a true value into bytes that leave the device, in production,
+simulations and tests.
 """
 
 from dataclasses import dataclass
@@ -24,57 +24,56 @@ from user_agent.encoding import encoder_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """One user's envelope, and the leaves that identify its reports in the batch."""
+    """One user's envelope, with the data to check later that it was counted."""
 
     envelope: bytes
+    """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports; see common/crypto/merkle.py."""
+    """Hashes of its sealed reports, which identify them in the batch (common/crypto/merkle.py)."""
     deadline: int
-    """The task's, in seconds since 1970 UTC."""
+    """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool
-    """The task lets the shuffler drop reports."""
+    """Whether the task lets the shuffler drop reports."""
 
 
 class Contributor:
-    """Prepares submissions to one task; made once a task, called once a person."""
+    """Prepares submissions to one task."""
 
     def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
-        Prepare a task's mechanism and seals; `secret` is the person's, as for `encoder_for`.
+        Set up a task's encoder, mechanism and seals; `secret` is the person's, see `encoder_for`.
 
         Raises:
             TaskError: This version does not know the task's mechanism.
+            WireError: A public key of the task is invalid.
         """
         self._task = task
         self._mechanism = randomizer_of(task)
-        self._lay_out = encoder_for(task, secret)
+        self._encode = encoder_for(task, secret)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
 
-    def prepare(self, value: Value, rng: np.random.Generator) -> bytes:
+    def prepare(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """
         Prepare one user's submission from a value of the task's kind. Run by the user agent.
 
         Returns:
-            The envelope, whose length depends on the task alone. A retry must send the same bytes.
+            The submission. The length of its envelope depends on the task alone.
 
         Raises:
             ValueRangeError: The value does not fit the task; the message does not repeat it.
+            WireError: A public key of the task is a point of small order.
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
-        return self.answer(value, rng).envelope
-
-    def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
-        """Prepare one user's submission with its leaves; see `prepare`."""
-        reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
+        reports = self._mechanism.randomize(self._encode(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies])
         reports = pad(reports, self._task.reports_per_user)
-        # Shuffled before sealing, so that the order of sealing reveals nothing either.
+        # Permuted before sealing, so that the order of sealing reveals nothing either.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
@@ -89,12 +88,17 @@ class Contributor:
 
 
 def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:
-    """Draw one user's dummies, independently of the value. Run by the user agent."""
+    """
+    Draw one user's dummies, independently of the value. Run by the user agent.
+
+    Returns:
+        Reports, shape (m,), with m from 0 to dummies.maximum.
+    """
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)
     while True:
-        items = np.flatnonzero(_chances(dummies, dummies.trials, rng))
+        items = np.flatnonzero(_successes(dummies, dummies.trials, rng))
         if len(items) <= dummies.most:
             return mechanism.randomize(items, rng)  # no noise: the reports name the items
 
@@ -105,8 +109,9 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Run by the user agent for one user; for any distribution but `each-item`. Coins are bounded
-    integers, heads if below extra_weight. A fixed number draws nothing.
+    Run by the user agent for one user, and for many by simulations; for any distribution but
+    `each-item`. A trial is a bounded integer, which succeeds below extra_weight. A fixed number
+    draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)
@@ -115,28 +120,28 @@ def draw_dummy_counts(
         return dummies.per_user + more
     counts = np.full(n_users, dummies.per_user, dtype=np.int64)
     for _ in range(dummies.trials):
-        counts += _chances(dummies, n_users, rng)
+        counts += _successes(dummies, n_users, rng)
     return counts
 
 
 def _negative_binomial(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw a sum of `trials` geometric numbers for each user, each counting heads before a tail."""
+    """Draw for each user a sum of `trials` geometric numbers: successes before a failure."""
     total = np.zeros(n_users, dtype=np.int64)
     users = np.repeat(np.arange(n_users), dummies.trials)
     while len(users):
-        users = users[_chances(dummies, len(users), rng)]
+        users = users[_successes(dummies, len(users), rng)]
         total += np.bincount(users, minlength=n_users)
     return total
 
 
-def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Pad reports to reports_per_user with null reports; ValueError if there are more."""
+    """Append null reports, up to reports_per_user in all; raise ValueError if there are more."""
     missing = reports_per_user - len(reports)
     if missing < 0:
         raise ValueError(f"{len(reports)} reports where a submission holds {reports_per_user}")

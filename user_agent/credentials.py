@@ -1,7 +1,8 @@
-"""The secrets that lasting noise is derived from, and the tokens that shufflers require.
+"""
+The device's lasting secret, from which permanent noise is derived, and its users' tokens.
 
-A secret outlives every task and separates the noise from the value. It is made when the device's
-owner allows lasting responses, kept encrypted in the state directory, and never leaves the device.
+The secret is made when the device's owner allows lasting responses, is stored encrypted in the
+state directory, outlives every task, and never leaves the device.
 """
 
 import hashlib
@@ -46,20 +47,20 @@ class PersonalSecrets:
         return secrets.token_bytes(SECRET_BYTES)
 
     def of(self, person: str) -> bytes:
-        """Return a person's secret, the same for as long as the device keeps its own."""
+        """Derive a person's secret, by HMAC-SHA-256 of the name under the device's secret."""
         return hmac.digest(self._device_secret, _LABEL + person.encode(), hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """The file of tokens; `path` is None if there is none."""
+    """A file of users' tokens, one `TOKEN NAME` a line; `path` is None if there is none."""
 
     path: Path | None
     name: str = "token_file"
     """Name of the setting, for errors."""
 
     def token(self, person: str) -> bytes:
-        """Return a person's token, empty if there is none; SettingsError for a damaged file."""
+        """Return a person's token, empty if there is none; raise SettingsError if damaged."""
         found = b""
         for number, line in self._lines():
             digits, _, name = line.partition(" ")
@@ -68,7 +69,7 @@ class TokenFile:
         return found
 
     def tokens(self) -> list[bytes]:
-        """Return the distinct tokens in order, for an operator; SettingsError if one has a name."""
+        """Return the distinct tokens of a file without names; raise SettingsError if damaged."""
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:

@@ -28,8 +28,8 @@ _ITEM_DIGITS: Final = 20
 """Digits of the largest item number on the wire, 2^64 - 1."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
-"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. The
-generator replaces a missing secret."""
+"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. Where
+there is no secret, permanent noise is drawn from the generator."""
 
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
@@ -49,10 +49,10 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
 
 def lasting_scope(task: Task) -> bytes:
     """
-    Return the scope in which a lasting task's permanent responses are the same.
+    Encode the fields of a lasting task that its permanent responses depend on.
 
     Two tasks share a text's response exactly if they share population, question, filter, permanent
-    noise and labels: the text's bit and its noise are derived from all of these.
+    noise and labels.
     """
     spec = spec_as(task.mechanism, RapporSpec)
     shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)

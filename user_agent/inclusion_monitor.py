@@ -18,20 +18,20 @@ from user_agent.agent import Shuffler
 from user_agent.budget import Budget, Evidence, InclusionState
 
 MOST_ASKED: Final = 64
-"""Maximum number of an answer's reports to check, drawn at random. Any of them detects a lost
-submission; one lost report of k is detected by 64/k of the devices affected."""
+"""Maximum number of an answer's reports to check, drawn at random. Any one detects a lost
+submission. If one of a submission's k reports is lost, its device notices with probability 64/k."""
 
 
-def to_ask(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
-    """Choose the leaves to ask for, in random order."""
+def draw_leaves(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
+    """Draw at most MOST_ASKED of an answer's concatenated leaves, in random order."""
     own = split(leaves)
-    return [own[place] for place in rng.permutation(len(own))[:MOST_ASKED]]
+    return [own[index] for index in rng.permutation(len(own))[:MOST_ASKED]]
 
 
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
 """Time after the deadline until an answer without proof counts as unproven."""
 _TICK: Final = 5.0
-"""Seconds between looks at the clock."""
+"""Maximum seconds between two searches for due answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class InclusionMonitor:
             await asyncio.sleep(min(_TICK, self.pause))
 
     async def check_due(self) -> None:
-        """Check every due answer; each has its own random times."""
+        """Check the answers that are due. Each has its own random schedule."""
         for evidence in await self.budget.unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self.clock.elapsed()
@@ -79,13 +79,13 @@ class InclusionMonitor:
                 )
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
-        """Fetch the signed root, then the bucket of each leaf; only one is in memory at a time."""
+        """Fetch the signed root, then the bucket of each leaf, with one bucket in memory."""
         digest = evidence.task_digest
         try:
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
             commitment.check(self.identity, digest)
-            asked = to_ask(evidence.leaves, self.rng)
+            asked = draw_leaves(evidence.leaves, self.rng)
             counted = [await self._counted(leaf, commitment) for leaf in asked]
             return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:

@@ -1,4 +1,4 @@
-"""The device's own limits, checked whatever the operator signed. Pure."""
+"""Checks of a task and its cost against the device's own limits, whatever was signed. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from common.task_digest import TaskDigest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The person's own limits."""
+    """A person's limits on single tasks and on their total cost."""
 
     identity: PublicIdentity
     """The analyzer that this device has pinned."""
@@ -52,7 +52,9 @@ class Claim:
 
 def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None) -> Task:
     """
-    Parse a task from a shuffler. Run by the user agent; by simulations without an identity.
+    Verify and parse a task from a shuffler. Run by the user agent.
+
+    Simulations have no pinned identity, and pass None.
 
     Raises:
         ProofError: Its digest differs, or the pinned identity did not sign it.
@@ -151,10 +153,10 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
     """
-    Compose central claims; together they cost no more than the local ε, whatever their δ.
+    Return the composed central ε of claims at total_delta_cap; at most the sum of their local ε.
 
-    Claims of a central ε no less than the local one are summed and composed as one: no better bound
-    is known for answers that share permanent noise, and any of these may.
+    Claims that the shuffler does not amplify are summed, and composed with the others as one claim:
+    their answers may share permanent noise, for which no better bound is known.
     """
     local = sum_upper(each.local_epsilon for each in claims)
     amplified = [each for each in claims if each.central_epsilon < each.local_epsilon]

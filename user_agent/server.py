@@ -52,7 +52,7 @@ class UserAgentService:
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
-    """Start a user agent, and send an earlier run's pending submissions."""
+    """Start a user agent. It resends an earlier run's pending answers."""
     clock = SystemClock()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
@@ -80,7 +80,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         secrets=secrets,
         shuffler_identity=PublicIdentity.from_hex(pinned, "shuffler_identity") if pinned else None,
     )
-    watch = InclusionMonitor(
+    monitor = InclusionMonitor(
         shuffler=shuffler,
         budget=budget,
         identity=identity,
@@ -97,13 +97,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     )
     running = [
         asyncio.create_task(agent.keep_resending()),
-        asyncio.create_task(watch.keep_checking()),
+        asyncio.create_task(monitor.keep_checking()),
     ]
     return UserAgentService(listener=listener, budget=budget, channel=channel, running=running)
 
 
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
-    """Open the device's secret, made on first use; refuse another than earlier answers used."""
+    """Read or make the device's lasting secret; refuse another one than earlier answers used."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
     if not await budget.recognises(secrets.fingerprint):
         budget.close()

@@ -10,7 +10,7 @@ from user_agent.agent import Agent
 
 
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
-    """Answers the person's own calls."""
+    """Serves the calls of the device's own people."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -20,9 +20,9 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     ) -> user_agent_pb2.ContributeResponse:
         """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
-        told = await self._agent.contribute(digest, value, person)
+        outcome = await self._agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(
-            repeated=told.repeated, local_epsilon=told.local_epsilon, sent=told.sent
+            repeated=outcome.repeated, local_epsilon=outcome.local_epsilon, sent=outcome.sent
         )
 
     async def GetReceipt(

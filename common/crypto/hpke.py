@@ -48,7 +48,7 @@ _MLKEM768_PUBLIC_BYTES: Final = 1184
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:
-    """One suite: its name in a task, its lengths, and its key formats."""
+    """One HPKE suite: its name in a task, its lengths, and its key formats."""
 
     name: str
     hpke: Suite
@@ -92,7 +92,7 @@ class SuiteSpec:
 
 
 def suite_named(name: str) -> SuiteSpec:
-    """Return the suite of a name; raise WireError if there is none."""
+    """Return the suite with this name; raise WireError if there is none."""
     if name not in SUITES:
         raise WireError(f"the suite must be one of {', '.join(SUITES)}")
     return SUITES[name]
@@ -141,7 +141,9 @@ KeyId = NewType("KeyId", bytes)
 """SHA-256 of a label, the suite's name and the public key: 32 bytes."""
 
 Sealer = Callable[[bytes], bytes]
+"""Seals a plaintext under one key and context."""
 Opener = Callable[[bytes | memoryview], bytes | None]
+"""Opens a ciphertext under one key and context; returns None if it does not open."""
 
 _LABEL: Final = b"shuffledp v1 seal"
 _KEY_LABEL: Final = b"shuffledp v1 key"
@@ -186,7 +188,7 @@ def envelope_context(task_digest: TaskDigest) -> SealContext:
 
 @dataclass(frozen=True, slots=True, init=False)
 class HpkePublicKey:
-    """A party's public key of one suite. Seals."""
+    """A party's public key of one suite. It seals."""
 
     _suite: SuiteSpec
     _key: PublicHalf
@@ -199,12 +201,12 @@ class HpkePublicKey:
 
     @property
     def suite(self) -> str:
-        """The name of its suite."""
+        """The suite's name."""
         return self._suite.name
 
     @property
     def key_id(self) -> KeyId:
-        """The name of the key in a ring; bound to its suite."""
+        """The key's id in a key ring, which also depends on the suite."""
         return key_id(self.suite, self.raw)
 
     def seal(self, plaintext: bytes, context: SealContext) -> bytes:
@@ -213,9 +215,10 @@ class HpkePublicKey:
 
     def sealer(self, context: SealContext) -> Sealer:
         """
-        Return a function that seals under one context: encapsulated key ‖ ciphertext ‖ tag.
+        Return a function that seals plaintexts under one context.
 
-        It raises WireError if the key is a point of small order, to which nothing can be sealed.
+        It returns encapsulated key ‖ ciphertext ‖ tag, with a fresh encapsulated key for each, and
+        raises WireError if the public key is a point of small order.
 
         Cost: two X25519 operations, about 0.1 ms; with the hybrid suite half as much again.
         """
@@ -237,7 +240,7 @@ class HpkePublicKey:
 
 
 class HpkePrivateKey:
-    """A party's private key of one suite. Opens; never prints."""
+    """A party's private key of one suite. It opens, and never prints."""
 
     __slots__ = ("_key", "_raw", "_suite")
 
@@ -253,7 +256,7 @@ class HpkePrivateKey:
 
     @property
     def suite(self) -> str:
-        """The name of its suite."""
+        """The suite's name."""
         return self._suite.name
 
     def private_bytes(self) -> bytes:
@@ -279,7 +282,7 @@ class HpkePrivateKey:
         return plaintext
 
     def opener(self, context: SealContext) -> Opener:
-        """Return a function that opens ciphertexts under one context; None if one does not open."""
+        """Return a function that opens ciphertexts under one context."""
         decrypt, key, info = self._suite.hpke.decrypt, self._key, context.info()
 
         def opened(sealed: bytes | memoryview) -> bytes | None:
@@ -294,14 +297,14 @@ class HpkePrivateKey:
         return f"HpkePrivateKey(of {fingerprint(self._suite.public_bytes(self._raw))})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a private key is not pickled by accident; use private_bytes()")
+        raise TypeError("a private key must not be pickled; use private_bytes()")
 
 
 def key_id(suite: str, public: bytes) -> KeyId:
-    """Return a key's id. Names of suites have no zero byte, so the hashed bytes are unambiguous."""
+    """Return a key's id. Suite names have no zero byte, so the hashed bytes are unambiguous."""
     return KeyId(hashlib.sha256(_KEY_LABEL + suite.encode() + b"\0" + public).digest())
 
 
 def fingerprint(public: bytes) -> str:
-    """Return 16 hexadecimal digits of a public key's SHA-256, to show in place of a key."""
+    """Return 16 hexadecimal digits of a public key's SHA-256, to print in place of a key."""
     return hashlib.sha256(public).hexdigest()[:16]

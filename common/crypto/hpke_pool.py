@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
+from common.chunks import split_every
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, suite_named
 
 
@@ -31,7 +32,7 @@ def _wait_for_parent() -> None:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEYS_KEPT: Final = 64
+_MAX_CACHED_KEYS: Final = 64
 """Maximum number of private-key objects cached by a worker; more than a party has."""
 
 
@@ -54,13 +55,10 @@ def open_each(
     Cost: about 0.05 ms each, on one core; twice that in the hybrid suite.
     """
     if len(sealed) % sealed_bytes:
-        raise ValueError("not a whole number of ciphertexts")
+        raise ValueError(f"{len(sealed)} bytes are not a whole number of ciphertexts")
     opener = key.opener(context)
-    view = memoryview(sealed)
     unread = bytes(sealed_bytes - suite_named(key.suite).overhead_bytes)
-    plaintexts = [
-        opener(view[start : start + sealed_bytes]) for start in range(0, len(view), sealed_bytes)
-    ]
+    plaintexts = [opener(one) for one in split_every(memoryview(sealed), sealed_bytes)]
     return Opened(
         plaintexts=b"".join([unread if text is None else text for text in plaintexts]),
         readable=bytes([text is not None for text in plaintexts]),
@@ -76,24 +74,21 @@ def seal_each(
     Cost: about 0.1 ms each, on one core.
     """
     if len(plaintexts) % plaintext_bytes:
-        raise ValueError("not a whole number of plaintexts")
+        raise ValueError(f"{len(plaintexts)} bytes are not a whole number of plaintexts")
     seal = key.sealer(context)
-    return b"".join(
-        seal(plaintexts[start : start + plaintext_bytes])
-        for start in range(0, len(plaintexts), plaintext_bytes)
-    )
+    return b"".join([seal(one) for one in split_every(plaintexts, plaintext_bytes)])
 
 
 @dataclass(frozen=True, slots=True)
-class _TravellingKey:
-    """A private key sent to a worker; never prints."""
+class _RawKey:
+    """The bytes of a private key, to send to a worker; never prints."""
 
     suite: str
     private_bytes: bytes = field(repr=False)
 
 
-@lru_cache(maxsize=_KEYS_KEPT)
-def _kept(key: _TravellingKey) -> HpkePrivateKey:
+@lru_cache(maxsize=_MAX_CACHED_KEYS)
+def _cached(key: _RawKey) -> HpkePrivateKey:
     return HpkePrivateKey(key.suite, key.private_bytes)
 
 
@@ -102,13 +97,13 @@ def _as_opened(opened: Opened) -> Opened:
 
 
 def _open_in_worker(
-    key: _TravellingKey,
+    key: _RawKey,
     work: Callable[[Opened], T],
     sealed: bytes,
     sealed_bytes: int,
     context: SealContext,
 ) -> T:
-    return work(open_each(_kept(key), sealed, sealed_bytes, context))
+    return work(open_each(_cached(key), sealed, sealed_bytes, context))
 
 
 class HpkePool:
@@ -143,8 +138,8 @@ class HpkePool:
 
         `work` is a module's function, or a partial of one. Fails as `open` if a worker dies.
         """
-        travelling = _TravellingKey(key.suite, key.private_bytes())
-        return self._submit(_open_in_worker, travelling, work, sealed, sealed_bytes, context)
+        raw = _RawKey(key.suite, key.private_bytes())
+        return self._submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
@@ -168,7 +163,7 @@ class HpkePool:
             self._executor = self._start()
 
     def close(self) -> None:
-        """Stop the workers; chunks not begun are dropped."""
+        """Stop the workers, and drop chunks that none has begun."""
         with self._lock:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -184,7 +179,7 @@ class HpkePool:
 
 
 def in_order(futures: Iterator[Future[T]], *, ahead: int) -> Iterator[T]:
-    """Yield results in order, with a bounded number of chunks submitted ahead."""
+    """Yield the futures' results in order, with at most `ahead` further chunks submitted."""
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)

@@ -51,8 +51,8 @@ class Schedule:
     """Time for which a key is active; infinite if keys are never rotated."""
     overlap: float
     """Time for which a pending key is published before it becomes active."""
-    keep: float
-    """Minimum time for which an expired key is kept."""
+    retention: float
+    """Minimum time from a key's expiry to its destruction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +78,16 @@ class KeyEntry:
 @dataclass(frozen=True, slots=True)
 class KeyRing:
     """
-    All keys that a party ever had, oldest first. Each suite has at most one active and one pending
-    key.
+    All keys that a party ever had, oldest first.
+
+    Each suite has at most one active and one pending key.
     """
 
     entries: tuple[KeyEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if len({entry.key_id for entry in self.entries}) < len(self.entries):
-            raise WireError("a key stands in its ring twice")
+            raise WireError("a key is in its ring twice")
         single = [
             (entry.suite, entry.state)
             for entry in self.entries
@@ -102,19 +103,19 @@ class KeyRing:
                 return entry
         return None
 
-    def kept(self) -> list[KeyEntry]:
+    def held(self) -> list[KeyEntry]:
         """List the keys that are not destroyed."""
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Return the kept key that a task names as `whose`, or raise UnknownKeyError."""
+        """Return the id of a key that a task names as `whose`, if held; else UnknownKeyError."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:
                 if entry.state is KeyState.DESTROYED:
                     raise UnknownKeyError(
                         f"the task's {whose}, {_short(wanted)}, has expired and is destroyed: "
-                        "nothing that is sealed to it can be opened any more"
+                        "nothing sealed to it can be opened"
                     )
                 return wanted
         raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is none of this party's keys")
@@ -149,15 +150,15 @@ class KeyRing:
             ring = _renewed(ring, suite, now, schedule, make)
         if needed is None:
             return ring
-        old = ring.past_keeping(now, schedule)
+        old = ring.past_retention(now, schedule)
         return _replacing(ring, *(key.moved(now) for key in old if key.key_id not in needed))
 
-    def past_keeping(self, now: float, schedule: Schedule) -> list[KeyEntry]:
-        """List expired keys that are kept only if an unfinished task needs them."""
+    def past_retention(self, now: float, schedule: Schedule) -> list[KeyEntry]:
+        """List the expired keys to destroy unless an unfinished task needs them."""
         return [
             entry
             for entry in self.entries
-            if entry.state is KeyState.EXPIRED and now - entry.since >= schedule.keep
+            if entry.state is KeyState.EXPIRED and now - entry.since >= schedule.retention
         ]
 
     def to_json(self) -> str:
@@ -195,7 +196,7 @@ def _renewed(
     schedule: Schedule,
     make: Callable[[str], HpkePublicKey],
 ) -> KeyRing:
-    """Make the due changes to the active and pending key of one suite."""
+    """Return the ring after the changes due to the active and pending key of one suite."""
     active = ring.in_state(suite, KeyState.ACTIVE)
     pending = ring.in_state(suite, KeyState.PENDING)
     if active is None:
@@ -215,7 +216,7 @@ def _renewed(
 
 
 def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:
-    """Replace the entries of the same keys."""
+    """Return the ring with the changed entries of some keys."""
     if not changed:
         return ring
     by_id = {entry.key_id: entry for entry in changed}
@@ -225,7 +226,7 @@ def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:
 def _entry(fields: dict[str, Any]) -> KeyEntry:
     since = float(fields["since"])
     if not math.isfinite(since):
-        raise ValueError("no time")
+        raise ValueError("since must be finite")
     key = HpkePublicKey(fields["suite"], bytes.fromhex(fields["public"]))
     return KeyEntry(suite=key.suite, public=key.raw, state=KeyState(fields["state"]), since=since)
 

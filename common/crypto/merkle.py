@@ -21,6 +21,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from common.chunks import split_every
+
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 32
 MAX_BITS: Final = 32
@@ -30,11 +32,11 @@ BUCKET_LEAVES: Final = 256
 
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
 _AT_ONCE: Final = 1 << 14
-"""Number of leaves that are Python objects at one time."""
+"""Number of leaves that are Python objects at a time, to bound memory."""
 
 
 def bits_for(n_leaves: int) -> int:
-    """Return the depth of the tree over n leaves; 0 below 2 · BUCKET_LEAVES."""
+    """Return the depth of the tree over n leaves: 0 below 2 · BUCKET_LEAVES."""
     return min(MAX_BITS, max(0, (n_leaves // BUCKET_LEAVES).bit_length() - 1))
 
 
@@ -45,17 +47,16 @@ def leaf(sealed_report: bytes) -> bytes:
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
     """Return sealed reports' leaves, concatenated. Cost: about a microsecond each."""
-    starts = range(0, len(sealed_reports), size)
-    return b"".join([leaf(sealed_reports[start : start + size]) for start in starts])
+    return b"".join([leaf(report) for report in split_every(sealed_reports, size)])
 
 
 def split(leaves: bytes) -> list[bytes]:
-    """Split concatenated leaves."""
-    return [leaves[start : start + HASH_BYTES] for start in range(0, len(leaves), HASH_BYTES)]
+    """Split concatenated leaves into single ones."""
+    return split_every(leaves, HASH_BYTES)
 
 
 def salted(salt: bytes, leaf: bytes) -> bytes:
-    """Return the salted leaf."""
+    """Return a leaf's salted hash."""
     return hashlib.sha256(_SALTED + salt + leaf).digest()
 
 
@@ -76,11 +77,11 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 def salt_all(leaves: bytearray, salt: bytes) -> None:
     """Salt concatenated leaves in place. Cost: 10^7 in six seconds."""
-    start, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
-    for place in range(0, len(leaves), step):
-        part = split(bytes(leaves[place : place + step]))
-        leaves[place : place + step] = b"".join(
-            [hashlib.sha256(start + leaf).digest() for leaf in part]
+    prefix, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
+    for first in range(0, len(leaves), step):
+        part = split(bytes(leaves[first : first + step]))
+        leaves[first : first + step] = b"".join(
+            [hashlib.sha256(prefix + leaf).digest() for leaf in part]
         )
 
 
@@ -101,8 +102,8 @@ def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
     first = np.ones(len(whole), dtype=np.bool_)
     np.not_equal(whole[1:], whole[:-1], out=first[1:])
     end = int(np.argmin(first)) if not first.all() else len(whole)
-    for place in range(end, len(whole), _AT_ONCE):
-        part = whole[place : place + _AT_ONCE][first[place : place + _AT_ONCE]]
+    for start in range(end, len(whole), _AT_ONCE):
+        part = whole[start : start + _AT_ONCE][first[start : start + _AT_ONCE]]
         whole[end : end + len(part)] = part
         end += len(part)
     return rows.reshape(-1, HASH_BYTES)[:end]
@@ -113,8 +114,9 @@ class Tree:
 
     def __init__(self, leaves: NDArray[np.uint8]) -> None:
         """
-        Build it over distinct leaves in ascending order, shape (n, HASH_BYTES), maybe
-        memory-mapped.
+        Build the tree over distinct leaves in ascending order, shape (n, HASH_BYTES).
+
+        The leaves may be memory-mapped.
 
         Cost: one pass of SHA-256 over the leaves.
         """
@@ -134,8 +136,7 @@ class Tree:
     @classmethod
     def over(cls, leaves: bytearray, salt: bytes) -> Self:
         """
-        Build the tree over all reports' leaves, reusing their memory, and a salt unknown to
-        senders.
+        Salt, sort and hash all reports' leaves, in their memory. Senders must not know the salt.
 
         Cost: 10^7 in nine seconds.
         """
@@ -162,9 +163,9 @@ class Tree:
 
 
 def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
-    """Return the root computed from a bucket's position, leaves and sibling hashes."""
+    """Compute the root from a bucket's leaves, its number, and the sibling hashes of its path."""
     found = bucket_hash(bucket)
-    for beside in path:
-        left, right = (beside, found) if prefix & 1 else (found, beside)
+    for sibling in path:
+        left, right = (sibling, found) if prefix & 1 else (found, sibling)
         found, prefix = node_hash(left, right), prefix >> 1
     return found

@@ -1,9 +1,9 @@
 """
 Cryptographically secure randomness.
 
-Everything that draws takes a `numpy.random.Generator`. In production it is `secure_generator()`;
-in tests and simulations it is `numpy.random.default_rng(seed)`. All draws that decide a
-probability are bounded integers, which numpy draws exactly (by rejection), never floats.
+Every function that draws takes a `numpy.random.Generator`: `secure_generator()` in production,
+`numpy.random.default_rng(seed)` in tests and simulations. Draws that decide a probability are
+bounded integers, which numpy draws exactly, by rejection; never floats.
 """
 
 import os
@@ -30,12 +30,12 @@ class _SecureGenerator(np.random.Generator):
         self.__reduce__()
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refuse, since a child must come from secure_generator()."""
+        """Refuse: a child would be an ordinary generator."""
         raise TypeError(f"make {n_children} generators with secure_generator() instead")
 
 
 class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stubs
-    """ChaCha20 under its own key; it cannot be copied either."""
+    """A ChaCha20 bit generator that cannot be copied or pickled."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the bit generator of a secure generator cannot be pickled or copied")
@@ -68,9 +68,8 @@ def secure_generator() -> np.random.Generator:
     """
     Make a generator over ChaCha20 under a 256-bit key from the operating system.
 
-    Made in `server.py` and in `deploy/` only, and passed down from there. It refuses to be
-    pickled or copied, and a forked child's draws are re-keyed, so that no two processes ever
-    share a stream.
+    Only `server.py` and `deploy/` make one, and pass it down. It cannot be pickled or copied, and
+    is re-keyed in a forked child, so that no two processes share a stream.
 
     Cost: about 1.4 times numpy's default generator for a permutation.
     Source: RFC 8439 for the cipher; the stream equals it block for block.

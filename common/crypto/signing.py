@@ -58,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Parse one from 64 hexadecimal digits, or raise WireError, which names it `whose`."""
+        """Parse 64 hexadecimal digits, or raise WireError, which calls the identity `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -89,7 +89,7 @@ class PublicIdentity:
 
 
 class SigningIdentity:
-    """The private half, known to its party alone; never prints."""
+    """The private half of a party's identity. It signs, and never prints."""
 
     __slots__ = ("_key",)
 
@@ -112,18 +112,18 @@ class SigningIdentity:
         return PublicIdentity(self._key.public_key().public_bytes_raw())
 
     def sign(self, task_bytes: bytes) -> SignedTask:
-        """Sign a task's bytes. Run by the analyzer, for an operator."""
+        """Sign a task's bytes. Run by the analyzer."""
         return SignedTask(task_bytes=task_bytes, signature=self._key.sign(_TASK_LABEL + task_bytes))
 
     def sign_message(self, label: bytes, message: bytes) -> bytes:
-        """Sign a message of fixed length, or a hash, under its kind's label; not for tasks."""
+        """Sign a message of fixed length under the label of its kind. Tasks use `sign`."""
         return self._key.sign(label + message)
 
     def __repr__(self) -> str:
         return f"SigningIdentity(of {fingerprint(self.public_identity().raw)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an identity is not pickled by accident; use private_bytes()")
+        raise TypeError("an identity must not be pickled; use private_bytes()")
 
 
 _RECEIPT_LABEL: Final = b"shuffledp v1 receipt"
@@ -131,19 +131,19 @@ _BULK_RECEIPT_LABEL: Final = b"shuffledp v1 bulk receipt"
 
 
 def envelope_hash(envelope: bytes) -> bytes:
-    """Return the content of an envelope's receipt: its SHA-256."""
+    """Return an envelope's SHA-256, which its receipt signs."""
     return hashlib.sha256(envelope).digest()
 
 
 def sign_receipt(identity: SigningIdentity, digest: TaskDigest, envelope: bytes) -> bytes:
-    """Acknowledge one stored submission. Run by the shuffler. Cost: one signature, some 30 µs."""
+    """Sign a receipt for a stored submission. Run by the shuffler. Cost: some 30 µs."""
     return identity.sign_message(_RECEIPT_LABEL, digest + envelope_hash(envelope))
 
 
 def receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
-    """Check that a receipt acknowledges this envelope. Run by the user agent. Cost: 100 µs."""
+    """Return whether a receipt is for this envelope. Run by the user agent. Cost: some 100 µs."""
     return identity.signed(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
 
 
@@ -151,7 +151,7 @@ def sign_bulk_receipt(
     identity: SigningIdentity, digest: TaskDigest, stored: Iterable[bytes]
 ) -> bytes:
     """
-    Acknowledge many stored submissions, in the order of the call. Run by the shuffler.
+    Sign one receipt for many stored envelopes, in the order of the call. Run by the shuffler.
 
     Cost: one signature, and a hash for each envelope.
     """
@@ -180,7 +180,7 @@ class TokenIdentity(PublicIdentity):
 
 
 class TokenIssuer:
-    """The private half, held by the party that admits users; never prints."""
+    """The private half of a token key, held by the party that admits users; never prints."""
 
     __slots__ = ("_identity",)
 

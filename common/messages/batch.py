@@ -27,7 +27,7 @@ class BatchState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatus:
-    """A batch as devices see it: nothing finer than the batch."""
+    """A batch's state as devices see it."""
 
     state: BatchState
     n_users: int
@@ -38,7 +38,7 @@ class BatchStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """A batch as the shuffler's operator sees it."""
+    """A batch's progress as the shuffler's operator sees it."""
 
     state: BatchState
     n_users: int
@@ -47,9 +47,9 @@ class BatchProgress:
     target_size: int
     deadline: int
     refused: Mapping[str, int]
-    """Submissions that were not stored, by the names of their outcomes."""
+    """Number of submissions that were not stored, by outcome."""
     repeated: int
-    """Byte-for-byte repeats, which are harmless."""
+    """Number of submissions that were sent again unchanged, which is harmless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class TaskState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """A task's line in the list of tasks."""
+    """One row of the analyzer's list of tasks."""
 
     task_digest: TaskDigest
     state: TaskState
@@ -92,4 +92,4 @@ class TaskSummary:
     n_users: int
     """Users of the delivered batch; 0 before."""
     failure: str
-    """Reason why it is unusable; else empty."""
+    """Reason why the batch is unusable; otherwise empty."""

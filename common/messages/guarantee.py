@@ -38,7 +38,11 @@ class Guarantee:
 
 
 def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the guarantee that a task claims, which its release is charged."""
+    """
+    Return the guarantee that a task claims, and that its release is charged for.
+
+    It is the one against the analyzer and colluding users, if any, or against the analyzer.
+    """
     by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
@@ -64,15 +68,15 @@ def rounded_up(figure: float) -> str:
     """Format a privacy figure with four digits, rounded up."""
     if math.isinf(figure):
         return "inf"
-    return _written(figure, ROUND_CEILING)
+    return _formatted(figure, ROUND_CEILING)
 
 
 def rounded_down(figure: float) -> str:
     """Format a lower bound, or a remaining budget, with four digits, rounded down."""
-    return _written(figure, ROUND_FLOOR)
+    return _formatted(figure, ROUND_FLOOR)
 
 
-def _written(figure: float, rounding: str) -> str:
+def _formatted(figure: float, rounding: str) -> str:
     # From the shortest decimal, so that .1 is shown as .1.
     shown = Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(float(figure)))
     return f"{float(shown):.4g}"

@@ -24,7 +24,7 @@ _LABEL: Final = b"shuffledp v1 batch commitment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommitment:
-    """The root over a task's reports, and the analyzer's signature."""
+    """The root of the tree over a batch's reports, signed by the analyzer."""
 
     task_digest: TaskDigest
     batch_id: BatchId
@@ -57,13 +57,13 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Check signer, task and shape of the tree, or raise ProofError."""
+        """Check task, depth of the tree and signature; raise ProofError if one is wrong."""
         if self.task_digest != digest:
-            raise ProofError("the batch commitment is of another task")
+            raise ProofError("the batch commitment belongs to another task")
         if self.bits != bits_for(self.n_leaves):
             raise ProofError(
-                f"the batch commitment has {self.bits} bits; over {self.n_leaves} leaves there "
-                f"are {bits_for(self.n_leaves)}"
+                f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "
+                f"have {bits_for(self.n_leaves)}"
             )
         if not identity.signed(_LABEL, self._message(), self.signature):
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
@@ -111,8 +111,10 @@ class InclusionProof:
         """
         self.commitment.check(identity, digest)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
-        if len(self.path) != bits or any(len(beside) != HASH_BYTES for beside in self.path):
-            raise ProofError(f"the way to the root has {len(self.path)} steps; it must have {bits}")
+        if len(self.path) != bits or any(len(sibling) != HASH_BYTES for sibling in self.path):
+            raise ProofError(
+                f"the path to the root has {len(self.path)} steps; it must have {bits}"
+            )
         if root_of(self.bucket, prefix, self.path) != self.commitment.root:
             raise ProofError("the bucket does not lead to the root that the analyzer signed")
         return salted(self.commitment.salt, leaf) in split(self.bucket)

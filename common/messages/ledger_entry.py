@@ -70,7 +70,7 @@ class LedgerEntry:
 
     @classmethod
     def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
-        """Make the entry after the one with this hash."""
+        """Make an entry that follows one with the hash `previous_hash`."""
         unsealed = cls(**fields, previous_hash=previous_hash, entry_hash=bytes(HASH_BYTES))
         return cls(**fields, previous_hash=previous_hash, entry_hash=unsealed.expected_hash())
 
@@ -84,10 +84,10 @@ class LedgerEntry:
             "n_users": self.n_users,
             "n_refused": self.n_refused,
             "coalition": self.coalition,
-            "epsilon": _finite(self.epsilon),
-            "delta": _finite(self.delta),
+            "epsilon": _as_json(self.epsilon),
+            "delta": _as_json(self.delta),
             "theorem": self.theorem,
-            "composed_epsilon": _finite(self.composed_epsilon),
+            "composed_epsilon": _as_json(self.composed_epsilon),
         }
 
     def expected_hash(self) -> bytes:
@@ -98,7 +98,7 @@ class LedgerEntry:
         return hashlib.sha256(_LABEL + self.previous_hash + text.encode("ascii")).digest()
 
 
-def _finite(figure: float) -> float | str:
+def _as_json(figure: float) -> float | str:
     return "inf" if figure == math.inf else figure
 
 

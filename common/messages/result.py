@@ -45,15 +45,14 @@ class Histogram:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the ends of each item's own interval."""
+        """Return the ends of each item's confidence interval; not simultaneous."""
         return interval_around(self.frequencies, self.standard_errors, confidence)
 
     def tells_values_apart(self, confidence: float) -> bool:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        The intervals are Bonferroni's, since some of many absent items have their own above 0 by
-        chance.
+        They are Bonferroni's: of many absent items, some have single intervals above 0 by chance.
         """
         size = len(self.frequencies)
         low, _ = self.interval(1 - (1 - confidence) / max(1, size))
@@ -80,7 +79,7 @@ class Means:
         _check_lengths("means", self.means, self.standard_errors, self.shrunk)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the ends of each mean's own interval."""
+        """Return the ends of each mean's confidence interval; not simultaneous."""
         return interval_around(self.means, self.standard_errors, confidence)
 
 
@@ -135,7 +134,9 @@ class BitTable:
     def __post_init__(self) -> None:
         _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
         if self.bit_counts.ndim != 2:  # noqa: PLR2004  # cohorts, bits
-            raise WireError("a table of bits has cohorts and bits")
+            raise WireError(
+                f"a table of bits has {self.bit_counts.ndim} dimensions; it must have 2"
+            )
         if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
             raise WireError("a bit is set in more reports than its cohort has")
 
@@ -146,17 +147,17 @@ Estimate = Histogram | Means | KeyValues | BitTable
 def _check_lengths(what: str, *lists: Sized) -> None:
     lengths = {len(each) for each in lists}
     if len(lengths) != 1:
-        raise WireError(f"{what}: its lists have different lengths: {sorted(lengths)}")
+        raise WireError(f"the lists of {what} have different lengths: {sorted(lengths)}")
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Reasons not to count a report: its ciphertext is a repeat, it does not open, or the task's
-mechanism cannot make its content."""
+"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or no output of the
+task's mechanism has its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:
-    """The analyzer's release, once a task."""
+    """The released result of a task's one batch."""
 
     task_digest: TaskDigest
     protocol: str

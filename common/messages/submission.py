@@ -69,7 +69,7 @@ REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Ou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """An envelope's content: sealed reports, and an id that identifies retries."""
+    """The content of an envelope: a user's sealed reports, and an id that identifies retries."""
 
     submission_id: bytes
     sealed_reports: bytes
@@ -97,10 +97,11 @@ def unpack(plaintext: bytes, task: Task) -> Submission:
 
 
 PLAIN_REPORT: Final = np.dtype([("item", "<u4")])
+"""A report that names its item."""
 
 
 def plain_reports(items: NDArray[np.int64]) -> NDArray[np.void]:
-    """Encode items as reports: shape (n,), field item (uint32)."""
+    """Encode items as plain reports, shape (n,). Run by the shuffler, for its dummies."""
     reports = np.empty(items.shape, dtype=PLAIN_REPORT)
     reports["item"] = items
     return reports

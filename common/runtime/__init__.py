@@ -1,1 +1,1 @@
-"""How any process runs: settings, logs, clock, files, TLS, RPC."""
+"""The runtime of every process: settings, logs, clock, files, TLS, RPC."""

@@ -20,7 +20,7 @@ _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
 
 
 class OperatorToken:
-    """One service's token, kept in its state directory as `operator.token`; never prints."""
+    """One service's token, stored in its state directory as `operator.token`; never prints."""
 
     __slots__ = ("_token",)
 
@@ -39,7 +39,7 @@ class OperatorToken:
         return secrets.token_hex(_TOKEN_BYTES).encode()
 
     def matches(self, shown: str) -> bool:
-        """Compare in constant time."""
+        """Return whether a token is this one, in constant time."""
         return secrets.compare_digest(shown.encode(), self._token)
 
     def check(self, shown: str | None) -> None:
@@ -56,7 +56,7 @@ class OperatorToken:
 
 
 class Caller(Enum):
-    """Callers that may make a call."""
+    """Who may make a call."""
 
     ANYONE = "anyone"
     SHUFFLER = "shuffler"
@@ -98,7 +98,7 @@ class CallKind(Enum):
     """Calls that share limits. A flood of one kind does not block another."""
 
     SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
-    """About one user. Answers are short."""
+    """Calls about one user, with short answers."""
     TASK = Limits(
         places=1024,
         share=32,
@@ -108,12 +108,13 @@ class CallKind(Enum):
         turns_share=2,
         long_answers=True,
     )
-    """For a task, up to 2 MiB."""
+    """Requests for a task, which may have 2 MiB."""
     BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=32, turns_share=4)
-    """Many users' submissions, up to 4 MiB."""
+    """Many users' submissions, up to 4 MiB a call."""
     DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
-    """A batch, read in chunks."""
+    """A batch, which is read in chunks."""
     OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
+    """An operator's calls to the analyzer."""
     STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
     """An operator's calls to the server that devices call."""
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
@@ -124,8 +125,8 @@ class CallKind(Enum):
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""Bytes of a short message. A longer one keeps its turn: a request until it is answered, an answer
-until it is sent. Calls of a kind hold at most `places` times this and `turns` times the longest."""
+"""Maximum bytes of a short message. A longer request keeps its turn until it is answered, a longer
+answer until it is sent: calls of a kind hold at most `places` short and `turns` long messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ _MARGIN: Final = 10.0
 
 
 def connections_of(service: str) -> Connections:
-    """Return the limits of a service's connections, whose age interrupts no allowed call."""
+    """Return the limits of a service's connections. No allowed call outlives its connection."""
     kinds = [call.kind.value for call in _calls_of(service)]
     return Connections(
         streams=max(kind.share for kind in kinds),
@@ -214,8 +215,9 @@ def check_caller(
     """
     Check that a caller may make a call.
 
-    `names` are the parties in the caller's certificate, None where there are no certificates. The
-    call came with the token `shown`; the service's own is None if it has no operator.
+    `names` are the parties in the caller's certificate; None if callers have no certificates.
+    `shown` is the token that came with the call; `token` is the service's own, None if it has no
+    operator.
 
     Raises:
         CallerError: The certificate names another party.
@@ -233,7 +235,7 @@ def check_caller(
 
 
 def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """Return the common names in a verified certificate, or without one the alternative names."""
+    """Return a verified certificate's common names; if it has none, its alternative names."""
     found = [*certificate.get("x509_common_name", ())] or [
         *certificate.get("x509_subject_alternative_name", ())
     ]
@@ -241,7 +243,7 @@ def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
-    """Return the token in a call's metadata."""
+    """Return the bearer token in a call's metadata, None if there is none."""
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
             return value.removeprefix(_BEARER)

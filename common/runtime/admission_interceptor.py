@@ -1,8 +1,8 @@
 """
-Admission of calls: bounds memory whatever clients do, and each connection's share.
+Admission of calls: limits on their memory and time, in total and per connection.
 
-Connections are identified by gRPC's name for the peer, kept only while it has a call under way. On
-a Unix socket all peers have one name, so connections have no share.
+A connection is identified by gRPC's name for the peer, which is held only during its calls. On a
+Unix socket all peers have one name, so connections have no share.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class ConcurrencyLimits:
         self._taken: Counter[CallKind] = Counter()
         self._shares: Counter[tuple[CallKind, str]] = Counter()
 
-    def take(self, kind: CallKind, peer: str) -> None:
+    def acquire(self, kind: CallKind, peer: str) -> None:
         """
-        Take a place; the caller must release it once.
+        Take a place, which the caller must release once.
 
         Raises:
-            OverloadError: No place is free; ShareError if this connection's or a minor kind's are
-                taken.
+            OverloadError: All places are taken.
+            ShareError: All places of this connection, or of a minor kind, are taken.
         """
         limits, share = kind.value, (kind, peer)
         if self._taken[kind] >= limits.places:
@@ -78,7 +78,7 @@ class ConcurrencyLimits:
 
 
 class Queue:
-    """Runs a few calls at a time; others wait, first come, first served."""
+    """A first-in, first-out queue: some calls have a turn, the others wait."""
 
     def __init__(self, places: int, share: int) -> None:
         self._places = asyncio.Semaphore(places)
@@ -130,13 +130,13 @@ class Queue:
                 del self._present[peer], self._shares[peer]
 
 
-class Hold:
-    """The place of one call, held until gRPC is done with it, and its turn in the queue."""
+class AdmittedCall:
+    """One call's place, held until gRPC has finished the call, and its turn in the queue."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
     ) -> None:
-        limits.take(kind, peer)
+        limits.acquire(kind, peer)
         self._limits = limits
         self._queue = queue
         self._kind = kind
@@ -144,13 +144,13 @@ class Hold:
         self._in_turn = False
 
     async def take_turn(self) -> None:
-        """Wait for a turn, where calls of this kind queue."""
+        """Wait for a turn, if calls of this kind queue."""
         if self._queue is not None:
             await self._queue.enter(self._peer, self._kind.value.read_seconds)
             self._in_turn = True
 
     def end_turn(self) -> None:
-        """End the turn, if it has not ended."""
+        """End the turn, unless it has ended."""
         if self._in_turn and self._queue is not None:
             self._in_turn = False
             self._queue.leave(self._peer)
@@ -185,16 +185,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         *,
         certificates: bool,
         token: OperatorToken | None,
-        note: Callable[[BaseException], None] = lambda _error: None,
+        on_error: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         """
-        Admit calls to one server, and call `note` with every error.
+        Admit calls to one server, and call `on_error` with every error.
 
-        With `certificates`, every caller has one; `token` is the operator's, or None.
+        If `certificates`, every caller has one. `token` is the operator's; None if there is none.
         """
         self._certificates = certificates
         self._token = token
-        self._note = note
+        self._on_error = on_error
         self._limits = ConcurrencyLimits()
         self._queues = {
             kind: Queue(kind.value.turns, kind.value.turns_share)
@@ -207,10 +207,10 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Wrap a method once: it takes bytes, and the handler takes messages.
+        Wrap a method's handler, once. The wrapper reads bytes, and parses them in its turn.
 
-        A stream of answers is refused, since its caller could hold the place indefinitely; except
-        for reflection, which has a deadline.
+        Methods that stream answers are refused, since a caller could hold a place indefinitely,
+        except for reflection, which has a deadline.
         """
         method = handler_call_details.method
         if method not in self._handlers:
@@ -235,7 +235,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 return await method(requests, context)
             except grpc.aio.AbortError:
                 raise
-            except Exception as error:  # noqa: BLE001  # the last line before the wire
+            except Exception as error:  # noqa: BLE001  # no details may reach the caller
                 refusal = self._refusal(error)
             # Not inside `except`: gRPC keeps what abort raises in a reference cycle, which would
             # keep the error's frames, and the request in them, until they are collected.
@@ -247,8 +247,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     def _refusal(
         self, error: Exception
     ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
-        """Return the answer to an error: status, sentence and metadata."""
-        self._note(error)
+        """Return the status, message and metadata that answer an error."""
+        self._on_error(error)
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else FORESEEN
             return grpc.StatusCode[error.status], str(error), beside
@@ -281,16 +281,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         return behaviour
 
-    def _admit(self, call: Call, context: Any) -> Hold:  # noqa: ANN401
+    def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
         """Check the caller, and take a place."""
         if call.caller is not Caller.ANYONE:
             names = names_in(context.auth_context()) if self._certificates else None
             metadata = context.invocation_metadata()
             check_caller(call.caller, names, bearer_token(metadata), self._token)
-        return Hold(self._limits, self._queues.get(call.kind), call.kind, context.peer())
+        return AdmittedCall(self._limits, self._queues.get(call.kind), call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
-        """Yield requests one by one, each after the previous answer."""
+        """Serve a bidirectional stream: read each request after the previous answer is sent."""
         parse, serialize = handler.request_deserializer, handler.response_serializer
         limits = call.kind.value
 
@@ -324,11 +324,11 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
 
 async def _refused(_requests: object, _context: object) -> None:
-    raise CallerError("no rule allows this call")
+    raise CallerError("the access table does not list this method")
 
 
 class Deadline:
-    """Interrupts a block that takes longer, with DeadlineError."""
+    """Raises DeadlineError in a block that takes longer than `seconds`."""
 
     __slots__ = ("_seconds", "_timeout", "_what")
 
@@ -343,7 +343,7 @@ class Deadline:
 
     @contextmanager
     def reading(self, seconds: float) -> Generator[None]:
-        """Shorten the time while a request is read. One timer a call: every call passes here."""
+        """Shorten the deadline while a request is read. It reuses the one timer, for speed."""
         end, whole = self._timeout.when(), (self._what, self._seconds)
         now = asyncio.get_running_loop().time
         if end is not None and (soon := now() + seconds) < end:
@@ -361,12 +361,16 @@ class Deadline:
 
 
 async def read_request(
-    requests: AsyncIterator[bytes], kind: CallKind, held: Hold, deadline: Deadline
+    requests: AsyncIterator[bytes], kind: CallKind, held: AdmittedCall, deadline: Deadline
 ) -> bytes:
     """
-    Read a request in its turn before parsing it: a message can take 20 times its bytes.
+    Wait for a turn and read one request, unparsed: a message can take 20 times its bytes.
 
     The turn ends here, unless the request is long or the answer may be.
+
+    Raises:
+        OverloadError, DeadlineError: No turn came, or no complete request arrived, in time.
+        WireError: The call holds no request, or several.
     """
     await held.take_turn()
     with deadline.reading(kind.value.read_seconds):

@@ -1,7 +1,7 @@
 """
 Certificates, and the authority that issues them to parties.
 
-A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
+A certificate names a party, not a host: a caller checks which party its peer is.
 """
 
 import datetime
@@ -39,10 +39,10 @@ _LEEWAY: Final = datetime.timedelta(hours=1)
 _LOOPBACK: Final = ("localhost", "127.0.0.1")
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
-_NO_KEY: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""Exceptions raised for bytes that are not a supported private key."""
-_NO_CERTIFICATE: Final = (
-    *_NO_KEY,
+_KEY_ERRORS: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+"""Exceptions of the library for bytes that are not a supported private key."""
+_CERTIFICATE_ERRORS: Final = (
+    *_KEY_ERRORS,
     x509.InvalidVersion,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
@@ -66,7 +66,7 @@ class Certificate:
             return cls(x509.load_pem_x509_certificate(path.read_bytes()))
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-        except _NO_CERTIFICATE as error:
+        except _CERTIFICATE_ERRORS as error:
             raise SettingsError(f"{path} does not hold a certificate in PEM") from error
 
     @property
@@ -111,7 +111,7 @@ class Certificate:
         """Return whether a private key in PEM is this certificate's."""
         try:
             private = load_pem_private_key(key, None)
-        except _NO_KEY:
+        except _KEY_ERRORS:
             return False
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         own = self.parsed.public_key().public_bytes(*form)
@@ -127,42 +127,40 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float) -> Self:
-        """Make an authority, in authority.pem and authority.key."""
+        """Make an authority, and write authority.pem and authority.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
         certificate = builder.sign(key, hashes.SHA256())
-        return cls(_written(folder, AUTHORITY, certificate, key), key)
+        return cls(_saved(folder, AUTHORITY, certificate, key), key)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read an authority from `make`; raise SettingsError if there is none."""
+        """Read the files of `make`; raise SettingsError if one is missing or damaged."""
         certificate = Certificate.read(folder / f"{AUTHORITY}.pem")
         key = None
         try:
             key = load_pem_private_key((folder / f"{AUTHORITY}.key").read_bytes(), None)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except _NO_KEY:
+        except _KEY_ERRORS:
             pass
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise SettingsError("the authority's key is not one made here")
+            raise SettingsError("authority.key does not hold a key that this program made")
         return cls(certificate, key)
 
     def issue(self, folder: Path, party: str, now: float, hosts: Sequence[str] = ()) -> Certificate:
         """
-        Issue a certificate with a new key to a party, in PARTY.pem and PARTY.key.
+        Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
-        It names the hosts besides the party's own name and loopback's. It expires a year after
-        `now`, in seconds since 1970 UTC, or with the authority. Earlier ones stay valid.
+        It names the party, loopback and the hosts. It expires a year after `now`, in seconds since
+        1970 UTC, or with the authority. Earlier certificates stay valid.
 
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.
         """
         if set(hosts) & set(PARTIES):
-            raise SettingsError(
-                f"a host cannot be called {', '.join(PARTIES)}, the names of parties"
-            )
+            raise SettingsError(f"a host must not have a party's name: {', '.join(PARTIES)}")
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((party, *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -179,7 +177,7 @@ class Authority:
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        return _written(folder, party, certificate, key)
+        return _saved(folder, party, certificate, key)
 
     def __repr__(self) -> str:
         return f"Authority({self.certificate.fingerprint[:16]})"
@@ -214,7 +212,7 @@ def _builder(
     *,
     authority: bool,
 ) -> x509.CertificateBuilder:
-    """Start to build a certificate; only an authority's can sign others."""
+    """Return a builder of a certificate, which can sign others if it is an authority's."""
     usages = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     usage = x509.KeyUsage(
         digital_signature=not authority,
@@ -235,7 +233,7 @@ def _builder(
     )
 
 
-def _written(
+def _saved(
     folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> Certificate:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

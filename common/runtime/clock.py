@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 
 class Clock(Protocol):
-    """Tells the time. Doubles in tests stand still or jump."""
+    """A source of the time. Tests pass one that they set."""
 
     def now(self) -> float:
         """Seconds since 1970 UTC."""

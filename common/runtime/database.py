@@ -1,4 +1,4 @@
-"""SQLite in a thread, and one error message for each kind of disk failure."""
+"""SQLite in a thread of its own, and error messages for disk failures."""
 
 import asyncio
 import errno
@@ -25,8 +25,8 @@ _SENTENCES: Final = {
 }
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DAMAGE: Final = "a database of the state directory is damaged"
-_NO_TEXT: Final = "Could not decode to UTF-8"
-"""Python's message, without a code, for a text column that is not UTF-8."""
+_UNDECODABLE: Final = "Could not decode to UTF-8"
+"""Start of Python's message, which has no code, for a text column that is not UTF-8."""
 _PRIMARY: Final = 0xFF
 """SQLite's extended codes carry their primary one in the lowest byte."""
 
@@ -39,7 +39,7 @@ def storage_failures() -> Generator[None]:
     except sqlite3.Error as error:
         # Python's own errors, for wrong calls, have no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
-        if code in _DAMAGED or str(error).startswith(_NO_TEXT):
+        if code in _DAMAGED or str(error).startswith(_UNDECODABLE):
             raise DamagedStorageError(_DAMAGE) from error
         if code in _SENTENCES:
             raise StorageError(_SENTENCES[code]) from error
@@ -64,7 +64,7 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Open or make the file; `schema` is CREATE ... IF NOT EXISTS. Raises StorageError."""
+        """Open or make the file; `schema` is CREATE ... IF NOT EXISTS. May raise StorageError."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -78,7 +78,7 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(connection, ...)` as one transaction; raise StorageError, safe to retry."""
+        """Run `work(connection, ...)` in one transaction; if it raises StorageError, retry it."""
 
         def transaction() -> T:
             with storage_failures(), self._connection:
@@ -88,7 +88,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """Merge the log into the file, so that no deleted row remains, or raise StorageError."""
+        """Merge the write-ahead log into the file, so that no deleted row remains on the disk."""
 
         @storage_failures()
         def checkpoint() -> None:
@@ -124,9 +124,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.executescript(schema)
-    with closing(sqlite3.connect(":memory:")) as pattern:
-        pattern.executescript(schema)
-        for table, columns in _columns(pattern).items():
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(schema)
+        for table, columns in _columns(empty).items():
             missing = columns - _columns(connection).get(table, set())
             if missing:
                 raise DamagedStorageError(

@@ -26,7 +26,7 @@ _SECONDS: Final = 5.0
 
 async def check(settings: ServiceSettings, party: str) -> None:
     """
-    Ask a service for its health, over its own transport and with its own certificate.
+    Check a service over its own transport, with its own certificate.
 
     Raises:
         SettingsError: The service has no address yet, or its certificate cannot be read.
@@ -37,7 +37,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
     try:
         address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] include this machine
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} does not say where the service listens") from error
+        raise SettingsError(
+            f"{file} does not hold the service's address: is it running?"
+        ) from error
     files = None if address.startswith("unix:") else TlsFiles.of(settings, party)
     own = files.read() if files else None
     authority = own.authority if own else None
@@ -47,14 +49,14 @@ async def check(settings: ServiceSettings, party: str) -> None:
         )
         answer = await reply(call, f"the service at {address}")
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        raise PeerError(f"the service at {address} does not serve")
+        raise PeerError(f"the service at {address} is not serving")
 
 
 def main() -> None:
-    """Check once; exit with 0 if the service serves, else with 1 and one sentence."""
+    """Check once. Exit with 0 if the service is serving, otherwise with 1 and one sentence."""
     parser = argparse.ArgumentParser(
         prog="python -m common.runtime.health_check",
-        description="Ask this machine's own service whether it serves.",
+        description="Check that this machine's own service is serving.",
         epilog="Example: python -m common.runtime.health_check analyzer --settings analyzer.toml",
     )
     parser.add_argument("party", choices=_SERVICES, help="whose service it is")

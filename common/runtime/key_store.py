@@ -1,10 +1,10 @@
 """
-A party's keys on disk: its ring of encryption keys with their rotation, and its signing identity.
+A party's keys on disk: its ring of encryption keys, their rotation, and its signing identity.
 
-The ring is not encrypted; each private key has its own file. A crash at any moment leaves a valid
-ring: a private key is durable before the ring names it, the ring is replaced as a whole, and a
-key's file is removed after the ring records its destruction. A key file that the ring does not name
-is added as an expired key, which opens but never seals.
+The ring holds no secret; each private key has an encrypted file of its own. A crash at any moment
+leaves a valid ring: a private key is durable before the ring names it, the ring is replaced as a
+whole, and a key's file is destroyed after the ring records it. A key file that the ring does not
+name is added as an expired key, which opens but never seals.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class KeyStore:
         self._ring = self._read()
         self._keys: dict[KeyId, HpkePrivateKey] = {
             entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
-            for entry in self._ring.kept()
+            for entry in self._ring.held()
         }
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
@@ -49,7 +49,7 @@ class KeyStore:
             needed: Keys of unfinished tasks; None if unknown, so that none is destroyed.
 
         Returns:
-            Whether a key was destroyed, which other holders should forget.
+            Whether a key was destroyed, which worker processes must then forget.
         """
         ring = self._with_strays(self._ring, now)
         ring = ring.rotated(
@@ -57,7 +57,7 @@ class KeyStore:
             schedule=self._schedule,
             suites=tuple(SUITES),
             needed=needed,
-            make=lambda suite: self._keep(HpkePrivateKey.generate(suite)),
+            make=lambda suite: self._store(HpkePrivateKey.generate(suite)),
         )
         if ring != self._ring:
             self._state.publish(RING_FILE, ring.to_json())
@@ -68,8 +68,8 @@ class KeyStore:
         return self._destroy_files()
 
     def may_destroy(self, now: float) -> bool:
-        """Return whether a key would be destroyed now, unless an unfinished task needs it."""
-        return bool(self._ring.past_keeping(now, self._schedule))
+        """Return whether a key is due to be destroyed unless an unfinished task needs it."""
+        return bool(self._ring.past_retention(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
         """Return the key of a suite in a state, active or pending; None if there is none."""
@@ -80,11 +80,11 @@ class KeyStore:
         """Return the active key of a suite, which new tasks are sealed to."""
         key = self.find(suite, KeyState.ACTIVE)
         if key is None:
-            raise WireError(f"this party has no key of the suite {suite}")
+            raise WireError(f"this party has no active key of the suite {suite}")
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """Return the private half of a kept key that a task names, or raise UnknownKeyError."""
+        """Return the private half of a key that a task names, or raise UnknownKeyError."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -107,11 +107,11 @@ class KeyStore:
         except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
-                "or remove it: every key whose file is there then still opens, and none is used"
+                "or remove it, and every key that has a file still opens, but none is used again"
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add keys whose files the ring does not name, such as after a crash."""
+        """Add, as expired, keys that have a file and are not in the ring, as after a crash."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -120,7 +120,7 @@ class KeyStore:
                 ring = ring.with_key(key.public_key(), KeyState.EXPIRED, now)
         return ring
 
-    def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
+    def _store(self, key: HpkePrivateKey) -> HpkePublicKey:
         """Store a private key durably, and return its public half."""
         public = key.public_key()
         self._state.secret(_key_file(public.key_id), key.private_bytes)
@@ -128,12 +128,12 @@ class KeyStore:
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key's file, whose name is the key's id, bound to the suite."""
+        """Read a key's file, whose name is the key's id; if `suite` is None, find its suite."""
 
         def missing() -> bytes:
             raise SettingsError(
                 f"{name} is missing in the state directory: put it back, or remove its entry from "
-                f"{RING_FILE} and give up what is sealed to it"
+                f"{RING_FILE} and lose all that is sealed to it"
             )
 
         raw = self._state.secret(name, missing)
@@ -156,7 +156,7 @@ class KeyStore:
         return bool(files)
 
     def __repr__(self) -> str:
-        return f"KeyStore({len(self._ring.kept())} keys)"
+        return f"KeyStore({len(self._ring.held())} keys)"
 
 
 def _key_file(key: KeyId) -> str:
@@ -164,7 +164,7 @@ def _key_file(key: KeyId) -> str:
 
 
 _TICK: Final = 600.0
-"""Seconds between looks at the clock: keys live for days."""
+"""Seconds between rotations, which is short: keys live for days."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +179,10 @@ class Rotation:
     forget: Callable[[], None]
     """Makes worker processes forget destroyed keys."""
     publish: Callable[[], None] = lambda: None
-    """Publishes the public keys, at each look at the clock."""
+    """Publishes the public keys, after each rotation."""
 
-    async def do_what_is_due(self) -> None:
-        """Rotate keys that are due."""
+    async def rotate(self) -> None:
+        """Rotate the keys that are due, once."""
         now = self.clock.now()
         needed = await self.needed() if self.keys.may_destroy(now) else None
         if self.keys.rotate(now, needed):
@@ -194,8 +194,8 @@ class Rotation:
         while True:
             await asyncio.sleep(tick)
             try:
-                await self.do_what_is_due()
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
+                await self.rotate()
+            except Exception as error:  # noqa: BLE001  # the next rotation may do better
                 logs.event("keys not rotated yet", {"error": type(error).__name__}, level="ERROR")
 
 
@@ -204,7 +204,7 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
-    """Read or make a party's identity, and publish the half that others pin."""
+    """Read or make a party's signing identity, and publish the half that others pin."""
     raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
     identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
@@ -213,7 +213,7 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Replace a party's identity; parties that pin the old one refuse the new one.
+    Replace a party's signing identity. Parties that pin the old one refuse the new one.
 
     Run by an operator, while no service holds `state`; raises as `load_identity`.
     """

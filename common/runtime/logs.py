@@ -1,8 +1,9 @@
 """
-Structured logs whose fields are an allow-list, also for libraries' records.
+Structured logs with an allow-list of fields.
 
-A field that is not in `Field` does not type-check; review what it reveals before adding one. No
-field holds a value, a peer, a submission or a time finer than the batch.
+A field that is not in `Field` does not type-check; review what it reveals before adding it. No
+field holds a value, a peer, a submission or a time finer than the batch. Libraries' records are
+reduced to the same fields.
 """
 
 import json
@@ -37,7 +38,7 @@ def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
 
 
 def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO") -> None:
-    """Log an event. Pass bytes as hexadecimal text."""
+    """Log an event. Bytes are passed as hexadecimal text."""
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
 
 

@@ -1,5 +1,5 @@
 """
-The allow-list of all parties' metrics, with all values of their labels.
+Metrics of all parties: an allow-list of names, labels and label values.
 
 Review what a metric reveals before adding it. No label names a user, a peer, a connection or a
 submission, which the shuffler forgets; nor a task, a batch or a population, which are unbounded and
@@ -70,21 +70,21 @@ _OF_ALL: Final = (
     ),
     _METRIC(
         "shuffledp_certificate_days_left",
-        "Whole days until a certificate ends; negative once it has.",
+        "Whole days until a certificate expires; negative afterwards.",
         {"certificate": ("own", "authority")},
         absent=True,
     ),
     _METRIC(
         "shuffledp_process_cpu_seconds_total",
-        "Seconds of processor time of the process and all its workers, ended ones too.",
+        "CPU seconds of the process and its workers, finished ones included.",
     ),
     _METRIC(
         "shuffledp_process_resident_memory_bytes",
-        "Resident memory of the process and its workers; what they share counts for each.",
+        "Resident memory of the process and its workers; shared pages count for each.",
     ),
     _METRIC(
         "shuffledp_memory_limit_bytes",
-        "Memory of the machine, or of the container if that has less.",
+        "Memory of the machine, or the container's limit if that is lower.",
         absent=True,
     ),
 )
@@ -116,28 +116,28 @@ _OF_KEY_HOLDERS: Final = (
 _OF_SHUFFLER: Final = (
     _METRIC(
         "shuffledp_batches",
-        "Batches by state, of all time; none that still collects.",
+        "Batches by state, of all time, except those that are collecting.",
         _SHUFFLER_STATES,
     ),
-    _METRIC("shuffledp_batches_moved_total", "Batches that came to a state.", _SHUFFLER_STATES),
-    _METRIC("shuffledp_batches_stuck", "Batches that could not move on when it was last tried."),
+    _METRIC("shuffledp_batches_moved_total", "Batches that entered a state.", _SHUFFLER_STATES),
+    _METRIC("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
     _METRIC(
         "shuffledp_oldest_undelivered_seconds",
-        "Since the batch closed that waits longest for its delivery; 0 if none does. After a "
+        "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
         "restart, since the task's deadline or the start.",
     ),
     _METRIC(
         "shuffledp_users_collected_total",
-        "Users that a batch held when it was permuted or expired, counted then: compare its "
-        "refused submissions with them.",
+        "Users of batches, counted when a batch is permuted or expires; compare refused "
+        "submissions with them.",
     ),
     _METRIC(
         "shuffledp_users_released_total",
-        "Users in delivered batches, counted at the delivery.",
+        "Users of delivered batches, counted at delivery.",
     ),
     _METRIC(
         "shuffledp_submissions_refused_total",
-        "Submissions that a batch refused while it collected, counted when it is permuted or "
+        "Submissions refused while a batch collected, counted when the batch is permuted or "
         "expires.",
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
@@ -145,19 +145,21 @@ _OF_SHUFFLER: Final = (
 _OF_ANALYZER: Final = (
     _METRIC(
         "shuffledp_batches",
-        "Batches by state, of all time; quarantined ones are among the unusable.",
+        "Batches by state, of all time; unusable ones include quarantined ones.",
         {"state": ("staged", "released", "unusable")},
     ),
     _METRIC(
         "shuffledp_batches_moved_total",
-        "Batches that came to a state.",
+        "Batches that entered a state.",
         {"state": ("staged", "released", "unusable", "quarantined")},
     ),
-    _METRIC("shuffledp_tasks_open", "Tasks before their deadline of which no batch has come."),
+    _METRIC("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
     _METRIC("shuffledp_releases_total", "Results released."),
-    _METRIC("shuffledp_release_failures_total", "Releases that failed and are tried again."),
+    _METRIC("shuffledp_release_failures_total", "Failed releases, which are retried."),
     _METRIC("shuffledp_users_counted_total", "Users of released batches."),
-    _METRIC("shuffledp_reports_received_total", "Reports of released batches, refused ones too."),
+    _METRIC(
+        "shuffledp_reports_received_total", "Reports of released batches, refused ones included."
+    ),
     _METRIC(
         "shuffledp_reports_refused_total",
         "Reports of released batches that were not counted.",
@@ -165,15 +167,15 @@ _OF_ANALYZER: Final = (
     ),
     _METRIC(
         "shuffledp_sentinels_missing_total",
-        "Acknowledged sentinels that a shuffler lost which was to keep every report.",
+        "Acknowledged sentinels lost by a shuffler that must keep every report.",
     ),
     _METRIC("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
     _METRIC("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
     _METRIC("shuffledp_ledger_entries", "Entries of the ledger."),
     _METRIC(
         "shuffledp_budget_spent_ratio",
-        "Largest share that any population has spent of a budget it was promised: epsilon "
-        "composed at the budget's delta, over the budget.",
+        "Largest share of a promised budget that any population has spent: epsilon composed at "
+        "the budget's delta, over the budget.",
         absent=True,
     ),
 )
@@ -186,11 +188,7 @@ DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
 
 
 class Metrics(Collector):
-    """
-    The values of the party's metrics.
-
-    The event loop sets them; threads of the metrics page read them.
-    """
+    """The values of a party's metrics, set by the event loop and read by the server's threads."""
 
     def __init__(self, party: Party) -> None:
         self._definitions = {metric.name: metric for metric in DEFINITIONS[party]}
@@ -208,19 +206,19 @@ class Metrics(Collector):
         return name in self._definitions
 
     def set(self, name: str, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """Set a gauge; raise ValueError if the party has no such series, or it is a counter's."""
+        """Set a gauge; raise ValueError for an undefined series or a counter's."""
         values, series = self._find(name, labels or {}, counter=False)
         values[series] = value
 
     def add(self, name: str, by: float = 1.0, labels: Mapping[str, str] | None = None) -> None:
-        """Advance a counter; raise ValueError if there is no such series, or it would fall."""
+        """Advance a counter; raise ValueError for an undefined series or a negative amount."""
         values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
             raise ValueError(f"{name} only grows; it cannot change by {by}")
         values[series] += by
 
     def advance_to(self, name: str, total: float) -> None:
-        """Advance a counter to a total that is measured elsewhere; it never falls."""
+        """Advance a counter to a total measured elsewhere, unless that is lower."""
         values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 

@@ -74,7 +74,7 @@ _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
 
 
 class FailureCounters:
-    """Remembers the windows with overload or disk failures."""
+    """Sets the failure metrics: whether the last whole window had overload or disk failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -85,7 +85,7 @@ class FailureCounters:
         metrics.ask(self._read)
 
     def note(self, error: BaseException) -> None:
-        """Count an error of one of the watched kinds, which exclude a connection's own limit."""
+        """Record an overload or a disk failure. A connection's own limit does not count."""
         for name, kind in _WATCHED:
             if isinstance(error, kind) and not isinstance(error, ShareError):
                 self._windows.get(name, set()).add(self._window())
@@ -120,7 +120,7 @@ class ProcessMetrics:
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Fail each reading while the event loop hangs, since alerts watch for failed scrapes."""
+        """Make readings fail while the event loop hangs: alerts watch for failed scrapes."""
 
         @self.metrics.ask
         def turn() -> None:

@@ -43,7 +43,7 @@ _PASSING: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""Statuses that are safe to retry. All others are refusals."""
+"""Statuses of calls that are safe to retry. All others are refusals."""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -86,7 +86,7 @@ _RETRIES: Final = json.dumps(
 
 
 def make_server(admission: AdmissionInterceptor, connections: Connections) -> grpc.aio.Server:
-    """Make a server with limits, and without services."""
+    """Make a server with bounded resources, and without services."""
     return grpc.aio.server(
         interceptors=[admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
@@ -112,9 +112,9 @@ def bind(
     """
     Bind a server to host:port or unix:PATH, and return its address; raise SettingsError.
 
-    A Unix socket needs no TLS: the kernel decides who may connect. Without an identity, TCP is
-    plaintext, which the settings allow on loopback only. Over TLS, renewed files are read again;
-    with `ask_for_certificates`, every client needs a certificate by the authority.
+    A Unix socket has no TLS: file permissions decide who may connect. TCP is plaintext if `tls` is
+    None, which the settings allow on loopback only. Over TLS, renewed files are reloaded; with
+    `ask_for_certificates`, every client needs a certificate of the authority.
     """
     on_socket = listen.startswith("unix:")
     try:
@@ -130,20 +130,20 @@ def bind(
     except RuntimeError as error:
         raise SettingsError(
             f"cannot listen on {listen}: the address is in use, not this machine's, or "
-            "in a missing folder"
+            "in a missing directory"
         ) from error
     return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _check_socket(path: Path) -> None:
-    """Refuse a Unix socket on which a process listens, since gRPC would silently take its name."""
+    """Refuse a Unix socket on which a process listens, which gRPC would silently replace."""
     if not path.exists():
         return
     if not path.is_socket():
-        raise SettingsError(f"cannot listen on unix:{path}: it is another kind of file")
+        raise SettingsError(f"cannot listen on unix:{path}: the file is not a socket")
     with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
         probe.connect(str(path))
-        raise SettingsError(f"cannot listen on unix:{path}: another process does")
+        raise SettingsError(f"cannot listen on unix:{path}: another process listens there")
 
 
 def open_channel(
@@ -157,8 +157,8 @@ def open_channel(
     """
     Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
-    It trusts the PEM of an authority, None for plaintext or a Unix socket; presents its `own`
-    certificate if asked; and accepts messages of up to `receive_limit` bytes.
+    `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
+    the certificate to present if asked. Messages may have `receive_limit` bytes.
 
     Raises:
         SettingsError: The address is invalid, or plaintext would leave this machine.
@@ -191,7 +191,7 @@ def open_channel(
 
 async def reply(call: Awaitable[T], whom: str) -> T:
     """
-    Wait for the reply of another party, which errors call `whom`, such as "the shuffler".
+    Wait for another party's reply. Errors call that party `whom`, such as "the shuffler".
 
     Raises:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
@@ -219,12 +219,12 @@ async def reply(call: Awaitable[T], whom: str) -> T:
 
 
 class FreshChannel:
-    """A channel that reopens when its certificate is renewed; earlier calls may finish."""
+    """A channel that is reopened when its certificate is renewed; calls under way may finish."""
 
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
     ) -> None:
-        """Open a channel with the identity in `tls`; without one, in plaintext, never renewed."""
+        """Open a channel with the identity in `tls`; if None, in plaintext and never renewed."""
         self._open = open_with
         self._renewal = Renewal(tls.files) if tls else None
         self._channel = open_with(tls.identity if tls else None)

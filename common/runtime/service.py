@@ -1,4 +1,4 @@
-"""A service from start to a graceful stop."""
+"""Start a service, run it, and stop it gracefully."""
 
 import argparse
 import asyncio
@@ -68,13 +68,13 @@ class Listener:
         *,
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
-        """Bind, serve, publish the address, and report healthy; or raise SettingsError."""
+        """Bind, serve, publish the address, and report healthy; SettingsError if it cannot bind."""
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
         admission = AdmissionInterceptor(
             certificates=ask and over_tls,
             token=operator_token,
-            note=process_metrics.failures.note,
+            on_error=process_metrics.failures.note,
         )
         server = make_server(admission, connections_of(name))
         add_services(server)
@@ -143,10 +143,10 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
 
 def _silence_grpc(party: str) -> None:
     """
-    Keep gRPC from writing its own log; restart this program if it may.
+    Disable gRPC's own log, by restarting this program if its variables enable it.
 
-    The log names peers and, with tracing, contains headers and decrypted bytes. gRPC reads its
-    variables when it is loaded, before this line, so only a restart can change them.
+    The log names peers and, with tracing, holds headers and decrypted bytes. gRPC has read its
+    variables by now, when it was loaded, so only a restart can change them.
     """
     silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE
@@ -154,7 +154,7 @@ def _silence_grpc(party: str) -> None:
         return
     given = sorted(_GRPC_LOG_VARIABLES & set(os.environ))
     if given:
-        sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
+        sys.stderr.write(f"{party}: {' and '.join(given)} ignored: gRPC's log would name peers\n")
         sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
 

@@ -23,7 +23,7 @@ MAX_SETTINGS_BYTES: Final = 64 * 1024
 
 def _file_name(given: object) -> object:
     if isinstance(given, str) and (not given or "\0" in given):
-        raise ValueError("must not be empty, nor hold a null character")
+        raise ValueError("must not be empty or hold a null character")
     return given
 
 
@@ -94,13 +94,13 @@ class KeyHolderSettings(ServiceSettings):
 
     state_key: FilePath | None = None
     """File of the 32-byte key that encrypts the secrets in state_directory; made on first start. By
-    default, the file beside the directory with its name and .key."""
+    default, a file beside the directory, called like it with .key appended."""
     key_lifetime_days: float = 90.0
-    """Time for which an encryption key is used for new tasks; 0 means for ever."""
+    """Days for which an encryption key is used for new tasks; 0 means for ever."""
     key_overlap_days: float = 2.0
-    """Time for which the next key is published before it is used."""
+    """Days for which the next key is published before it is used."""
     key_keep_days: Annotated[float, Field(ge=1, le=MOST_DAYS)] = 30.0
-    """Minimum time for which an expired key still opens; longer while a task needs it."""
+    """Minimum days for which an expired key still opens; longer while a task needs it."""
     reflection: bool = False
     """Enable gRPC reflection for all clients."""
 
@@ -121,7 +121,7 @@ class KeyHolderSettings(ServiceSettings):
         return Schedule(
             lifetime=self.key_lifetime_days * DAY or math.inf,
             overlap=self.key_overlap_days * DAY,
-            keep=self.key_keep_days * DAY,
+            retention=self.key_keep_days * DAY,
         )
 
 
@@ -136,8 +136,8 @@ def load(
     """
     Read a party's settings from a flat TOML file, or None, and from the environment.
 
-    PREFIX_KEY in capitals overrides the file, with a prefix such as SHUFFLEDP_SHUFFLER. With
-    `leave_out_unknown`, other parties' keys are ignored.
+    A variable PREFIX_KEY, such as SHUFFLEDP_SHUFFLER_LISTEN, overrides the file's key.
+    With `leave_out_unknown`, unknown keys are ignored.
 
     Raises:
         SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message

@@ -74,7 +74,7 @@ class StateKey:
         return "StateKey(secret)"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a state key is not pickled")
+        raise TypeError("a state key must not be pickled")
 
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
@@ -86,7 +86,7 @@ _SCRATCH_BITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """Files of one party. Secrets have mode 0600, are encrypted, and are written atomically."""
+    """A party's files. Secrets are encrypted, written atomically, and readable by their owner."""
 
     path: Path
     _key_file: Path
@@ -104,12 +104,14 @@ class StateDirectory:
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
         except OSError as error:
-            raise SettingsError(f"the state directory cannot be made: {error.strerror}") from error
+            raise SettingsError(
+                f"the state directory cannot be created: {error.strerror}"
+            ) from error
         return cls(path, state_key or path.absolute().with_name(f"{path.absolute().name}.key"))
 
     @storage_failures()
     def is_open_to_others(self) -> bool:
-        """Return whether others than the owner can write files, and so their own keys, here."""
+        """Return whether others than the owner can write files here, and so replace secrets."""
         return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
@@ -140,7 +142,7 @@ class StateDirectory:
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read a secret, made on first start; SettingsError if damaged or readable by others."""
+        """Read or make a secret; raise SettingsError if it is damaged or readable by others."""
         key, path = self._state_key(), self.path / name
         if not path.exists():
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
@@ -192,10 +194,10 @@ class StateDirectory:
     @storage_failures()
     def destroy(self, name: str) -> None:
         """
-        Destroy a secret, but no link: overwrite, flush, unlink. Idempotent.
+        Destroy a secret: overwrite, flush, unlink. Idempotent; refuses a link.
 
         A copy-on-write file system, a snapshot, or a disk with wear levelling may keep the old
-        block, encrypted under the state key. To avoid that, use another disk, or memory.
+        block, which is encrypted under the state key.
         """
         path = self.path / name
         if not path.exists():
@@ -215,7 +217,7 @@ def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int)
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a secret atomically, unless another process has: then keep that one."""
+    """Write a secret atomically, unless another process already has."""
     scratch = _write_scratch(path, content, _OWNER_ONLY_FILE)
     try:
         path.hardlink_to(scratch)
@@ -266,7 +268,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def flush_directory(path: Path) -> None:
-    """Make a rename or an unlink in this directory durable."""
+    """Flush a directory, which makes renames and unlinks in it durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

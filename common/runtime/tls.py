@@ -1,4 +1,4 @@
-"""TLS between processes: find or make a process's certificate, check it, and reload it."""
+"""TLS between processes: a process's certificate, made if needed, checked, and reloaded."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ class TlsFiles:
         )
 
     def read(self) -> TlsIdentity:
-        """Read the files; raise SettingsError if one is damaged or the key does not match."""
+        """Read the files; raise SettingsError if one is damaged or the key is another's."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -74,7 +74,7 @@ class TlsFiles:
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """Refuse an expired certificate or another party's; log one that expires soon."""
+        """Check the certificate's party and dates, or raise SettingsError; warn if it ends soon."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
@@ -184,7 +184,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
             Authority.make(directory, _DEVELOPMENT_NAME, now)
-        if not _lasts(files, now):
+        if not _is_current(files, now):
             Authority.read(directory).issue(directory, party, now)
     return files
 
@@ -205,7 +205,7 @@ def client_identity(
     return files.read()
 
 
-def _lasts(files: TlsFiles, now: float) -> bool:
+def _is_current(files: TlsFiles, now: float) -> bool:
     if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
         return False
     return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS

@@ -12,14 +12,14 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from common.errors import ShuffleDpError
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
-"""Convert no types, ignore no keys, and repeat no value in errors."""
+"""No type conversion, no unknown keys, and no values in errors."""
 
 _MAX_KEY_PARTS: Final = 32
 """Maximum dots in a key: tomllib's memory grows quadratically with them, and no key has three."""
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
-_PLACE: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
+_POSITION: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
 _MAX_INTEGER: Final = 2**63
 """TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
 _WRONG_KEYS: Final = {
@@ -45,8 +45,8 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> 
             raise refusal(f"a key of {path} has too many parts; at most {_MAX_KEY_PARTS} are read")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: numbers of thousands of digits too
-        place = _PLACE.search(str(error))  # without its text, which may quote the file
-        raise refusal(f"{path} is not TOML{' ' + place[0] if place else ''}") from error
+        position = _POSITION.search(str(error))  # without its text, which may quote the file
+        raise refusal(f"{path} is not TOML{' ' + position[0] if position else ''}") from error
 
 
 def validated(
@@ -101,6 +101,6 @@ def _name(error: ErrorDetails) -> str:
 
 
 def _rule(message: str) -> str:
-    """Convert pydantic's "Input should …" to the end of a sentence."""
+    """Convert pydantic's "Input should …" to "must …", to follow a key's name."""
     said = re.sub(r"^\w+ should", "must", message)
     return said.replace("an object", "a table").removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""The rules that tie a task's protocol to its mechanism, its dummies and its shuffler."""
+"""Checks that a task's mechanism, dummies and shuffler match its protocol."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Maximum number of integers drawn for them: minutes."""
+"""Maximum expected number of integers drawn for them, which takes minutes."""
 
 _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
@@ -48,8 +48,8 @@ def check_composition(task: "Task") -> None:
     if spec.name not in protocol.mechanisms:
         stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
         raise TaskError(
-            f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
-            f"the task says {spec.name}{stated}"
+            f"the protocol {protocol.name} uses the mechanism {' or '.join(protocol.mechanisms)}; "
+            f"the task has {spec.name}{stated}"
         )
     _check_noise(task, protocol)
     _check_dummies(task, protocol)
@@ -68,10 +68,9 @@ def _check_noise(task: "Task", protocol: Protocol) -> None:
             "and local_epsilon must be finite"
         )
     if not spec.noiseless and protocol.local_noise == "none":
-        stated = f"other_weight is {spec.other_weight}" if isinstance(spec, MechanismSpec) else ""
         raise TaskError(
-            f"the protocol {protocol.name} has no local noise; {stated}, and "
-            f"local_epsilon, {task.local_epsilon}, must be infinite"
+            f"the protocol {protocol.name} has no local noise; local_epsilon is "
+            f"{task.local_epsilon}, and must be infinite"
         )
 
 
@@ -118,15 +117,15 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
     if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
         raise TaskError(
             f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
-            f"says {spec.buckets}"
+            f"has {spec.buckets}"
         )
     if protocol.domain == "labelled" and not task.labels:
-        raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
+        raise TaskError(f"the protocol {protocol.name} hashes labels; the task has none")
     plain = spec.name in {"grr", "warner"}
     if plain and (spec.buckets != task.domain_size or spec.digits != 1):
         raise TaskError(
-            f"GRR over {task.domain_size} items has as many buckets and one digit; "
-            f"the task says {spec.buckets} and {spec.digits}"
+            f"GRR over {task.domain_size} items has {task.domain_size} buckets and 1 digit; "
+            f"the task has {spec.buckets} and {spec.digits}"
         )
     if spec.name == "local-hashing" and spec.buckets**spec.digits < task.domain_size:
         raise TaskError(
@@ -136,7 +135,7 @@ def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
 
 
 def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
-    """Check that devices can send each label."""
+    """Check that a device can send every label as a text."""
     for item, label in enumerate(labels):
         size = len(label.encode())
         if size > most_bytes:
@@ -147,7 +146,7 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
         if label != normalised(label):
             raise TaskError(
                 f"the label of item {item} is not in Unicode's normal form C, in which devices "
-                "write every text: nobody could answer it"
+                "send every text: nobody could answer it"
             )
 
 
@@ -156,13 +155,13 @@ def _check_other_kinds(task: "Task", spec: RapporSpec | NumberSpec | KeyValueSpe
     if isinstance(spec, RapporSpec):
         if spec.encoding == "labels" and (len(task.labels), spec.bits) != (size, size):
             raise TaskError(
-                f"one bit a label takes as many bits and labels as domain_size, {size}; "
-                f"the task says {spec.bits} and {len(task.labels)}"
+                f"the encoding labels needs {size} bits and labels, as many as domain_size; "
+                f"the task has {spec.bits} and {len(task.labels)}"
             )
         if spec.encoding == "bloom" and (task.labels or size != 1):
             raise TaskError(
-                f"a task for texts of any kind has no labels, and domain_size is 1; "
-                f"the task says {len(task.labels)} and {size}"
+                f"the encoding bloom needs 0 labels and a domain_size of 1; "
+                f"the task has {len(task.labels)} and {size}"
             )
         _check_texts(task.labels, spec.most_bytes)
     elif isinstance(spec, NumberSpec):

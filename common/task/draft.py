@@ -52,7 +52,7 @@ class PairDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """The operator's part of a task. Its rules are those of Task and are checked there."""
+    """The operator's part of a task, checked when the analyzer makes the Task."""
 
     delta: float
     n_min: int
@@ -89,6 +89,6 @@ class TaskDraft:
     numbers: NumberDraft | None = None
     """For protocols for numbers; by default, their range is -1 .. 1."""
     texts: TextDraft | None = None
-    """For RAPPOR; by default, the defaults of the class."""
+    """For RAPPOR; by default, TextDraft's defaults."""
     pairs: PairDraft | None = None
-    """For PrivKV; by default, the defaults of the class."""
+    """For PrivKV; by default, PairDraft's defaults."""

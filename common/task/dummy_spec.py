@@ -12,7 +12,7 @@ from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.specs import one_of, within
 
 MAX_DUMMIES: Final = 2**20
-"""Maximum number of one user's dummies; no envelope holds more."""
+"""Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
 """Maximum number of items of a domain."""
 MAX_GEOMETRICS: Final = 2**16
@@ -28,11 +28,11 @@ rejection would take too long."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummySpec:
     """
-    Number of dummies that each user adds: `per_user`, and a random number more.
+    Distribution of the number of dummies that each user adds: `per_user`, plus a random number.
 
-    It is drawn from bounded integers alone, by each user independently and whatever the value:
+    Each user draws that number independently of the value, from bounded integers alone:
 
-    * `fixed`: no more;
+    * `fixed`: none;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
     * `binomial`: the number of heads among `trials` such coins;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
@@ -89,12 +89,11 @@ class DummySpec:
             )
 
     def _check_drawing(self) -> None:
-        """Refuse distributions that a device cannot draw from in time."""
+        """Check that a device can draw from the distribution quickly, or raise TaskError."""
         if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
             raise TaskError(
                 f"most is {self.most} for a distribution of mean "
-                f"{self.expected_per_user - self.per_user:.4g}: dummies would be drawn again and "
-                "again"
+                f"{self.expected_per_user - self.per_user:.4g}; most draws would be rejected"
             )
         if self.law == "negative-binomial" and self.trials > MAX_GEOMETRICS:
             raise TaskError(
@@ -121,11 +120,13 @@ class DummySpec:
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:
         """
-        Return the distribution of least spread with this mean, or raise TaskError. Run by the
-        analyzer.
+        Return the distribution with this mean and the least variance. Run by the analyzer.
 
-        The mean is in 0 .. MAX_DUMMIES: 1.3 is one, and one more with probability .3, rounded to 1
-        / EXTRA_WEIGHT_SUM. A whole number is `fixed`.
+        1.3 is one dummy, and one more with probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole
+        number is `fixed`.
+
+        Raises:
+            TaskError: The mean is not in 0 .. MAX_DUMMIES.
         """
         if not 0 <= dummies_per_user <= MAX_DUMMIES:
             raise TaskError(
@@ -151,7 +152,7 @@ class DummySpec:
 
     @property
     def uniform(self) -> bool:
-        """Whether each dummy is a uniform report."""
+        """Whether dummies are uniform reports; if not, each names an item."""
         return self.law != "each-item"
 
     @property
@@ -184,7 +185,7 @@ MAX_PER_ITEM: Final = 2**24
 """Maximum number of dummies of one item."""
 MAX_GEOMETRIC: Final = 2**20
 """The same for a geometric distribution, which is tabulated."""
-_FAR_OFF: Final = 20
+_SLACK: Final = 20
 """Slack, in reports, where few are drawn and the distribution is far from normal."""
 MAX_DRAWS: Final = 2**20
 """Maximum number of draws for one item's number."""
@@ -193,15 +194,17 @@ MAX_DRAWS: Final = 2**20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerSpec:
     """
-    Sampling and dummies by the shuffler [MSE25]. After the batch has closed, it
+    Sampling and dummies by the shuffler [MSE25].
+
+    After the batch has closed, the shuffler
 
     * keeps each user's report with probability keep_weight / KEEP_SUM, and
-    * adds z dummies that name an item, independently for each item, z drawn as
-      `binomial`, heads among `trials` fair coins, or `geometric`, two geometric flanks with
-      P(z) ∝ l^(peak-z) below the peak and ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM,
-      r = right_weight / RATIO_SUM, conditioned on z ≤ most.
+    * adds z dummies that name an item, for each item independently. z is `binomial`, the heads
+      among `trials` fair coins; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
+      ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM, r = right_weight / RATIO_SUM,
+      conditioned on z ≤ most.
 
-    Every draw is one of bounded integers: what is accounted is what is drawn.
+    Every draw is of bounded integers, so accounting uses the exact distribution.
     """
 
     law: ShufflerDistribution = "none"
@@ -248,7 +251,7 @@ class ShufflerSpec:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
 
     def _check_cost(self) -> None:
-        """Refuse flanks that hardly fall, or are truncated at once: drawing would take too long."""
+        """Check that rejection draws from the flanks quickly, or raise TaskError."""
         within("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
@@ -262,8 +265,8 @@ class ShufflerSpec:
         """
         Approximate number of bounded integers, or words of fair bits, drawn for one item.
 
-        A flank of ratio x takes 1/(1-x) draws on average; the result falls on its `length` places
-        with probability 1 - x^length, and is drawn again otherwise.
+        A flank of ratio x takes 1/(1-x) draws on average; the result falls within its length with
+        probability 1 - x^length, and is drawn again otherwise.
         """
         if self.law != "geometric":
             return self.trials / 64
@@ -288,15 +291,15 @@ class ShufflerSpec:
         """
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
-        A random number lies within them in all but one of 10^12 batches: ten standard deviations
-        and some slack. A number outside means that dummies were lost or made twice.
+        The number lies within them in all but one of 10^12 batches: ten standard deviations and
+        some slack. A number outside shows that dummies were lost or made twice.
         """
         if self.idle:
             return sent, sent
         mean, spread = self.moments()
         middle = sent * self.kept + domain_size * mean
         deviation = math.sqrt(sent * self.kept * (1 - self.kept) + domain_size * spread)
-        reach = 10 * deviation + _FAR_OFF
+        reach = 10 * deviation + _SLACK
         most = min(sent + domain_size * self.most, math.ceil(middle + reach))
         return max(0, math.floor(middle - reach)), most
 

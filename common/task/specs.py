@@ -17,7 +17,7 @@ from common.protocols import (
 
 
 def within(name: str, value: int, least: int, most: int) -> None:
-    """Check a whole number."""
+    """Check that a field is a whole number from least to most, or raise TaskError."""
     if type(value) is not int:
         raise TaskError(f"{name} must be a whole number")
     if not least <= value <= most:
@@ -25,31 +25,31 @@ def within(name: str, value: int, least: int, most: int) -> None:
 
 
 def between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
-    """Check a real number above low and below high; at most high if or_high."""
+    """Check that a field is above low and below high, or at most high if `or_high`."""
     if not (low < real(name, value) < high or (or_high and value == high)):
         most = "at most" if or_high else "below"
         raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
 
 
 def real(name: str, value: float) -> float:
-    """Return a number as a float: JSON's 2 and 2.0 would be two forms of one task."""
+    """Check that a field is a float, and return it; JSON's 2 would be another form of 2.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Check that a word is one of those allowed."""
+    """Check that a field is one of the allowed words."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
 def printable(name: str, text: str, most: int) -> None:
-    """Check a short name in printable ASCII; it may be empty."""
+    """Check that a field is printable ASCII of at most `most` characters; it may be empty."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():
-        raise TaskError(f"{name} begins or ends with a blank")
+        raise TaskError(f"{name} must not begin or end with a blank")
     if len(text) > most:
         raise TaskError(f"{name} has {len(text)} characters; it may have at most {most}")
 
@@ -117,8 +117,8 @@ class NumberSpec:
     """
     A mechanism for one number, or for several, all in one range.
 
-    A number is rounded at random to one of its two neighbouring grid points, `steps` intervals from
-    low to high, without bias. Unused fields are 0, and `sampled` is 1.
+    A number is rounded at random, without bias, to one of the two nearest points of a grid that
+    divides the range into `steps` intervals. Unused fields are 0, and `sampled` is 1.
     """
 
     noiseless: ClassVar[Literal[False]] = False
@@ -189,7 +189,7 @@ INSTANT_SUM: Final = 2**16
 """Denominator of p and q."""
 
 Encoding = Literal["bloom", "labels"]
-"""The bits that a text sets: those of its hashes, or that of its label."""
+"""Bits that a text sets: one for each hash, or the one of its label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,8 @@ class RapporSpec:
             raise TaskError(f"bits is {self.bits}; above 32 it must be divisible by 8")
         if self.encoding == "labels" and (self.hashes, self.cohorts) != (1, 1):
             raise TaskError(
-                f"hashes is {self.hashes} and cohorts {self.cohorts}; one bit a label takes 1 and 1"
+                f"hashes is {self.hashes} and cohorts {self.cohorts}; with the encoding labels "
+                "both must be 1"
             )
         within("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
         within("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
@@ -327,7 +328,7 @@ S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:
-    """Return a mechanism's integers as the spec of one kind of value, or raise TaskError."""
+    """Return a spec as one of type `form`; raise TaskError if it is for other values."""
     if not isinstance(spec, form):
         raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
     return spec
@@ -342,7 +343,7 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
     """
     form = _FORMS.get(fields["name"])
     if form is None:
-        raise TaskError(f"there is no such mechanism; the known ones are {', '.join(_FORMS)}")
+        raise TaskError(f"the mechanism must be one of: {', '.join(_FORMS)}")
     if form is KeyValueSpec:
         fields = {**fields, "fakes": tuple(fields["fakes"])}
     return form(**fields)
@@ -353,23 +354,23 @@ MOST_WRITTEN: Final = 4
 """Maximum number of characters that normalise to one."""
 MOST_CHARACTERS: Final = MOST_WRITTEN * MAX_TEXT_BYTES
 """Maximum characters of a text before normalisation; no task accepts a longer one."""
-_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
 
 
 def normalised(text: str) -> str:
     """
-    Return a text in Unicode's normal form C, which devices, analyzer and operators compare.
+    Return a text in Unicode's normal form C, the form that all parties compare.
 
-    Equal-looking texts then set the same bits of a filter, however they were typed. The normal form
-    of assigned characters never changes, so different versions of Unicode agree. A text longer than
-    any task accepts is returned unchanged: normalising accents takes quadratic time.
+    A text then sets the same bits of a filter however it was typed. The normal form of assigned
+    characters never changes, so all versions of Unicode agree. A text longer than any task accepts
+    is returned unchanged, since normalising accents takes quadratic time.
     """
     return unicodedata.normalize("NFC", text) if len(text) <= MOST_CHARACTERS else text
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """Check that labels are empty or one distinct, short text per item; raise TaskError."""
+    """Check that labels are absent, or short and distinct, one per item; TaskError if not."""
     if not labels:
         return
     if len(labels) != domain_size:
@@ -382,7 +383,7 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
             f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
         )
     for item, label in enumerate(labels):
-        if _HALF_A_PAIR.search(label):
+        if _SURROGATE.search(label):
             raise TaskError(
                 f"the label of item {item} holds half of a surrogate pair, which is not valid text"
             )

@@ -1,6 +1,6 @@
 """
-A task: what is collected and under which parameters. Immutable, signed by the analyzer,
-and named by the SHA-256 of its bytes exactly as published.
+A task: what is collected and under which parameters. Immutable, signed by the analyzer, and
+identified by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release: collecting again is a new task. Its bytes are canonical
 JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
@@ -45,8 +45,15 @@ MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
 
-_NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
-"""Exceptions that parsing arbitrary fields may raise."""
+_PARSE_ERRORS: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
+"""Exceptions that parsing arbitrary bytes may raise."""
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -56,8 +63,8 @@ class Task:
     """
     The parameters that all parties agree on for one round.
 
-    A Task is checked when it is made, but for its mechanism's integers, which the mechanism checks
-    when it is built.
+    A Task is checked when it is made, except for its mechanism's integers: the mechanism checks
+    them when it is built.
     """
 
     protocol: str
@@ -132,7 +139,7 @@ class Task:
             )
         if self.lasting and not self.population:
             raise TaskError(
-                "a question that may be asked again needs a population: what its tasks cost adds up"
+                "a question that may be asked again needs a population, whose budget it spends"
             )
         if self.budget_epsilon < self.central_epsilon:
             raise TaskError(
@@ -160,7 +167,7 @@ class Task:
             )
         if math.isinf(real("central_epsilon", self.central_epsilon)):
             raise TaskError(
-                f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
+                f"central_epsilon is {self.central_epsilon}: the task would guarantee nothing; "
                 f"it needs {self._remedy()}"
             )
         claimed = self.central_epsilon
@@ -186,7 +193,7 @@ class Task:
 
     @property
     def composition(self) -> Protocol:
-        """The protocol's row in the table of compositions."""
+        """The protocol's row in the table of protocols."""
         return protocol_named(self.protocol)
 
     @property
@@ -265,7 +272,7 @@ class Task:
 
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:
-        """Read a published task; raise TaskError if the bytes are not the canonical form of one."""
+        """Parse a published task; raise TaskError unless the bytes are its canonical form."""
         if len(task_bytes) > MAX_TASK_BYTES:
             raise TaskError(
                 f"the task has {len(task_bytes)} bytes; at most {MAX_TASK_BYTES} are read"
@@ -274,7 +281,7 @@ class Task:
             fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
             task = cls._from_fields(fields)
             canonical = task.to_bytes()
-        except _NO_TASK as error:
+        except _PARSE_ERRORS as error:
             raise TaskError("these bytes are not a task") from error
         if canonical != task_bytes:
             raise TaskError("the task is not in canonical form")
@@ -323,7 +330,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
 
 
 def honest_share(n_users: int, fraction: float) -> int:
-    """Return ⌊n_users · fraction⌋ for the decimal that a task's bytes show: .9 of 10 is 9."""
+    """Return ⌊n_users · fraction⌋, exact for the decimal in a task's bytes: .9 of 10 is 9."""
     numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
     return n_users * numerator // denominator
 

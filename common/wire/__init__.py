@@ -1,1 +1,1 @@
-"""Protocol buffers to values and back: nothing incoming is read anywhere else."""
+"""Conversion between protocol buffers and values. Messages are parsed nowhere else."""

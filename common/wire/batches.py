@@ -1,4 +1,4 @@
-"""A batch's state, and its delivery: protocol buffers to values and back."""
+"""Convert batches' states and deliveries between protocol buffers and values."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -59,7 +59,7 @@ progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
 
 def manifest_to_wire(manifest: BatchManifest) -> analyzer_pb2.DeliverBatchRequest:
-    """Write the first message of a delivery."""
+    """Encode the first message of a delivery."""
     return analyzer_pb2.DeliverBatchRequest(manifest=_MANIFEST.to_wire(manifest))
 
 
@@ -76,14 +76,14 @@ def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
 
 
 def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
-    """Write a further message of a delivery."""
+    """Encode a chunk of sealed reports, which follows the manifest."""
     return analyzer_pb2.DeliverBatchRequest(sealed_reports=sealed_reports)
 
 
 def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
-    """Parse a further message of a delivery. Run by the analyzer."""
+    """Parse a chunk of sealed reports. Run by the analyzer."""
     if message.WhichOneof("part") != "sealed_reports":
-        raise WireError("after its manifest a delivery holds nothing but sealed reports")
+        raise WireError("after its manifest, a delivery holds nothing but sealed reports")
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
     return at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)

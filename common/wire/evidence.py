@@ -1,4 +1,4 @@
-"""Commitments, proofs and sentinels: protocol buffers to values and back."""
+"""Convert commitments, proofs and sentinels between protocol buffers and values."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -54,10 +54,15 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
     return commitment_to_wire(commitment).SerializeToString()
 
 
-def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
-    """Parse a stored commitment; None if an earlier version's has no salt; WireError if damaged."""
+def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
+    """
+    Parse a stored commitment; None if an earlier version stored it, without a salt.
+
+    Raises:
+        WireError: The stored bytes are damaged.
+    """
     try:
-        message = inclusion_pb2.BatchCommitment.FromString(kept)
+        message = inclusion_pb2.BatchCommitment.FromString(stored)
     except DecodeError as error:
         raise WireError("the stored commitment of this batch is damaged") from error
     if message.signature and not message.salt:
@@ -66,7 +71,7 @@ def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
 
 
 def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
-    """Write the answer to a delivery."""
+    """Encode the answer to a delivery."""
     if commitment is None:
         return analyzer_pb2.DeliverBatchResponse()
     return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
@@ -83,7 +88,7 @@ def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchComm
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
-    """Write a request for a bucket, or for the commitment alone; all of a kind have one length."""
+    """Encode a request for a bucket, or for the commitment if None; each kind has one length."""
     number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
@@ -99,11 +104,11 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
 def proof_to_wire(
     relayed: BatchCommitment | InclusionProof, room: int
 ) -> shuffler_pb2.GetInclusionResponse:
-    """Write a commitment alone, or a proof padded to `room` leaves, as in the fullest bucket."""
+    """Encode a commitment, or a proof whose bucket is padded to `room` leaves, the fullest's."""
     if isinstance(relayed, BatchCommitment):
         return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
-    number = len(relayed.bucket) // HASH_BYTES
-    bucket = number.to_bytes(_COUNT_BYTES) + relayed.bucket
+    n_leaves = len(relayed.bucket) // HASH_BYTES
+    bucket = n_leaves.to_bytes(_COUNT_BYTES) + relayed.bucket
     return shuffler_pb2.GetInclusionResponse(
         commitment=commitment_to_wire(relayed.commitment),
         bucket=bucket.ljust(_COUNT_BYTES + room * HASH_BYTES, b"\0"),
@@ -115,12 +120,14 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
     """Parse a proof; the caller verifies it."""
     commitment = commitment_from_wire(message.commitment)
     padded = at_most("bucket", message.bucket, MAX_MESSAGE_BYTES)
-    number, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
-    if number * HASH_BYTES > len(leaves):
-        raise WireError(f"a bucket of {number} leaves has {len(leaves)} bytes of them")
+    n_leaves, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
+    if n_leaves * HASH_BYTES > len(leaves):
+        raise WireError(
+            f"a bucket of {n_leaves} leaves has {len(leaves)} bytes; a leaf has {HASH_BYTES}"
+        )
     path = at_most("path", message.path, MAX_BITS * HASH_BYTES)
     return InclusionProof(
-        commitment=commitment, bucket=leaves[: number * HASH_BYTES], path=split(path)
+        commitment=commitment, bucket=leaves[: n_leaves * HASH_BYTES], path=split(path)
     )
 
 
@@ -128,13 +135,13 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Split an operator's sentinels, each its leaves in order, into parts of one call each."""
+    """Split an operator's sentinels, each its concatenated leaves, into parts for one call each."""
     start, size = 0, 0
-    for place, leaves in enumerate(sentinels):
+    for index, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES
-        if size > _PART_BYTES or place - start == MAX_SENTINELS:
-            yield sentinels[start:place]
-            start, size = place, len(leaves) + _FIELD_BYTES
+        if size > _PART_BYTES or index - start == MAX_SENTINELS:
+            yield sentinels[start:index]
+            start, size = index, len(leaves) + _FIELD_BYTES
     if start < len(sentinels):
         yield sentinels[start:]
 
@@ -142,7 +149,7 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def sentinels_to_wire(
     digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
 ) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Write an operator's sentinels, each its concatenated leaves."""
+    """Encode an operator's sentinels, each its concatenated leaves."""
     return analyzer_pb2.RegisterSentinelsRequest(
         task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
     )

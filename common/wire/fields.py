@@ -1,8 +1,8 @@
 """
 Parse single fields, and convert messages whose fields match a dataclass.
 
-Only this package parses messages. It checks lengths, and ranges that do not depend on a task;
-errors name the field and the public number that broke the rule.
+Only this package parses messages. It checks lengths, and ranges that do not depend on a task, and
+raises WireError, which names the field and the public number that broke the rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ L = TypeVar("L", bound=bytes | str)
 
 
 def word(name: str, field: str, allowed: Sequence[W]) -> W:
-    """Parse one of a list of words."""
+    """Parse a word that must be one of `allowed`."""
     for word in allowed:
         if word == field:
             return word
@@ -37,14 +37,14 @@ def word(name: str, field: str, allowed: Sequence[W]) -> W:
 
 
 def exactly(name: str, field: bytes, length: int) -> bytes:
-    """Parse bytes of one length."""
+    """Parse bytes of exactly this length."""
     if len(field) != length:
         raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
     return field
 
 
 def at_most(name: str, field: L, length: int) -> L:
-    """Parse bytes, or a text, of at most a length."""
+    """Parse bytes or a text of at most this length."""
     if len(field) > length:
         unit = "bytes" if isinstance(field, bytes) else "characters"
         raise WireError(f"{name} has {len(field)} {unit}; it may have at most {length}")
@@ -87,7 +87,7 @@ def digest_from_wire(field: bytes) -> TaskDigest:
 
 
 class EnumCodec(Generic[E]):
-    """Converts an enumeration to a protobuf enumeration of the same names."""
+    """Converts between an enumeration and a protobuf enumeration with the same names."""
 
     def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
         self._noun = noun
@@ -95,11 +95,11 @@ class EnumCodec(Generic[E]):
         self._members = {number: member for member, number in self._numbers.items()}
 
     def write(self, member: E) -> Any:  # noqa: ANN401  # each enumeration's own kind of number
-        """Return a member's number."""
+        """Return the protobuf number of a member."""
         return self._numbers[member]
 
     def read(self, _name: str, number: int) -> E:
-        """Return the member of a number."""
+        """Return the member with this protobuf number."""
         if number not in self._members:
             raise WireError(f"{self._noun} {number} is not one that this program knows")
         return self._members[number]
@@ -113,7 +113,7 @@ READERS: Final[Mapping[str, Reader]] = {"task_digest": lambda _, field: digest_f
 
 class Codec(Generic[V, M]):
     """
-    Converts a dataclass to a message with the same fields.
+    Converts between a dataclass and a message with the same fields.
 
     A field without a reader is unchanged; lists become tuples. A missing optional field has the
     dataclass's default, or is None.
@@ -145,7 +145,7 @@ class Codec(Generic[V, M]):
         ]
 
     def to_wire(self, value: V) -> M:
-        """Write a value."""
+        """Convert a value to its message."""
         found = {name: getattr(value, name) for name, _, _ in self._fields}
         for name, write in self._writers.items():
             if found[name] is not None:

@@ -1,4 +1,4 @@
-"""Results, with estimates of every kind, and the ledger: protocol buffers to values and back."""
+"""Convert results and the ledger between protocol buffers and values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -135,7 +135,7 @@ _RESULT: Final = Codec(
 
 
 def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
-    """Write an estimate into its result."""
+    """Encode an estimate into its result."""
     if isinstance(estimate, Histogram):
         message.MergeFrom(_HISTOGRAM.to_wire(estimate))
     elif isinstance(estimate, Means):
@@ -173,7 +173,7 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
     if rest:
         raise WireError(
             f"there are {len(message.bit_counts)} counts of bits for {cohorts} cohorts; "
-            "each must have as many"
+            "each must have equally many"
         )
     whole("the number of bits", bits, MAX_BITS)
     return BitTable(
@@ -183,7 +183,7 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
 
 
 def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
-    """Write a released result."""
+    """Encode a released result."""
     message = _RESULT.to_wire(result)
     estimate_to_wire(result.estimate, message)
     return message
@@ -207,10 +207,10 @@ def result_to_bytes(result: Result) -> bytes:
     return result_to_wire(result).SerializeToString()
 
 
-def result_from_bytes(kept: bytes) -> Result:
+def result_from_bytes(stored: bytes) -> Result:
     """Parse a stored result; raise WireError if it is damaged."""
     try:
-        message = analyzer_pb2.GetResultResponse.FromString(kept)
+        message = analyzer_pb2.GetResultResponse.FromString(stored)
     except DecodeError as error:
         raise WireError("the stored result of this task is damaged") from error
     return result_from_wire(message)
@@ -221,7 +221,7 @@ def result_from_bytes(kept: bytes) -> Result:
 _ENTRY: Final[Codec[LedgerEntry, Any]] = Codec(
     LedgerEntry, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest}
 )
-"""Parse an entry, which checks its own lengths."""
+"""A LedgerEntry checks its own lengths when it is parsed."""
 
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
@@ -232,7 +232,7 @@ def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
 
 
 def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResponse:
-    """Write entries."""
+    """Encode entries."""
     return analyzer_pb2.GetLedgerResponse(entries=map(_ENTRY.to_wire, entries))
 
 

@@ -1,4 +1,4 @@
-"""People's values, their submissions, and the answers: protocol buffers to values and back."""
+"""Convert people's values, submissions and outcomes between protocol buffers and values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
 MAX_PERSON_CHARACTERS: Final = 128
-_NOT_HELD: Final[Mapping[Kind, str]] = {
+_UNSENDABLE: Final[Mapping[Kind, str]] = {
     "categorical": "an item must be at least 0 and below 2^64",
     "string": "a text must be valid Unicode",
     "mean": "a value must be a number",
     "vector": "a value must hold numbers",
     "key-value": "a key must be at least 0 and below 2^32",
 }
-"""The rule broken by a value that cannot be sent, by kind."""
+"""By kind, the rule that a value breaks if its message cannot hold it."""
 _OUTCOMES: Final = EnumCodec(
     "outcome", Outcome, shuffler_pb2.SubmissionOutcome.DESCRIPTOR, "SUBMISSION_OUTCOME_"
 )
@@ -59,7 +59,7 @@ def _token(field: bytes) -> bytes:
 def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
-    """Write the outcomes of submissions, and the receipt for all that are stored."""
+    """Encode the outcomes of submissions, and the receipt for those that are stored."""
     return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
 
 
@@ -79,7 +79,7 @@ def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
 def contribution_to_wire(
     digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeRequest:
-    """Write a person's answer; raise ValueRangeError for an item or key that does not fit."""
+    """Encode a person's answer; raise ValueRangeError if the message cannot hold the value."""
     request = user_agent_pb2.ContributeRequest(task_digest=digest, person=person)
     try:
         if isinstance(value, int):
@@ -94,7 +94,7 @@ def contribution_to_wire(
             request.pairs.CopyFrom(user_agent_pb2.Pairs(pairs=value))
     except ValueError:
         # The library's own message would repeat the value.
-        raise ValueRangeError(_NOT_HELD[kind_of(value)]) from None
+        raise ValueRangeError(_UNSENDABLE[kind_of(value)]) from None
     return request
 
 
@@ -129,9 +129,9 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
     assert_never(stated)
 
 
-def _check_length(of_what: str, length: int, most: int) -> None:
+def _check_length(noun: str, length: int, most: int) -> None:
     if length > most:
-        raise ValueRangeError(f"a value may have at most {most} {of_what}")
+        raise ValueRangeError(f"a value may have at most {most} {noun}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tasks, operators' drafts and the list of tasks: protocol buffers to values and back."""
+"""Convert tasks, drafts and the list of tasks between protocol buffers and values."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -42,12 +42,12 @@ _SHUFFLER_DISTRIBUTIONS: Final = get_args(ShufflerDistribution)
 
 
 def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
-    """Write a published task."""
+    """Encode a published task."""
     return task_pb2.SignedTask(task=signed.task_bytes, signature=signed.signature)
 
 
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
-    """Parse a published task; its bytes are kept unchanged."""
+    """Parse a published task, whose bytes stay as they are."""
     return SignedTask(
         task_bytes=at_most("task", message.task, MAX_TASK_BYTES),
         signature=exactly("signature", message.signature, SIGNATURE_BYTES),
@@ -123,7 +123,7 @@ _DRAFT: Final = Codec(
 
 
 def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
-    """Write an operator's draft."""
+    """Encode an operator's draft."""
     message = _DRAFT.to_wire(draft)
     message.shuffler_key, message.suite = draft.shuffler_key, draft.suite
     return message
@@ -152,7 +152,7 @@ def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest 
 
 
 def summaries_to_wire(summaries: Sequence[TaskSummary]) -> analyzer_pb2.ListTasksResponse:
-    """Write a page of the list of tasks."""
+    """Encode a page of the list of tasks."""
     return analyzer_pb2.ListTasksResponse(tasks=map(_SUMMARY.to_wire, summaries))
 
 
@@ -172,7 +172,7 @@ def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSum
 def description_to_wire(
     signed: SignedTask, summary: TaskSummary
 ) -> analyzer_pb2.DescribeTaskResponse:
-    """Write a task and its state."""
+    """Encode a task and its state."""
     return analyzer_pb2.DescribeTaskResponse(
         task=signed_task_to_wire(signed), summary=_SUMMARY.to_wire(summary)
     )

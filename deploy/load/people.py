@@ -42,7 +42,7 @@ class GroupContributor(Contributor):
     def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
         """Draw all reports of n > 0 users in sending order, shape (n, reports_per_user)."""
         n_users, each = len(values), self._task.reports_per_user
-        own = self._mechanism.randomize(_joined([self._lay_out(v, rng) for v in values]), rng)
+        own = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
         table = null_reports(n_users * each, own.dtype).reshape(n_users, each).copy()
         table[:, 0] = own
         if each > 1:
@@ -62,13 +62,13 @@ class GroupContributor(Contributor):
         return np.array([len(one) for one in drawn], dtype=np.int64), np.concatenate(drawn)
 
 
-def _joined(laid_out: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values
+def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values
     """Join single users' encoded values into a group's."""
-    if not isinstance(laid_out[0], Pairs):
-        return np.concatenate(laid_out)
-    owned = np.cumsum([0, *(len(pairs.keys) for pairs in laid_out)])
+    if not isinstance(encoded[0], Pairs):
+        return np.concatenate(encoded)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
     return Pairs(
         offsets=owned.astype(np.int64),
-        keys=np.concatenate([pairs.keys for pairs in laid_out]),
-        values=np.concatenate([pairs.values for pairs in laid_out]),
+        keys=np.concatenate([pairs.keys for pairs in encoded]),
+        values=np.concatenate([pairs.values for pairs in encoded]),
     )

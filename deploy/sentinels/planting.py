@@ -88,7 +88,7 @@ class SentinelRun:
         with SentinelFile.opened(self.journal, self.digest, count) as journal:
             contributor = Contributor(task, self.digest)
             journal.plan(
-                contributor.answer(sample_value(task, self.rng), self.rng)
+                contributor.prepare(sample_value(task, self.rng), self.rng)
                 for _ in range(count - len(journal.sentinels))
             )
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}

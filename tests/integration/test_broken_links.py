@@ -49,7 +49,7 @@ async def test_a_socket_on_which_somebody_listens_is_not_taken_away(tmp_path: Pa
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        with pytest.raises(SettingsError, match="another process does"):
+        with pytest.raises(SettingsError, match="another process listens there"):
             bind(grpc.aio.server(), f"unix:{path}", None)
         assert path.is_socket()
     server = grpc.aio.server()
@@ -58,7 +58,7 @@ async def test_a_socket_on_which_somebody_listens_is_not_taken_away(tmp_path: Pa
     await server.stop(None)
 
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SettingsError, match="another kind of file"):
+    with pytest.raises(SettingsError, match="the file is not a socket"):
         bind(grpc.aio.server(), f"unix:{tmp_path}/file", None)
 
 

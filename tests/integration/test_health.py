@@ -76,7 +76,7 @@ async def test_the_command_reads_what_the_service_reads(services: Services) -> N
 
     for environment, exit_status, sentence in (
         (right, 0, ""),
-        ({}, 1, "shuffler: .*address does not say where the service listens.*\n"),
+        ({}, 1, "shuffler: .*address does not hold the service's address.*\n"),
     ):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "common.runtime.health_check"),

@@ -97,7 +97,7 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *(4, "sealed envelope"),
         lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
-        Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)),
+        Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)).envelope,
     ),
     (
         *(16, "sealed reports, some of them repeated", _without_repeats),

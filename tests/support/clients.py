@@ -26,7 +26,7 @@ def envelopes(signed: SignedTask, count: int, *, seed: int = 1) -> list[bytes]:
     """Prepare submissions of users who all hold item 0."""
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     rng = np.random.default_rng(seed)
-    return [contributor.prepare(0, rng) for _ in range(count)]
+    return [contributor.prepare(0, rng).envelope for _ in range(count)]
 
 
 async def submit(

@@ -67,7 +67,7 @@ def _started(folder: Path) -> str:
     """Read the keys like a party that starts, and open each."""
     keys = AnalyzerKeys.load(StateDirectory.open(folder / "state"), SCHEDULE, _NOW + DAY)
     keys.operator_token.matches("token")
-    for entry in keys.reports.ring.kept():
+    for entry in keys.reports.ring.held():
         keys.reports.private_key(entry.suite, entry.public, whose="analyzer_key")
     return keys.reports.ring.to_json()
 

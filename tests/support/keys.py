@@ -12,7 +12,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 
-SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 
 
 def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:

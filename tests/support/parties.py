@@ -34,7 +34,7 @@ from user_agent.inclusion_monitor import InclusionMonitor
 T = TypeVar("T")
 
 _IDENTITY: Final = SigningIdentity.generate()
-_SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)
+_SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, retention=100_000.0)
 """Keys that are replaced while tasks run, so that batches are opened with expired ones."""
 
 
@@ -77,7 +77,7 @@ class AnalyzerParty(AnalyzerCore):
 
     async def rotate(self) -> None:
         """Do what is due with its keys."""
-        needed = await self.registry.needed_keys(_SCHEDULE.keep)
+        needed = await self.registry.needed_keys(_SCHEDULE.retention)
         self.keys.reports.rotate(self._around.clock.now(), needed)
 
     async def settle(self) -> None:

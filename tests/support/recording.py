@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from common.chunks import split_every
 from common.messages.submission import Submission, unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -25,5 +26,4 @@ class RecordingContributor(Contributor):
 
 def sealed_reports(submission: Submission, task: Task) -> list[bytes]:
     """Return a user's sealed reports one by one."""
-    size, together = task.sealed_report_bytes, submission.sealed_reports
-    return [together[start : start + size] for start in range(0, len(together), size)]
+    return split_every(submission.sealed_reports, task.sealed_report_bytes)

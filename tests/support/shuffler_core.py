@@ -119,7 +119,7 @@ class Shuffler:
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""
-        return self._contributor.prepare(value, self.rng)
+        return self._contributor.prepare(value, self.rng).envelope
 
     async def submit(self, count: int) -> None:
         """Let some users submit."""

@@ -193,7 +193,7 @@ async def _collect(cluster: Cluster, found: Evidence) -> None:
                     await _scrape(cluster, found, "collecting")
                     _look(cluster, found, "collecting")
                 value = markers.values[user % 5] if task.domain_size == _ITEMS else user % _LABELS
-                envelope = contributor.prepare(value, rng)
+                envelope = contributor.prepare(value, rng).envelope
                 request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
                 headers = markers.headers[user % _CLIENTS]
                 call = stubs[user % _CLIENTS].Submit(request, timeout=20, metadata=headers)

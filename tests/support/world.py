@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from common.chunks import split_every
 from common.crypto.hpke import envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, ShuffleDpError, UnknownTaskError
@@ -27,7 +28,6 @@ from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
-from deploy.audit.observation.recorder import reports_in
 from tests.support.faults import Crash, Life
 from tests.support.parties import AnalyzerParty, DeviceParty, ShufflerParty, Surroundings
 from tests.support.tasks import draft
@@ -180,7 +180,7 @@ class World:
         delivered = Counter(
             report
             for manifest, sealed in whole.items()
-            for report in reports_in(sealed, self._task(manifest.task_digest).sealed_report_bytes)
+            for report in split_every(sealed, self._task(manifest.task_digest).sealed_report_bytes)
         )
         assert set(delivered.values()) <= {1}, "a report is delivered in two places"
         self._delivered = delivered.keys()
@@ -250,7 +250,7 @@ class World:
     def _sealed_reports(self, saved: SavedSubmission, task: Task) -> list[bytes]:
         key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         plaintext = key.open(saved.envelope, envelope_context(saved.task_digest))
-        return reports_in(unpack(plaintext, task).sealed_reports, task.sealed_report_bytes)
+        return split_every(unpack(plaintext, task).sealed_reports, task.sealed_report_bytes)
 
     def _cells_of(self, sealed: list[bytes], digest: TaskDigest) -> np.ndarray:
         """Count by hand what these reports hold."""

@@ -90,7 +90,7 @@ async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:
     """Send every user's envelope until it is acknowledged; some calls are made twice."""
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     envelopes = [
-        contributor.prepare(user, np.random.default_rng((seed, user))) for user in range(_USERS)
+        contributor.prepare(n, np.random.default_rng((seed, n))).envelope for n in range(_USERS)
     ]
     calls = [envelopes[start::_CALLS] for start in range(_CALLS)]
     authority = cluster.authority.read_bytes()
@@ -158,7 +158,7 @@ async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: st
         signed.digest(),
         Claim.of(task),
         generous(PublicIdentity.from_hex(identity, "analyzer_identity")),
-        lambda: contributor.answer(2, np.random.default_rng(1)),
+        lambda: contributor.prepare(2, np.random.default_rng(1)),
     )
     budget.close()
 

@@ -52,7 +52,7 @@ async def test_no_party_holds_what_is_not_its_own_while_a_batch_collects(cluster
     signed = await publish(cluster, 1000, domain_size=10_000_000, buckets=251)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     contributor, rng = Contributor(task, digest), np.random.default_rng(1)
-    envelopes = [contributor.prepare(number, rng) for number in range(_USERS)]
+    envelopes = [contributor.prepare(number, rng).envelope for number in range(_USERS)]
     request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
     authority = cluster.authority.read_bytes()
     async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:

@@ -167,6 +167,6 @@ def test_the_services_log_nothing_but_their_own_records(evidence: Evidence) -> N
         records = [json.loads(line) for line in lines]
         events |= {record["event"] for record in records}
 
-        assert f"{party}: GRPC_TRACE and GRPC_VERBOSITY left out" in first
+        assert f"{party}: GRPC_TRACE and GRPC_VERBOSITY ignored" in first
         assert {*itertools.chain(*records)} <= {*get_args(Field), "level", "event"}
     assert {"batch moved on", "batch staged", "batch released"} <= events

@@ -24,7 +24,7 @@ from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
 
-SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _PATIENCE: Final = 60.0
 """Seconds."""
 

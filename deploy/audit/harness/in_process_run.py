@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from common.chunks import split_every
 from common.crypto.hpke import (
     HpkePrivateKey,
     HpkePublicKey,
@@ -92,8 +93,7 @@ class DishonestShuffler:
         if self.closed:
             raise BatchStateError("the batch is closed")
         submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
-        sealed, size = submission.sealed_reports, self.task.sealed_report_bytes
-        self.users.append([sealed[at : at + size] for at in range(0, len(sealed), size)])
+        self.users.append(split_every(submission.sealed_reports, self.task.sealed_report_bytes))
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
@@ -246,7 +246,7 @@ class InProcessRun:
         """Register sentinels, submit them in order, and confirm them."""
         self.n_sentinels += count
         contributor = Contributor(self.analyzer.task, self.digest)
-        answers = [contributor.answer(0, self._rng) for _ in range(count)]
+        answers = [contributor.prepare(0, self._rng) for _ in range(count)]
         leaves = [b"".join(answer.leaves) for answer in answers]
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
         for answer in answers:

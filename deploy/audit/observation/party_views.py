@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
+from common.chunks import split_every
 from common.runtime import logs
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import RelayedCall
@@ -16,7 +17,7 @@ from deploy.audit.observation.byte_search import (
     kinds_found,
     start_encodings,
 )
-from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run, reports_in
+from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
     p_blocks,
@@ -70,7 +71,7 @@ def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
     contributor = Contributor(task, record.signed.digest())
     count = min(task.domain_size, _MAX_VALUES, max(2, _MAX_REPORTS // task.reports_per_user))
     values = rng.choice(task.domain_size, size=count, replace=False)
-    made = [contributor.prepare(value, rng) for value in values.tolist()]
+    made = [contributor.prepare(value, rng).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in (*record.envelopes, *made)}
     checks.must("all submissions have the task's length", lengths == {task.envelope_bytes})
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
@@ -96,12 +97,12 @@ def shuffler_view(record: RunRecord) -> Finding:
     opened = _secrets(record, "opened report", "planted name")
     _search(checks, opened, _requests(record.to_shuffler), "reaches the shuffler")
     size = record.task.sealed_report_bytes
-    stored = [report for group in record.groups for report in reports_in(group, size)]
+    stored = [report for group in record.groups for report in split_every(group, size)]
     complete = Counter(stored) == Counter(record.sent)
     checks.must("its disk held all submissions, under the batch's key", complete)
     if complete:
         groups = [
-            np.array([record.places[report] for report in reports_in(group, size)])
+            np.array([record.places[report] for report in split_every(group, size)])
             for group in record.groups
         ]
         checks.test("order on its disk", p_group_order(groups))

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from common.chunks import split_every
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest
@@ -129,7 +130,7 @@ class RunRecord:
     def sent(self) -> list[bytes]:
         """Sealed reports in arrival order."""
         together = b"".join(one.sealed_reports for one in self.submissions)
-        return reports_in(together, self.task.sealed_report_bytes)
+        return split_every(together, self.task.sealed_report_bytes)
 
     @cached_property
     def places(self) -> dict[bytes, int]:
@@ -147,7 +148,7 @@ class RunRecord:
         requests = self.deliveries[-1].requests
         first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
         reports = b"".join(map(chunk_from_wire, rest))
-        return manifest_from_wire(first), reports_in(reports, self.task.sealed_report_bytes)
+        return manifest_from_wire(first), split_every(reports, self.task.sealed_report_bytes)
 
     @cached_property
     def opened(self) -> list[bytes | None]:
@@ -161,11 +162,6 @@ class RunRecord:
         return np.array(
             [self.places.get(report, -1) for report in self.delivery[1]], dtype=np.int64
         )
-
-
-def reports_in(together: bytes, size: int) -> list[bytes]:
-    """Split concatenated reports of `size` bytes."""
-    return [together[start : start + size] for start in range(0, len(together), size)]
 
 
 def files_of(state: Path) -> dict[str, bytes]:
@@ -316,7 +312,7 @@ class _Recorder:
         """Submit through the user agent, then one by one, then in bulk."""
         digest = self.record.signed.digest()
         contributor = Contributor(self.record.task, digest)
-        envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
+        envelopes = [contributor.prepare(v, self._rng).envelope for v in values[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,

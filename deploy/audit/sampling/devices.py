@@ -56,7 +56,7 @@ def run_devices(
     users = max(100, subject.sizes.devices // (1 + per_user))
     values = rng.integers(0, task.domain_size, size=users)
     contributor, size = Contributor(task, _DIGEST), task.sealed_report_bytes
-    envelopes = [contributor.prepare(value, source(rng)) for value in values.tolist()]
+    envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
     checks.must("one length of envelope", lengths == {task.envelope_bytes})
     submissions = [

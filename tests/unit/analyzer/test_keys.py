@@ -29,7 +29,7 @@ async def _rotate(analyzer: AnalyzerCore, days: float) -> None:
     """Let days pass, and rotate as the running service does."""
     for _ in range(round(days)):
         analyzer.clock.seconds += DAY
-        needed = await analyzer.registry.needed_keys(SCHEDULE.keep)
+        needed = await analyzer.registry.needed_keys(SCHEDULE.retention)
         analyzer.keys.reports.rotate(analyzer.clock.now(), needed)
 
 
@@ -77,14 +77,14 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(analyzer: Ana
     key = key_id(task.suite, task.analyzer_key)
 
     async def needed() -> set[bytes]:
-        found = await analyzer.registry.needed_keys(SCHEDULE.keep)
+        found = await analyzer.registry.needed_keys(SCHEDULE.retention)
         assert found is not None
         return set(found)
 
     assert {key} == await needed()
-    analyzer.clock.seconds = deadline + SCHEDULE.keep - 1
+    analyzer.clock.seconds = deadline + SCHEDULE.retention - 1
     assert {key} == await needed()
-    analyzer.clock.seconds = deadline + SCHEDULE.keep
+    analyzer.clock.seconds = deadline + SCHEDULE.retention
     assert set() == await needed()
 
     await analyzer.store.begin_batch(analyzer.manifest(_MANY))

@@ -13,13 +13,12 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import TOKEN_BYTES, TokenIssuer
+from common.crypto.signing import TokenIssuer
 from common.errors import (
     BudgetError,
     PeerError,
     PeerRefusalError,
     PolicyError,
-    SettingsError,
     ValueRangeError,
     WireError,
 )
@@ -73,7 +72,7 @@ async def test_the_answer_is_saved_before_it_is_sent(
 async def test_calls_at_the_same_time_send_one_answer(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:
-    """The first one saved counts; a later call learns whether it sent the answer."""
+    """Only the first saved answer counts; each call learns whether it sent that answer."""
     shuffler.reachable = False
     with pytest.raises(PeerError):
         await agent.contribute(_DIGEST, 3, "")
@@ -202,7 +201,7 @@ def _forms(value: int) -> dict[str, bytes]:
 
 
 async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent) -> None:
-    """The next person's answer does not compute it again; another task's claim is computed."""
+    """The next person's call does not recompute it; another task's claim is computed."""
     agent.several_persons = True
     for person in ("one", "two"):
         await agent.contribute(_DIGEST, 3, person)
@@ -221,7 +220,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
 async def test_an_answer_waits_for_its_token(
     agent: Agent, shuffler: MemoryShuffler, tmp_path: Path
 ) -> None:
-    """It is kept, and sent unchanged once the file holds the right token."""
+    """It stays pending, and is sent unchanged once the file holds a valid token."""
     issuer = TokenIssuer(TokenIssuer.generate())
     file = tmp_path / "tokens"
     shuffler.token = issuer.issue()
@@ -235,26 +234,6 @@ async def test_an_answer_waits_for_its_token(
 
     assert [saved.envelope] == shuffler.received
     assert await agent.budget.pending() == []
-
-
-def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
-    """By name; an operator's list keeps its order; a wrong line is named and not repeated."""
-    file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
-    file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
-    found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
-    assert [one, two, b""] == found
-    assert TokenFile(None).token("Ada L") == b""
-    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt has no token") as caught:
-        TokenFile(file, "tokens.txt").tokens()
-    assert "Ada" not in str(caught.value)
-
-    file.write_text(f"{two.hex()}\n\n{one.hex()}\n{two.hex()}\n", encoding="utf-8")
-    assert [two, one] == TokenFile(file).tokens()
-    for text in ("00", "zzz", "00" * (TOKEN_BYTES + 1)):
-        file.write_text(f"{text}\n", encoding="ascii")
-        with pytest.raises(SettingsError, match="line 1 of token_file has no token") as caught:
-            TokenFile(file).token("")
-        assert text not in str(caught.value)
 
 
 class _Channel:
@@ -291,7 +270,7 @@ _PERSONS = ("a", "b", "c")
 
 
 async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
-    """Return an agent of three persons with unsent answers."""
+    """Return an agent of three people with unsent answers."""
     agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
     for person in _PERSONS:
@@ -333,7 +312,7 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
 async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     tmp_path: Path, error: Exception
 ) -> None:
-    """For any error of this project."""
+    """Whatever error of this project stops the first one."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
@@ -351,7 +330,7 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
-    """Three calls for one answer: never two copies at a time, and one that arrives."""
+    """Three calls submit one answer: one at a time, until it arrives once."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = await _owing(tmp_path, shuffler)
     taking, under_way, most, tries = shuffler.submit, 0, 0, 0

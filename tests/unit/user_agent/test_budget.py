@@ -65,7 +65,7 @@ async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
 
 
 async def test_every_earlier_answer_counts(budget: Budget) -> None:
-    """A hundred fit, and no more."""
+    """A cap with room for 100 answers refuses the 101st."""
     small = Claim(local_epsilon=0.125, central_epsilon=0.125, delta=0.0)
     policy = dataclasses.replace(
         _POLICY, total_local_epsilon_cap=12.5, total_central_epsilon_cap=20.0

@@ -18,20 +18,23 @@ from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import protocol_task
 from tests.support.recording import RecordingContributor, sealed_reports
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts, pad
+from user_agent.contribution import (
+    Contributor,
+    PreparedSubmission,
+    draw_dummies,
+    draw_dummy_counts,
+    pad,
+)
 
 _RNG = np.random.default_rng(1)
 
 
-def _opened(case: PublishedTask, envelope: bytes) -> Reports:
-    """Return the reports that shuffler and analyzer together would see."""
+def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
+    """Return the reports as shuffler and analyzer together could open them."""
     digest, task = case.signed.digest(), case.task
-    content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), task)
-    size = task.sealed_report_bytes
-    plaintexts = [
-        case.analyzer_key.open(content.sealed_reports[start : start + size], report_context(digest))
-        for start in range(0, len(content.sealed_reports), size)
-    ]
+    content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
+    context, sealed = report_context(digest), sealed_reports(content, task)
+    plaintexts = [case.analyzer_key.open(report, context) for report in sealed]
     return np.frombuffer(b"".join(plaintexts), dtype=mechanism_of(task).report_dtype)
 
 
@@ -53,25 +56,23 @@ def test_a_fractional_number_of_dummies_is_padded_to_its_maximum() -> None:
     assert {2, 3} == seen
 
 
-def test_ids_and_ciphertexts_are_never_repeated() -> None:
-    """Even in two submissions of one value."""
-    case = published()
-    contributor = Contributor(case.task, case.signed.digest())
-    context = envelope_context(case.signed.digest())
-    envelopes = [contributor.prepare(1, _RNG) for _ in range(2)]
-    one, other = (unpack(case.shuffler_key.open(e, context), case.task) for e in envelopes)
+def test_every_seal_is_fresh() -> None:
+    """Equal draws give equal reports and no equal ciphertext, whose copies the analyzer drops."""
+    case = published(dummies_per_user=3)
+    device = Contributor(case.task, case.signed.digest())
+    one, other = (device.prepare(1, np.random.default_rng(6)) for _ in range(2))
 
-    assert envelopes[0] != envelopes[1]
-    assert one.submission_id != other.submission_id
-    assert one.sealed_reports[:60] != other.sealed_reports[:60]
+    assert _opened(case, one).tobytes() == _opened(case, other).tobytes()
+    assert 8 == len({*one.leaves, *other.leaves})
+    assert one.envelope[:32] != other.envelope[:32]
 
 
 @pytest.mark.parametrize("name", ["murs", "mixdump", "od-hp", "aue", "fe1"])
-def test_an_answer_stands_as_its_generator_says(name: str) -> None:
+def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
     """
-    Own report, dummies, padding, order and id follow from the draws, for every value alike.
+    Report, dummies, padding, order and id are the same function of the draws for every value.
 
-    So no order or id depends on the value, and nothing is sealed twice to choose a ciphertext.
+    So order and id are independent of the value, and nothing is sealed twice to pick a ciphertext.
     """
     task, digest = protocol_task(name), TaskDigest(bytes(32))
     contributor, mechanism, sealed = Contributor(task, digest), mechanism_of(task), list[bytes]()
@@ -89,7 +90,7 @@ def test_an_answer_stands_as_its_generator_says(name: str) -> None:
         reports = pad(reports, task.reports_per_user)[drawn.permutation(task.reports_per_user)]
         expected = drawn.bytes(SUBMISSION_ID_BYTES) + reports.tobytes()
 
-        assert expected == contributor.prepare(value, np.random.default_rng(value))
+        assert expected == contributor.prepare(value, np.random.default_rng(value)).envelope
         assert [*(report.tobytes() for report in reports), expected] == sealed
 
 
@@ -143,7 +144,7 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
     distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
     """
-    Below the weight, 7, a trial succeeds; at it not. For two users.
+    A trial succeeds if its draw is below the weight, 7. Two users draw together.
 
     A geometric number that has ended draws no more. A number above the maximum is not truncated:
     it alone is drawn again.
@@ -154,7 +155,7 @@ def test_numbers_of_dummies_are_decided_by_their_weight(
 
 
 def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
-    """Items whose draw is below it; above the maximum all are drawn again."""
+    """An item gets one if its draw is below the weight; above the maximum all are drawn again."""
     distribution = _dummies("each-item", trials=6, most=2, extra_weight=7)
     grr = mechanism_of(_aue(most=6).task)
     rng = Scripted([0, 0, 0, 7, 7, 7], [7, 6, 9, 9, 0, 8])
@@ -245,7 +246,7 @@ def _ends(domain_size: int) -> list[int]:
 def _envelopes(task: Task) -> tuple[RecordingContributor, list[bytes]]:
     contributor, rng = RecordingContributor(task, _DIGEST), np.random.default_rng(5)
     values = np.repeat(_ends(task.domain_size), 12)
-    return contributor, [contributor.prepare(int(value), rng) for value in values]
+    return contributor, [contributor.prepare(int(value), rng).envelope for value in values]
 
 
 @pytest.mark.parametrize("name", protocols_of("categorical"))

@@ -4,10 +4,10 @@ from typing import Final
 import pytest
 
 import user_agent.server
-from common.crypto.signing import SigningIdentity
+from common.crypto.signing import TOKEN_BYTES, SigningIdentity
 from common.errors import SettingsError, WireError
 from common.runtime.state_directory import StateDirectory
-from user_agent.credentials import PersonalSecrets
+from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.settings import UserAgentSettings
 
 _DEVICE: Final = bytes(range(32))
@@ -29,7 +29,7 @@ def test_a_secret_does_not_print() -> None:
 
 
 def test_every_person_has_a_secret_of_their_own() -> None:
-    """By name, which is empty for an agent of one person; another device has other secrets."""
+    """Derived from the name, empty for an agent of one person, and from the device's secret."""
     people = ("", "Ada", "ada", "Ada ", "Bo", "Ä")
     first = [PersonalSecrets(_DEVICE).of(person) for person in people]
     again = [PersonalSecrets(_DEVICE).of(person) for person in people]
@@ -84,3 +84,23 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
         analyzer_identity=SigningIdentity.generate().public_identity().raw.hex(),
         lasting_responses=lasting_responses,
     )
+
+
+def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
+    """Found by name, or listed in order. An error names the line and does not repeat it."""
+    file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
+    file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
+    found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
+    assert [one, two, b""] == found
+    assert TokenFile(None).token("Ada L") == b""
+    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt has no token") as caught:
+        TokenFile(file, "tokens.txt").tokens()
+    assert "Ada" not in str(caught.value)
+
+    file.write_text(f"{two.hex()}\n\n{one.hex()}\n{two.hex()}\n", encoding="utf-8")
+    assert [two, one] == TokenFile(file).tokens()
+    for text in ("00", "zzz", "00" * (TOKEN_BYTES + 1)):
+        file.write_text(f"{text}\n", encoding="ascii")
+        with pytest.raises(SettingsError, match="line 1 of token_file has no token") as caught:
+            TokenFile(file).token("")
+        assert text not in str(caught.value)

@@ -21,7 +21,7 @@ _SECRET = 918273.5
 """A number that occurs in no rule."""
 
 
-def _lay_out(protocol: str, value: Value, secret: bytes | None = None) -> Any:
+def _encoded(protocol: str, value: Value, secret: bytes | None = None) -> Any:
     task = kind_task(protocol)
     return encoder_for(task, secret)(value, np.random.default_rng(1))
 
@@ -30,10 +30,10 @@ def _lay_out(protocol: str, value: Value, secret: bytes | None = None) -> Any:
 def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
     """One report a person, of the task's length."""
     task = kind_task(protocol)
-    contributor, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
+    device, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
     value = VALUES[protocol_named(protocol).kind]
 
-    assert {task.envelope_bytes} == {len(contributor.prepare(value, rng)) for _ in range(3)}
+    assert {task.envelope_bytes} == {len(device.prepare(value, rng).envelope) for _ in range(3)}
 
 
 @pytest.mark.parametrize("asked", OTHER_KINDS)
@@ -44,7 +44,7 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
         return
     value = 918273 if given == "categorical" else VALUES[given]
     with pytest.raises(ValueRangeError) as caught:
-        _lay_out(_OF_KIND[asked], value)
+        _encoded(_OF_KIND[asked], value)
 
     wanted = (
         f"this task asks for {KIND_IN_WORDS[asked]} (kind {asked}); the value is "
@@ -101,7 +101,7 @@ def test_what_breaks_a_rule_is_refused_without_being_repeated(
 ) -> None:
     """Neither in the message nor in its cause; the rule has all its digits."""
     with pytest.raises(ValueRangeError) as caught:
-        _lay_out(protocol, value)
+        _encoded(protocol, value)
     task = kind_task("piecewise", numbers=NumberDraft(low=0.125, high=1_234_567.0))
     with pytest.raises(ValueRangeError, match=r"^a number must lie between 0\.125 and 1234567$"):
         encoder_for(task, None)(1_234_569.0, np.random.default_rng(1))
@@ -165,7 +165,7 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
 )
 def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> None:
     """Normalised texts have one response; the limit counts normalised bytes."""
-    _lay_out("rappor", "e\u0301" * 32)
+    _encoded("rappor", "e\u0301" * 32)
     task = lasting_task()
     assert _response(task, typed) == _response(task, written)
     basic = kind_task("rappor", labels=(written, "no"), texts=None)

@@ -18,7 +18,7 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.budget import Budget, Evidence, InclusionState
-from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, to_ask
+from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, draw_leaves
 
 _CASE = published()
 _DAY = 24 * 3600
@@ -51,7 +51,7 @@ class Device:
         )
 
     async def evidence(self) -> Evidence:
-        """Return the kept evidence of the answer."""
+        """Return the stored evidence of the answer."""
         kept = await self.budget.evidence("", self.digest)
         assert kept is not None
         return kept
@@ -186,7 +186,7 @@ async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) 
 
 
 async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: Device) -> None:
-    """Without a pinned shuffler the receipt is kept unverified."""
+    """Without a pinned shuffler the receipt is stored unverified."""
     record = await device.agent.record(device.digest, "")
     [envelope] = device.shuffler.received
     shuffler = device.shuffler.identity.public_identity()
@@ -221,20 +221,20 @@ async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) ->
 
 
 def test_a_random_sample_of_many_reports_is_checked() -> None:
-    """64 of a thousand; all of few."""
+    """64 of 1,000 leaves, and all of 5."""
     leaves = some_leaves(1000)
     rng = np.random.default_rng(1)
-    first, second = to_ask(b"".join(leaves), rng), to_ask(b"".join(leaves), rng)
+    first, second = draw_leaves(b"".join(leaves), rng), draw_leaves(b"".join(leaves), rng)
 
     assert MOST_ASKED == len(set(first)) == len(set(second))
     assert first != second
-    assert set(leaves[:5]) == set(to_ask(b"".join(leaves[:5]), rng))
+    assert set(leaves[:5]) == set(draw_leaves(b"".join(leaves[:5]), rng))
 
 
 async def test_two_batches_do_not_prove_one_answer(
     device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each holds one report of it, and the analyzer signed both: one task has one batch."""
+    """The analyzer signed both, each with one of its reports; a task has only one batch."""
     own = split((await device.evidence()).leaves)
     show = device.shuffler.inclusion
 

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import pickle
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
-    """Even if the private key has the same bytes; nor do the suites share a key id."""
+    """Even with the same private bytes. Key ids differ by suite too."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed = key.public_key().seal(b"text", context)
 
@@ -126,12 +127,12 @@ def test_the_hybrids_keys_are_those_of_the_published_vector() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_private_key_neither_prints_nor_pickles(suite: str) -> None:
-    """Its repr shows a fingerprint of the public half, which does travel."""
+    """Its repr shows a fingerprint of the public key, which can be pickled."""
     key = HpkePrivateKey.generate(suite)
+    public = key.public_key()
+    shown = hashlib.sha256(public.raw).hexdigest()[:16]
 
-    assert key.private_bytes().hex() not in repr(key)
-    assert repr(key.public_key()).removeprefix("HpkePublicKey") in repr(key).replace("of ", "")
-    with pytest.raises(TypeError, match="not pickled by accident"):
+    assert [f"HpkePrivateKey(of {shown})", f"HpkePublicKey({shown})"] == [repr(key), repr(public)]
+    with pytest.raises(TypeError, match="must not be pickled"):
         pickle.dumps(key)
-    assert key.public_key().raw == pickle.loads(pickle.dumps(key.public_key())).raw  # noqa: S301  # own
-    assert repr(key.private_bytes()) not in repr(key)
+    assert public.raw == pickle.loads(pickle.dumps(public)).raw  # noqa: S301  # own

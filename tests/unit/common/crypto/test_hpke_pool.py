@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from common.crypto.hpke import HpkePrivateKey, report_context
-from common.crypto.hpke_pool import HpkePool, Opened, _TravellingKey, open_each, seal_each
+from common.crypto.hpke_pool import HpkePool, Opened, _RawKey, open_each, seal_each
 from common.task_digest import TaskDigest
 
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -31,7 +31,7 @@ def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
 
 
 def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
-    """Of several suites, one chunk after the other; a wrong key opens none."""
+    """Chunks of several suites in turn; the wrong key opens nothing."""
     keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
     sealed = [b"".join(_sealed(key, 3)) for key in keys]
     sizes = [len(blob) // 3 for blob in sealed]
@@ -61,7 +61,7 @@ def _wait_until_gone(process: int) -> None:
 
 
 def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
-    """New workers replace them; work already handed out is finished."""
+    """They finish their work first, and new workers replace them."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 2000))
     pool.open(key, blob[:60], 60, _CONTEXT).result()
@@ -76,7 +76,7 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
 def test_a_key_sent_to_a_worker_does_not_print() -> None:
     """Its repr shows the suite alone."""
     key = HpkePrivateKey.generate()
-    shown = repr(_TravellingKey(key.suite, key.private_bytes()))
+    shown = repr(_RawKey(key.suite, key.private_bytes()))
 
     assert key.suite in shown
     assert repr(key.private_bytes()) not in shown

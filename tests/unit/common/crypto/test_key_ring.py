@@ -65,7 +65,7 @@ def test_keys_live_by_the_schedule(days: float, expected: list[str]) -> None:
 
 
 def test_a_ring_that_was_not_rotated_for_long_publishes_the_next_key_first() -> None:
-    """As after a year's pause; without a lifetime the first key stays."""
+    """After a year's pause. With an infinite lifetime the first key stays active."""
     first = _rotated(KeyRing(), 0)
     ring = _rotated(first, 365)
     assert ["active", "pending"] == _states(ring)

@@ -25,7 +25,7 @@ _SIZES = [1, 2, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 4096
 
 @pytest.mark.parametrize("count", _SIZES)
 def test_every_leaf_leads_to_the_root(count: int) -> None:
-    """Around powers of two, for a single report, and over nothing one empty bucket."""
+    """For sizes around powers of two, and for one report; an empty tree has one empty bucket."""
     assert bucket_hash(b"") == tree_over([]).root
     leaves = some_leaves(count)
     tree = tree_over(leaves)
@@ -39,7 +39,7 @@ def test_every_leaf_leads_to_the_root(count: int) -> None:
 
 
 def test_leaves_are_sorted_as_bytes_without_repeats() -> None:
-    """Zeros count at the end too, where numpy ignores them; and in 60,000 leaves with repeats."""
+    """Trailing zero bytes count, although numpy ignores them. Also 60,000 leaves with repeats."""
     rng = np.random.default_rng(2)
     rows = [bytes(32), b"\0" * 31 + b"\1", b"\1" + bytes(31), b"\1" + bytes(31)]
     rows += [rng.integers(0, 2, 32, dtype=np.uint8).tobytes() for _ in range(500)]
@@ -52,7 +52,7 @@ def test_leaves_are_sorted_as_bytes_without_repeats() -> None:
 
 
 def test_leaves_made_together_are_those_made_one_by_one() -> None:
-    """40,000 salted leaves, more than are held as objects at once; and leaves of five reports."""
+    """40,000 salted leaves, more than are objects at a time; and the leaves of five reports."""
     leaves = some_leaves(40_000)
     together = bytearray(b"".join(leaves))
     salt_all(together, SALT)
@@ -86,7 +86,7 @@ def test_an_empty_bucket_has_its_place_and_copies_count_once() -> None:
 
 
 def test_the_salt_decides_root_and_bucket() -> None:
-    """Without it the place of a report cannot be predicted."""
+    """Without the salt, nobody can predict a report's bucket."""
     leaves, salts = some_leaves(600), [SALT, SALT[:-1] + b"\x00", bytes(32)]
 
     assert 3 == len({tree_over(leaves, salt).root for salt in salts})

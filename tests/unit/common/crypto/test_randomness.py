@@ -38,7 +38,7 @@ def test_it_refuses_to_be_copied() -> None:
     generator = secure_generator()
 
     for thing in (generator, generator.bit_generator):
-        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy, lambda it: it.__getstate__()):
             with pytest.raises(TypeError):
                 duplicate(thing)
     with pytest.raises(TypeError):

@@ -38,7 +38,7 @@ _BARE = {"buckets": 0, "dummies_per_user": 0}
         (
             {"protocol": "ldp-warner", "domain_size": 2},
             {"buckets": 3},
-            "many buckets and one digit",
+            "buckets and 1 digit",
         ),
         ({"protocol": "ldp-sue"}, {"buckets": 3}, "symmetric-unary has 2 buckets and one digit"),
         ({"protocol": "ldp-sue"}, {"digits": 2}, "the task says 2 and 2"),

@@ -29,7 +29,7 @@ def test_a_privacy_figure_is_shown_no_smaller_than_it_is(figure: float, shown: s
 @example([0.1] * 10)
 @example([1.0, 2.0**-53])
 def test_a_sum_is_the_least_float_that_is_not_below(figures: list[float]) -> None:
-    """Of the decimals that the figures are written as."""
+    """The exact sum is that of the figures' shortest decimals."""
     exact = sum((Fraction(repr(figure)) for figure in figures), Fraction(0))
     found = sum_upper(figures)
 

@@ -26,7 +26,7 @@ def _holds(proof: InclusionProof, leaf: bytes) -> bool:
 
 
 def test_a_proof_shows_whether_a_leaf_arrived() -> None:
-    """By the bucket of its first bits; committing again gives the same bytes."""
+    """Its bucket holds it or lacks it. Committing again gives the same bytes."""
     again = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), _TREE, SALT)
     assert _COMMITMENT == again
     for own in _LEAVES[::100]:
@@ -36,7 +36,7 @@ def test_a_proof_shows_whether_a_leaf_arrived() -> None:
 
 
 def test_a_changed_or_moved_bucket_proves_nothing() -> None:
-    """With a leaf added or removed, of another place, or with another path."""
+    """A leaf is added or removed, or the bucket or the path is another."""
     [absent], own = some_leaves(1, start=10**6), _LEAVES[0]
     added = b"".join(sorted([*split(_proof(absent).bucket), salted(SALT, absent)]))
     proof = _proof(own)
@@ -59,10 +59,11 @@ def test_every_field_of_a_commitment_is_signed() -> None:
     """Another signer and another task are refused with their own messages."""
     for signer, digest, message in (
         (SigningIdentity.generate(), _DIGEST, "not signed by the pinned analyzer"),
-        (_ANALYZER, TaskDigest(b"e" * 32), "of another task"),
+        (_ANALYZER, TaskDigest(b"e" * 32), "belongs to another task"),
     ):
+        shown = commitment_over(_LEAVES, signer, digest)
         with pytest.raises(ProofError, match=message):
-            commitment_over(_LEAVES, signer, digest).check(_ANALYZER.public_identity(), _DIGEST)
+            _holds(InclusionProof.of(_TREE, shown, shown.prefix_of(_LEAVES[0])), _LEAVES[0])
     others = {
         "task_digest": TaskDigest(b"e" * 32),
         "batch_id": BatchId(b"e" * 16),
@@ -90,7 +91,7 @@ def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_leaves: int, b
 
 
 def test_a_tree_of_another_salt_proves_nothing() -> None:
-    """Neither beside the signed root nor signed under a wrong salt."""
+    """Neither with the signed root, nor with a root signed under the wrong salt."""
     own, other = _LEAVES[0], bytes(32)
     elsewhere = tree_over(_LEAVES, other)
     wrongly_signed = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), elsewhere, SALT)

@@ -115,6 +115,6 @@ def test_a_rehashed_or_removed_entry_breaks_the_chain() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_malformed_entry_is_refused(change: dict[str, Any]) -> None:
-    """As from a damaged file."""
+    """With wrong lengths, types or ranges, as in a damaged file."""
     with pytest.raises(LedgerError, match="entry 1"):
         dataclasses.replace(_chain(1)[0], **change)

@@ -9,7 +9,7 @@ _TASK = published(dummies_per_user=2).task
 
 @pytest.mark.parametrize("reports", [0, 1, 2, 4])
 def test_another_number_of_reports_is_refused(reports: int) -> None:
-    """This task's submissions hold three; those are unpacked as they were packed."""
+    """A submission of this task holds three reports, and is unpacked as it was packed."""
     content = Submission(submission_id=b"i" * 16, sealed_reports=b"r" * 180)
     assert content == unpack(pack(content), _TASK)
     with pytest.raises(WireError, match="holds 3 reports of 60 bytes"):

@@ -42,7 +42,7 @@ _TOKEN = OperatorToken(_SECRET.encode())
 def test_certificate_and_token_decide_who_may_call(
     allowed: Caller, name: str | None, shown: str | None, refusal: type[Exception] | None
 ) -> None:
-    """Without TLS the certificate rule is waived, the token rule never; "" is an unnamed one."""
+    """Without TLS only the token rule applies. The name "" is a certificate without a name."""
     names = None if name is None else frozenset({name} - {""})
     if refusal is None:
         check_caller(allowed, names, shown, _TOKEN)

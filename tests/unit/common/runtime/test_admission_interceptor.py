@@ -9,9 +9,9 @@ from common.errors import DeadlineError, OverloadError, ShareError
 from common.runtime.access import CallKind
 from common.runtime.admission_interceptor import (
     AdmissionInterceptor,
+    AdmittedCall,
     ConcurrencyLimits,
     Deadline,
-    Hold,
     Queue,
     read_request,
 )
@@ -25,14 +25,14 @@ _SECONDS: Final = 0.4
 
 @pytest.mark.parametrize(("peer", "share"), [("greedy", 4), ("unix:", 128)])
 def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
-    """Unix sockets share the total alone; all connections together are limited too."""
+    """A Unix socket has only the total limit, which all connections share."""
     limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
     message = "on this conn" if share < bulk.places else "128 calls of this kind are running"
     for _ in range(share):
-        limits.take(CallKind.BULK, peer)
+        limits.acquire(CallKind.BULK, peer)
     with pytest.raises(OverloadError, match=message):
-        limits.take(CallKind.BULK, peer)
-    limits.take(CallKind.SHORT, peer)
+        limits.acquire(CallKind.BULK, peer)
+    limits.acquire(CallKind.SHORT, peer)
 
     limits.release(CallKind.SHORT, peer)
     for _ in range(share):
@@ -45,9 +45,9 @@ def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind
     """Eight callers that list the methods would otherwise keep the alert raised."""
     limits = ConcurrencyLimits()
     for number in range(kind.value.places):
-        limits.take(kind, f"caller {number}")
+        limits.acquire(kind, f"caller {number}")
     with pytest.raises(OverloadError) as caught:
-        limits.take(kind, "one more")
+        limits.acquire(kind, "one more")
 
     assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
 
@@ -82,7 +82,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
 
 
 async def test_a_call_that_waits_too_long_is_refused() -> None:
-    """Only a lack of turns for everybody is an overload, not a lack of the connection's own."""
+    """It counts as overload only if all turns are taken, not just the connection's own."""
     queue = Queue(2, 1)
     await queue.enter("one", _LONG)
     with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
@@ -100,7 +100,7 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 
 
 async def test_a_cancelled_call_returns_its_turn() -> None:
-    """The next one is not held up."""
+    """The next call gets it."""
     queue = Queue(1, 1)
     await queue.enter("one", _LONG)
     waiting = asyncio.create_task(queue.enter("one", _LONG))
@@ -128,7 +128,7 @@ async def _sent_after(seconds: float) -> AsyncIterator[bytes]:
 
 
 async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[bytes]) -> bytes:
-    held = Hold(gate._limits, gate._queues[CallKind.SHORT], CallKind.SHORT, peer)
+    held = AdmittedCall(gate._limits, gate._queues[CallKind.SHORT], CallKind.SHORT, peer)
     try:
         async with Deadline(_LONG, "") as deadline:
             return await read_request(requests, CallKind.SHORT, held, deadline)

@@ -23,7 +23,7 @@ def _all(connection: sqlite3.Connection) -> list[int]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    """A file of one table."""
+    """Yield a database of one table."""
     made = Database(tmp_path / "d.sqlite", _SCHEMA)
     yield made
     made.close()
@@ -115,7 +115,7 @@ async def test_deleted_rows_are_in_no_file_once_the_log_is_empty(tmp_path: Path)
 async def test_a_read_only_or_locked_file_refuses_until_it_is_free(
     database: Database, tmp_path: Path
 ) -> None:
-    """As after the system remounted a disk, and while a backup holds the file."""
+    """A disk may be remounted read-only, and a backup may lock the file."""
 
     def pragma(text: str) -> None:
         database._thread.submit(database._connection.execute, f"PRAGMA {text}").result()

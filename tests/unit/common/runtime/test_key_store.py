@@ -72,12 +72,12 @@ def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float
         assert _opens(store, store.public_key())
         if published is not None:
             assert _opens(store, published)
-        names = {f"hpke-{entry.key_id.hex()}.key" for entry in store.ring.kept()}
+        names = {f"hpke-{entry.key_id.hex()}.key" for entry in store.ring.held()}
         assert sorted(names) == key_files(path / "state")
 
 
 def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Path) -> None:
-    """As with a lost ring or one from an older backup; in time the key is destroyed."""
+    """As after a ring was lost, or restored from an old backup. The key is destroyed in time."""
     key = HpkePrivateKey.generate(list(SUITES)[2])
     state = StateDirectory.open(tmp_path / "state")
     store = store_holding(state, key)
@@ -135,7 +135,7 @@ def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
     store = _run(tmp_path, 0, 88)
     secrets = [
         store.private_key(entry.suite, entry.public, whose="key").private_bytes()
-        for entry in store.ring.kept()
+        for entry in store.ring.held()
     ]
     shown = repr(store) + repr(store.ring) + (tmp_path / "state" / RING_FILE).read_text("ascii")
 
@@ -146,7 +146,7 @@ def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
 
 
 class _Party:
-    """Counts the calls of a rotation."""
+    """A party that counts the calls of its key rotation."""
 
     def __init__(self, path: Path) -> None:
         self.keys = _store(path)
@@ -174,10 +174,10 @@ class _Party:
         setattr(self, name, getattr(self, name) + 1)
 
     async def at(self, *days: float) -> None:
-        """Look at the clock on these days."""
+        """Rotate on these days."""
         for day in days:
             self.clock.seconds = day * DAY
-            await self.rotation.do_what_is_due()
+            await self.rotation.rotate()
 
 
 async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
 async def test_a_failed_rotation_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with a full disk; no key is destroyed before the tasks are known."""
+    """As with a full disk. No key is destroyed before the unfinished tasks are known."""
     party = _Party(tmp_path)
     await party.at(0, 88, 90)
     party.broken = True

@@ -149,7 +149,7 @@ async def test_the_page_of_a_service_that_hangs_fails() -> None:
 
 
 def test_another_process_can_be_measured_while_it_runs() -> None:
-    """Its memory is not this process's."""
+    """Its memory is less than this process's."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         running = measure(other.pid)
         other.kill()

@@ -81,7 +81,7 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     """Neither to the caller nor to the log: its text might repeat a user's input."""
     caplog.set_level(logging.DEBUG)
     noted: list[BaseException] = []
-    errors = AdmissionInterceptor(certificates=False, token=None, note=noted.append)
+    errors = AdmissionInterceptor(certificates=False, token=None, on_error=noted.append)
     for error in (ValueError("198.51.100.7 sent 42"), RuntimeError("42"), MemoryError()):
         answer = errors._refusal(error)
         assert (grpc.StatusCode.INTERNAL, "internal error", ()) == answer

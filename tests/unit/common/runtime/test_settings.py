@@ -79,7 +79,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
         (
             _GOOD.replace('"state"', '"a\\u0000b"'),
             {},
-            "state_directory must not be empty, nor hold",
+            "state_directory must not be empty or hold",
         ),
         (_GOOD + "key_lifetime_days = 0.5", {}, "key_lifetime_days is 0.5; it must be 1 .. 36500"),
         (_GOOD + "key_lifetime_days = nan", {}, "key_lifetime_days is nan"),
@@ -167,8 +167,8 @@ def test_the_key_schedule_follows_the_settings(tmp_path: Path) -> None:
     usual = _load(tmp_path, _GOOD)
     other = _load(tmp_path, f"{_GOOD}key_lifetime_days = 0\nkey_overlap_days = 0.5\n")
 
-    assert Schedule(lifetime=90 * day, overlap=2 * day, keep=30 * day) == usual.schedule()
-    assert Schedule(lifetime=math.inf, overlap=day / 2, keep=30 * day) == other.schedule()
+    assert Schedule(lifetime=90 * day, overlap=2 * day, retention=30 * day) == usual.schedule()
+    assert Schedule(lifetime=math.inf, overlap=day / 2, retention=30 * day) == other.schedule()
 
 
 _OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
@@ -206,7 +206,7 @@ _OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
 def test_protective_defaults_are_unchanged(
     party: type[ServiceSettings], defaults: dict[str, Any]
 ) -> None:
-    """Each default that protects somebody is repeated here, so that a change shows."""
+    """Changing a default that protects somebody takes a change of this test too."""
     needed: dict[str, Any] = {
         "shuffler": "127.0.0.1:2",
         "analyzer": "127.0.0.1:1",

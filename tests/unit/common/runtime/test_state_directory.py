@@ -107,7 +107,7 @@ def test_a_secret_that_is_a_link_is_refused(
 
 
 def test_the_state_key_may_be_a_link_elsewhere(tmp_path: Path) -> None:
-    """Some systems hand out secrets as links."""
+    """Some systems mount secrets as links."""
     where = tmp_path / "elsewhere"
     StateDirectory.open(tmp_path / "state", where).secret("key", lambda: b"first")
     where.rename(tmp_path / "kept")
@@ -118,7 +118,7 @@ def test_the_state_key_may_be_a_link_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if the name of the temporary file were known."""
+    """Even if an attacker knew the name of the temporary file."""
     monkeypatch.setattr("common.runtime.state_directory.secrets.randbits", lambda _bits: 7)
     (tmp_path / "others").write_bytes(b"another's")
     (tmp_path / ".file.7").symlink_to(tmp_path / "others")
@@ -129,7 +129,7 @@ def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_secret_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    """No half key; with room again a new one is made."""
+    """No partial key is left; once there is room, a new key is made."""
     state = StateDirectory.open(tmp_path)
     with disk_of(2), pytest.raises(StorageError, match="full"):
         state.secret("key", lambda: b"first")
@@ -141,7 +141,7 @@ def test_a_secret_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 def test_a_secret_is_flushed_before_it_is_renamed(
     state: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash it is there whole, or not at all."""
+    """After a crash the file is complete or missing."""
     with flushes(monkeypatch) as seen:
         state.secret("own.key", lambda: bytes(32))
     kept = (state.path / "own.key").stat()
@@ -170,7 +170,7 @@ def test_a_lost_or_wrong_key_file_stops_the_start(state: StateDirectory, tmp_pat
 
 
 def test_a_key_file_that_cannot_be_made_or_read_is_reported(tmp_path: Path) -> None:
-    """Without a folder, or with a folder in its place."""
+    """Its directory is missing, or a directory has its name."""
     for where in (tmp_path / "nowhere" / "key", tmp_path):
         state = StateDirectory.open(tmp_path / "state", where)
         with pytest.raises(SettingsError, match=r"state_key names|mode"):

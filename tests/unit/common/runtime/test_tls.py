@@ -75,7 +75,7 @@ def test_an_ended_or_damaged_authority_issues_no_certificate(tmp_path: Path) -> 
         development_files(tmp_path, "analyzer", later)
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"):
         (tmp_path / "authority.key").write_bytes(content)
-        with pytest.raises(SettingsError, match="authority's key is not one made here"):
+        with pytest.raises(SettingsError, match="does not hold a key that this program made"):
             development_files(tmp_path, "analyzer", ManualClock())
 
 

@@ -114,7 +114,7 @@ def test_each_distribution_has_the_numbers_that_it_needs(
 def test_a_mean_is_the_direct_sum(
     distribution: str, mean: float, maximum: int, *, uniform: bool
 ) -> None:
-    """With probability a quarter; the negative binomial's truncated part is negligible here."""
+    """With probability 1/4. The negative binomial's truncated part is negligible here."""
     spec = _distribution(distribution)
     chance, trials = 0.25, spec.trials
     if distribution == "negative-binomial":
@@ -193,7 +193,7 @@ def test_a_distribution_that_breaks_a_rule_cannot_exist(
     ids=str,
 )
 def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> None:
-    """Steps are ratios of weights, probabilities sum to 1, moments are the direct sums."""
+    """Ratios of neighbours are those of the weights; sum and moments match direct sums."""
     spec = ShufflerSpec(**_FLANKS | change)
     distribution, z = spec.probabilities(), np.arange(spec.most + 1)
     left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
@@ -207,7 +207,7 @@ def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> No
 
 
 def test_coins_have_a_binomials_moments() -> None:
-    """The direct sums; other distributions than the geometric one have no probabilities."""
+    """Compared with direct sums. Only a geometric distribution is tabulated."""
     spec = ShufflerSpec(**_COINS)
     distribution = stats.binom.pmf(np.arange(10), 9, 0.5)
     mean = float(distribution @ np.arange(10))

@@ -44,7 +44,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
         ({"local_epsilon": math.inf}, "one is infinite exactly where the other is 0"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
-        ({"central_epsilon": math.inf}, "the task would promise nothing"),
+        ({"central_epsilon": math.inf}, "the task would guarantee nothing"),
         ({"central_epsilon": -0.5}, "central_epsilon is -0.5; it must lie between 0"),
         ({"n_min": 0}, "n_min is 0"),
         ({"target_size": 5}, "target_size is 5; it must lie between 10"),
@@ -59,7 +59,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"labels": ("a", "b")}, "there are 2 labels for a domain_size of 100"),
         ({"labels": ("a",) * 100}, "two items have the same label"),
         ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 holds half"),
-        ({"population": " staff"}, "population begins or ends with a blank"),
+        ({"population": " staff"}, "population must not begin or end with a blank"),
         ({"population": "Müller"}, "population must be printable ASCII"),
         ({"population": 1}, "population must be printable ASCII"),
         ({"population": "x" * 65}, "population has 65 characters; it may have at most 64"),
@@ -122,7 +122,7 @@ _NOISELESS = {
 
 
 def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
-    """The chance of one more is an integer, and nothing else is read as one."""
+    """extra_weight is an integer, and no other type is parsed as one."""
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()
 
@@ -160,16 +160,13 @@ def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("sh", {}, "the protocol sh reports by grr; the task says local-hashing, with 13 buckets"),
-        ("mixdump", {}, "the protocol mixdump reports by grr; the task says local-hashing"),
+        ("sh", {}, "the protocol sh uses the mechanism grr; the task has local-hashing, with 13"),
+        ("mixdump", {}, "the protocol mixdump uses the mechanism grr; the task has local"),
         ("murs", {}, "the protocol murs has no dummies; the task has up to 1 for each user"),
         (
             "puredump",
             {"buckets": 0},
-            (
-                "the protocol puredump has no local noise; other_weight is 4294967296, "
-                "and local_epsilon, 2.0, must be infinite"
-            ),
+            "the protocol puredump has no local noise; local_epsilon is 2.0, and must be infinite",
         ),
         ("mixdump", _NOISELESS, "the protocol mixdump needs local noise; other_weight is 0"),
     ],
@@ -184,12 +181,12 @@ def test_a_task_keeps_its_protocols_row(
 
 
 @pytest.mark.parametrize(
-    ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.7, 10, 7), (0.1, 9, 0)]
+    ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.29, 100, 29), (0.1, 9, 0)]
 )
 def test_the_honest_fraction_is_the_decimal_that_is_shown(
     fraction: float, users: int, honest: int
 ) -> None:
-    """.7 of 10 is 7, not the 6 of binary arithmetic."""
+    """.29 of 100 is 29, not the 28 of floats or of the exact binary fraction."""
     task = dataclasses.replace(published().task, assumed_honest_fraction=fraction)
 
     assert honest == task.honest_users(users)
@@ -200,7 +197,7 @@ def test_the_honest_fraction_is_the_decimal_that_is_shown(
     list(zip(SUITES, [32, 32, 1216], [48, 48, 1136], strict=True)),
 )
 def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int) -> None:
-    """Of keys, sealed reports and envelopes, which may have 1 MiB."""
+    """Lengths of keys, sealed reports and envelopes; an envelope has at most 1 MiB."""
     task = published(dummies_per_user=3, suite=suite).task
     assert 12 + overhead == task.sealed_report_bytes
     assert 16 + 4 * (12 + overhead) + overhead == task.envelope_bytes

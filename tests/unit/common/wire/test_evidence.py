@@ -75,7 +75,7 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
 
 
 def test_a_commitment_without_a_salt_is_not_accepted() -> None:
-    """As earlier versions signed it: it counts as none, and as a proof it is refused."""
+    """Earlier versions signed none. In storage it counts as missing; in a proof it is refused."""
     message = wire_evidence.commitment_to_wire(_COMMITMENT)
     message.ClearField("salt")
     delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)

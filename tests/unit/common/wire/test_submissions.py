@@ -93,7 +93,7 @@ def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind
     ],
 )
 def test_an_oversized_value_is_refused_without_being_repeated(value: Value, rule: str) -> None:
-    """Nor is its length."""
+    """The message does not state its length either."""
     with pytest.raises(ShuffleDpError, match=rule) as caught:
         contribution_from_wire(contribution_to_wire(_DIGEST, value, ""))
     assert "918273" not in str(caught.value)

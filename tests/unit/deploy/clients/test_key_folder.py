@@ -74,7 +74,7 @@ def test_requests_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nobody is no party"):
         keys.make(["nobody"], [], _NOW)
     for host in ("shuffler", "operator"):
-        with pytest.raises(SettingsError, match="the names of parties"):
+        with pytest.raises(SettingsError, match="must not have a party's name"):
             keys.make(["analyzer"], [host], _NOW)
 
 

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.chunks import split_every
 from common.crypto.hpke import envelope_context, report_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import is_null
@@ -29,13 +30,11 @@ _OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key
 
 def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
     """All reports, by user and place: shape (users, reports of each)."""
-    size, found = task.sealed_report_bytes, []
+    found = []
     for envelope in envelopes:
-        inner = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task).sealed_reports
-        found += [
-            ANALYZER_KEY.open(inner[start : start + size], report_context(_DIGEST))
-            for start in range(0, len(inner), size)
-        ]
+        submission = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task)
+        sealed = split_every(submission.sealed_reports, task.sealed_report_bytes)
+        found += [ANALYZER_KEY.open(report, report_context(_DIGEST)) for report in sealed]
     reports = np.frombuffer(b"".join(found), dtype=randomizer_of(task).report_dtype)
     return reports.reshape(len(envelopes), -1)
 
@@ -73,7 +72,8 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
     rng = np.random.default_rng(3)
     device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
-    alone = _classes(task, _opened(task, [device.prepare(value, rng) for _ in range(_PEOPLE)]))
+    envelopes = [device.prepare(value, rng).envelope for _ in range(_PEOPLE)]
+    alone = _classes(task, _opened(task, envelopes))
     together = _classes(
         task,
         _opened(

@@ -1,4 +1,4 @@
-"""Services as deployed, in this process, on a clock of the test."""
+"""Key rotation in the services as deployed, on a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,10 +24,10 @@ _PATIENCE: Final = 30.0
 
 
 class _QuickRotation(Rotation):
-    """Looks at the clock again and again."""
+    """Rotates every millisecond."""
 
     async def run(self, tick: float = 0.001) -> None:
-        """Run at once."""
+        """See Rotation."""
         await super().run(tick)
 
 
@@ -55,7 +55,7 @@ class _Started:
         return _QuickRotation(**self.made.setdefault("Rotation", given), forget=count_and_forget)
 
     def opens(self, public: HpkePublicKey) -> bool:
-        """Check that the service still has a private key."""
+        """Return whether the service still has a private key."""
         try:
             self.keys.private_key(public.suite, public.raw, whose="key")
         except UnknownKeyError:

@@ -21,13 +21,13 @@ from common.task.specs import MOST_CHARACTERS, MOST_WRITTEN, normalised
     ],
 )
 def test_texts_are_normalised_to_nfc(text: str, written: str) -> None:
-    """Blanks, ligatures, invalid text and texts over the limit, which would be slow, stay."""
+    """Blanks, ligatures, invalid texts and texts over the limit are unchanged."""
     assert written == normalised(text)
     assert written == normalised(written)
 
 
 def test_no_character_is_written_with_more_than_four() -> None:
-    """The limit for typed characters follows from this, over all of Unicode."""
+    """MOST_CHARACTERS relies on this bound, which holds for all of Unicode."""
     assert MOST_WRITTEN == max(
         len(unicodedata.normalize("NFD", chr(point))) for point in range(0x110000)
     )
