@@ -16,7 +16,7 @@ from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.wire.tasks import draft_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
-from tests.support.clients import DEADLINE, envelopes, refusal, result_of
+from tests.support.clients import DEADLINE, envelopes, fetch_task, refusal, result_of
 from tests.support.services import Services
 from tests.support.tasks import draft
 
@@ -85,9 +85,7 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
         ) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
             assert "UNAVAILABLE" == await _status(stub.GetTask(request, timeout=DEADLINE))
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=bytes(32))
-        assert "NOT_FOUND" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
+    assert "NOT_FOUND" == await _status(fetch_task(services, bytes(32)))
 
 
 @pytest.mark.own_services
@@ -119,9 +117,7 @@ async def test_renewed_certificates_are_shown_without_a_restart(services: Servic
     address = services.analyzer.address
     await services.analyzer.stop()
     await services.start_analyzer(address)
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
+    assert signed == await fetch_task(services, signed.digest())
 
 
 @pytest.mark.own_services

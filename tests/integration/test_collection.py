@@ -19,6 +19,7 @@ from tests.support.clients import (
     command,
     contribute,
     envelopes,
+    fetch_task,
     final_state,
     result_of,
     submit,
@@ -67,9 +68,7 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     await submit(services, signed, *users[:10])
     await services.stop()
     await services.start()
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=DEADLINE)
+    assert signed == await fetch_task(services, signed.digest())
     address = services.analyzer.address
     await services.analyzer.stop()
     await submit(services, signed, *users[5:])

@@ -7,11 +7,10 @@ import pytest_asyncio
 
 from common.messages.batch import BatchState
 from common.runtime.metrics import DEFINITIONS, PARTIES, Party
-from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
-    DEADLINE,
     contribute,
     envelopes,
+    fetch_task,
     final_state,
     result_of,
     submit,
@@ -87,9 +86,7 @@ async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
     """
     signed = await measured.publish(n_min=100, target_size=100)
     before = await _scrapes(measured)
-    async with measured.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=DEADLINE)
+    await fetch_task(measured, signed.digest())
     users = envelopes(signed, 50)
     await submit(measured, signed, *users)
     await submit_bulk(measured, signed, [bytes(len(users[0]))] * 10)

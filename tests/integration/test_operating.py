@@ -1,11 +1,12 @@
 """Commands that change a running task or shuffler, against real servers."""
 
+import asyncio
 import json
 
 import grpc
 import pytest
 
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
     contribute,
@@ -59,16 +60,23 @@ async def _ask_for_tokens(services: Services) -> list[str]:
 
 @pytest.mark.own_services
 async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Services) -> None:
-    """A device with the right file takes part once; the token reaches no log and no analyzer."""
+    """
+    An answer without a token is saved, and the restarted agent sends it with the right token.
+
+    A token counts once, and reaches no log and no analyzer.
+    """
     tokens = await _ask_for_tokens(services)
     used, unused = (bytes.fromhex(token) for token in tokens[:2])
+    signed = await services.publish(n_min=2, target_size=2)
+    for person in ("Ada", "Bob"):
+        assert "UNAUTHENTICATED" == (await refusal(contribute(services, signed, person)))[0]
     (services.directory / "mine").write_text(f"{tokens[0]} Ada\n", encoding="ascii")
     await services.user_agent.stop()
     await services.start_user_agent(token_file=services.directory / "mine")
-    signed = await services.publish(n_min=2, target_size=2)
-    assert "UNAUTHENTICATED" == (await refusal(contribute(services, signed, "Bob")))[0]
-    await contribute(services, signed, "Ada")
-    async with services.stubs() as (_, shuffler, _analyzer):
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="Ada")
+    async with services.stubs() as (agent, shuffler, _analyzer), asyncio.timeout(DEADLINE):
+        while (await agent.GetReceipt(question, timeout=DEADLINE)).state != "arrived":
+            await asyncio.sleep(0.05)
         for token, code in ((used, "ALREADY_EXISTS"), (unused[:-1], "INVALID_ARGUMENT")):
             request = shuffler_pb2.SubmitRequest(
                 task_digest=signed.digest(), envelope=envelopes(signed, 1)[0], token=token

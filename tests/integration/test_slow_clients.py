@@ -219,15 +219,6 @@ async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
             await call
 
 
-@pytest.mark.parametrize("service", ["Shuffler", "Analyzer", "UserAgent"])
-def test_no_call_in_time_is_cut_off_by_the_age_of_its_connection(service: str) -> None:
-    """The grace is longer than any of the service's calls may take."""
-    ours = [call for name, call in CALLS.items() if f".{service}/" in name]
-    grace = connections_of(f"shuffledp.v1.{service}").grace_seconds
-
-    assert grace > max(call.kind.value.seconds for call in ours)
-
-
 def test_strangers_have_a_small_share_of_everything() -> None:
     """It takes eight connections to fill the turns of a kind of call, and 32 to fill its places."""
     kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}

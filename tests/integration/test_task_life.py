@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, ShuffleDpError
+from common.errors import PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchState
 from common.messages.guarantee import rounded_down
-from common.runtime.rpc import reply
 from common.task_digest import TaskDigest
 from deploy.clients.shuffler import ShufflerClient
-from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
     collect,
@@ -192,11 +190,3 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
-
-
-async def test_a_limit_of_grpc_is_no_spent_budget(services: Services) -> None:
-    """The same status without the project's mark: the call may be made again."""
-    async with services.stubs() as (_, shuffler, _analyzer):
-        request = shuffler_pb2.SubmitRequest(task_digest=bytes(32), envelope=bytes(5 * 2**20))
-        with pytest.raises(PeerError, match="it has no room at the moment"):
-            await reply(shuffler.Submit(request, timeout=DEADLINE), "it")

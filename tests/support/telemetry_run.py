@@ -30,7 +30,7 @@ from deploy.audit.observation.recorder import files_of
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
+from tests.support.clients import publish
 from tests.support.scrapes import fetch, series_in
 from user_agent.contribution import Contributor
 

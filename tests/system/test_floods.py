@@ -10,8 +10,7 @@ import pytest
 
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
-from tests.support.clients import envelopes
+from tests.support.clients import envelopes, publish
 from tests.support.connections import connect, resident_bytes, shuffler_stub
 
 _MEBIBYTE = 2**20

@@ -18,7 +18,7 @@ from deploy.audit.observation.byte_search import encodings, kinds_found
 from deploy.audit.observation.recorder import files_of, stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
+from tests.support.clients import publish
 from tests.support.keys import active_key
 from tests.support.recording import sealed_reports
 from user_agent.contribution import Contributor
