@@ -1,4 +1,4 @@
-"""The audit's run of the three services, and what it says to records that were altered."""
+"""The audit's run of the three services passes, and fails on altered records."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def _all(record: RunRecord) -> tuple[Finding, ...]:
 
 
 def test_honest_services_reveal_nothing(record: RunRecord) -> None:
-    """Every view holds, and the run was large enough to test an order."""
+    """Every view passes, and the batch is large enough to test its order."""
     found = _all(record)
 
     assert [] == [one for one in found if not one.passed]
@@ -116,7 +116,7 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
 
 @pytest.mark.parametrize("said", _ALTERATIONS)
 def test_an_altered_record_fails(record: RunRecord, said: str) -> None:
-    """The view that looks there says what is wrong."""
+    """The finding of that view names the failed check."""
     view, alteration = _ALTERATIONS[said]
     found = view(dataclasses.replace(record, **alteration(record)))
 
