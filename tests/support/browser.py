@@ -82,7 +82,7 @@ class Watched:
 
 
 @contextmanager
-def a_browser() -> Iterator[Browser]:
+def launch_browser() -> Iterator[Browser]:
     """Start a browser; the test is skipped where there is none."""
     program = tool("chromium")
     with sync_playwright() as playwright:

@@ -1,9 +1,8 @@
 """
-The services as processes of their own, stopped and killed: nothing is lost or counted twice.
+Services stopped and killed as child processes: no submission is lost or counted twice.
 
-Under load every user holds a value of their own and sends it through a bulk call that is made again
-until it is acknowledged. What each of them will have reported is worked out beforehand from the
-seed of their randomness, so that the released histogram is compared report by report.
+Every user holds a different value and retries a bulk call until it is acknowledged. Seeds fix each
+user's report, so that the released histogram is compared with the exact counts.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from user_agent.contribution import Contributor
 _USERS: Final = 400
 _CALLS: Final = 40
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
-"""Of the moments and the victims; say another one to see others."""
+"""Of the times of kills and the killed services."""
 _PATIENCE: Final = 120.0
 
 
@@ -45,7 +44,7 @@ _PATIENCE: Final = 120.0
 async def test_nothing_is_lost_or_counted_twice_under_kills(
     cluster: Cluster, rounds: int, kills: int
 ) -> None:
-    """Shuffler and analyzer die again and again, while submitting, permuting and delivering."""
+    """Shuffler and analyzer are killed while users submit and batches are delivered."""
     moments = random.Random(_SEED)  # noqa: S311  # when to kill is no secret
     for number in range(rounds):
         signed = await publish(
@@ -70,7 +69,7 @@ async def test_nothing_is_lost_or_counted_twice_under_kills(
 
 
 async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
-    """Kill one of the two services at a time, and start it again where it was."""
+    """Kill one of the two services at a time, and restart it at its address."""
     for _ in range(kills):
         await asyncio.sleep(moments.uniform(0.0, 0.6))
         if moments.random() < 0.5:
@@ -84,7 +83,7 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
 
 
 async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:
-    """Send every user's envelope until it is acknowledged; some calls are made twice."""
+    """Submit every user's envelope in bulk calls, each until it is acknowledged."""
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     envelopes = [
         contributor.prepare(user, np.random.default_rng((seed, user))) for user in range(_USERS)
@@ -115,7 +114,7 @@ async def _acknowledged(
 
 
 def _reported(signed: SignedTask, seed: int) -> NDArray[np.int64]:
-    """Work out what each user reported: the first thing that they drew."""
+    """Compute each user's report: the first draw from their seed."""
     mechanism = mechanism_of(Task.from_bytes(signed.task_bytes))
     reports = [
         mechanism.randomize(np.array([user]), np.random.default_rng((seed, user)))
@@ -125,7 +124,7 @@ def _reported(signed: SignedTask, seed: int) -> NDArray[np.int64]:
 
 
 def _counts(signed: SignedTask, result: Result) -> NDArray[np.int64]:
-    """Turn debiased shares back into the counts that they came from."""
+    """Invert the estimator: return the counts behind debiased shares."""
     spec = Task.from_bytes(signed.task_bytes).item_mechanism
     total = spec.true_weight + (_USERS - 1) * spec.other_weight
     p, q = spec.true_weight / total, spec.other_weight / total
@@ -134,7 +133,7 @@ def _counts(signed: SignedTask, result: Result) -> NDArray[np.int64]:
 
 
 async def test_sigterm_ends_each_process_gracefully(cluster: Cluster) -> None:
-    """Exit status 0, and the last log line says so."""
+    """The exit status is 0, and the last log line says 'stopped'."""
     for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
         assert 0 == await child.stop()
         assert '"stopped"' in child.log.read_text(encoding="utf-8").splitlines()[-1]

@@ -1,8 +1,8 @@
 """
-Batch after batch, without a pause: what shuffler and analyzer hold does not grow.
+The memory of shuffler and analyzer does not grow from batch to batch.
 
-Looked at are the two processes with their workers, once caches and pools are filled: the most that
-is resident in the second half of the time is compared with the most in the first.
+Once caches and pools are filled, peak resident memory with workers in the second half of the run is
+compared with that in the first half.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _SECONDS: Final = 600
 _USERS: Final = 2000
 _CALL: Final = 200
 _GROWTH: Final = 8 * 2**20
-"""Allowed to either party with its workers, whatever the length of the run: allocators wander."""
+"""Bytes by which a party with its workers may grow: allocators fluctuate."""
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster) -> None:
 
 
 async def _most_held(cluster: Cluster, seconds: float) -> dict[str, int]:
-    """Return the most that each of the two held while batches passed for so long."""
+    """Collect batches for some seconds, and return each party's peak resident bytes."""
     processes = {one.party: one.process.pid for one in (cluster.shuffler, cluster.analyzer)}
     most = dict.fromkeys(processes, 0)
 
