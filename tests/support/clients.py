@@ -115,7 +115,7 @@ def credentials(services: Services, party: str = "analyzer") -> tuple[str, ...]:
 
 
 async def run_as_operator(services: Services, *arguments: str) -> tuple[int | None, str, str]:
-    """Run a command as the analyzer's operator: its status, output and error output."""
+    """Run a command as the analyzer's operator; return status, output and error output."""
     return await run_command(
         *arguments, "--analyzer", services.analyzer.address, *credentials(services)
     )
