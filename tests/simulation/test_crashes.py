@@ -30,10 +30,10 @@ async def _everybody_answers(world: World) -> None:
     for person in range(_PERSONS):
         while len(await world.saved(signed.digest())) <= person:
             await world.contribute(person, signed)
-            await world.raise_the_dead()
+            await world.restart_crashed()
     while any(each.state is SubmissionState.PENDING for each in await world.saved(signed.digest())):
         await world.resend()
-        await world.raise_the_dead()
+        await world.restart_crashed()
 
 
 async def _released(world: World, begin: Begin) -> None:
@@ -43,7 +43,7 @@ async def _released(world: World, begin: Begin) -> None:
     await _everybody_answers(world)
     while await world.batch_state(signed.digest()) is BatchState.COLLECTING:
         await world.advance()
-        await world.raise_the_dead()
+        await world.restart_crashed()
     await world.contribute(_PERSONS, signed)
     await world.check_end()
     [entry] = await world.analyzer.store.ledger(0)
@@ -83,7 +83,7 @@ async def _refused(world: World, begin: Begin) -> None:
     begin()
     await _everybody_answers(world)
     await world.advance()
-    await world.calm_down()
+    await world.finish()
     assert BatchState.QUARANTINED is await world.batch_state(signed.digest())
     assert 1 == len(world.shuffler.key_files())
 
