@@ -147,7 +147,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_example_mechanism_can_be_specified() -> None:
-    """Its integers keep the promise, and its report has room for k items."""
+    """Its weights keep the privacy bound, and its report holds k items."""
     wanted = MechanismRequest(name="grr", domain_size=10, buckets=0, local_epsilon=1.0)
     spec = SubsetSelection.specify(wanted)
 

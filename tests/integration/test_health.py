@@ -42,8 +42,8 @@ async def test_only_a_running_service_is_healthy(services: Services) -> None:
     await services.start_shuffler()
 
 
-async def test_a_service_on_a_unix_socket_is_asked_there(services: Services) -> None:
-    """No certificate is needed for it."""
+async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -> None:
+    """It needs no certificate."""
     settings = UserAgentSettings(
         state_directory=services.directory / "device",
         listen=f"unix:{services.directory}/agent.sock",

@@ -42,7 +42,7 @@ async def _contribute(line: InProcessRun) -> None:
 
 
 async def _result(line: InProcessRun) -> Result:
-    """Return the operator's result; it always fits the task."""
+    """Return the released result, after the operator's checks."""
     found = await line.analyzer.releases.result(line.digest)
     check_fits(found, line.analyzer.task)
     check_guarantees(found, line.analyzer.task)

@@ -62,7 +62,7 @@ async def _server(connections: Connections = _LIMITS) -> AsyncIterator[tuple[str
 
 @asynccontextmanager
 async def _connections(address: str, count: int, window: int) -> AsyncIterator[list[RawConnection]]:
-    """Connect so often, and answer pings."""
+    """Open connections that answer pings."""
     opened = [await RawConnection.open(address, window) for _ in range(count)]
     staying = [asyncio.create_task(one.stay()) for one in opened]
     try:
@@ -214,7 +214,7 @@ async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
 
 
 def test_strangers_have_a_small_share_of_everything() -> None:
-    """It takes eight connections to fill the turns of a kind of call, and 32 to fill its places."""
+    """Eight connections fill the turns of a kind of call, and 32 fill its places."""
     kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
     for limits in [kind.value for kind in kinds - {CallKind.STEERING}]:
         assert limits.places >= 32 * limits.share

@@ -78,7 +78,7 @@ async def submit_bulk(
 async def contribute(
     services: Services, signed: SignedTask, person: str = "", value: int = 0
 ) -> user_agent_pb2.ContributeResponse:
-    """Answer a task through the user agent; by default as a person who answers this task alone."""
+    """Answer a task through the user agent, by default as a person of this task only."""
     digest = signed.digest()
     request = user_agent_pb2.ContributeRequest(
         task_digest=digest, value=value, person=person or digest.hex()

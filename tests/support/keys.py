@@ -39,7 +39,7 @@ def key_files(path: Path) -> list[str]:
 def bulk_receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, stored: Iterable[bytes], receipt: bytes
 ) -> bool:
-    """Check that a receipt acknowledges these envelopes, in this order, and no others."""
+    """Check that a receipt acknowledges exactly these envelopes, in this order."""
     hashes = b"".join(hashlib.sha256(envelope).digest() for envelope in stored)
     message = digest + hashlib.sha256(hashes).digest()
     return identity.signed(b"shuffledp v1 bulk receipt", message, receipt)

@@ -54,7 +54,7 @@ class Surroundings:
 
 
 class AnalyzerParty(AnalyzerCore):
-    """An analyzer's core."""
+    """An analyzer's core with boundaries."""
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around.path / "analyzer")
@@ -141,13 +141,13 @@ class ShufflerParty(Shuffler):
         return await self._around.network.call(self.life, self._to.life, act, work)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the analyzer; see shuffler/client."""
+        """Fetch a task from the analyzer; see shuffler/analyzer_client."""
         return await self._call("fetch task", lambda: self._to.registry.get(digest))
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
-        """Deliver a batch to the analyzer; see shuffler/client."""
+        """Deliver a batch to the analyzer; see shuffler/analyzer_client."""
         seen: list[bytes] = []
         self.delivered.append((manifest, seen))
 
@@ -220,11 +220,11 @@ class DeviceParty:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the shuffler; see user_agent/client."""
+        """Fetch a task from the shuffler; see user_agent/agent."""
         return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit to the shuffler; see user_agent/client."""
+        """Submit to the shuffler; see user_agent/agent."""
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
@@ -233,7 +233,7 @@ class DeviceParty:
         return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Ask the shuffler for a proof; see user_agent/client."""
+        """Ask the shuffler for a proof; see user_agent/agent."""
 
         async def relayed() -> InclusionProof:
             shown = await self._shuffler.inclusions.relay(digest, prefix)
