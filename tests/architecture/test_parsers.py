@@ -45,7 +45,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.recorder.files_of",
         "deploy.audit.observation.recorder.stored_groups",
     ),
-    "data that the function, its workers or child processes have just made": (
+    "what the function, or its own workers or child processes, have just made": (
         "analyzer.intake.open_and_count",  # reports are fed to every mechanism
         "common.crypto.merkle.sorted_leaves",
         "common.mechanisms.base.null_reports",

@@ -41,7 +41,7 @@ _OLDEST_GLIBC: Final = 5
 
 
 def download(engine: Engine, base: str) -> None:
-    """Download all packages that the locks pin for a base image, and remove other wheels."""
+    """Download what all locks pin for a base image, and remove wheels that none pins."""
     asked = engine.say("run", "--rm", "--network=none", base, "python3", "-c", _ASK)
     target: dict[str, str] = json.loads(asked)
     needed = {

@@ -86,7 +86,7 @@ class Images:
         self.engine.build(image, name, self.base, self.builder, *OFFLINE, *options)
 
     def python(self, image: str, program: str) -> Any:
-        """Run a program in a new container of an image, and parse its JSON output."""
+        """Run a program in a new container of an image, and read the JSON that it prints."""
         return json.loads(self.engine.say(*self._bare(f"shuffledp-{image}:{TAG}", program)))
 
     def _bare(self, name: str, program: str) -> tuple[str, ...]:
@@ -142,13 +142,13 @@ def _remove_secrets(engine: Engine, secrets: Path) -> None:
 
 
 def inside(deployment: Deployment, service: str, program: str) -> Any:
-    """Run a program in a service's container, and parse its JSON output."""
+    """Run a program in a service's container, and read the JSON that it prints."""
     container = deployment.container(service)
     return json.loads(deployment.engine.say("exec", container, "python3", "-c", program))
 
 
 def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
-    """Return the engine's description of a service's container."""
+    """Return what the engine says of a service's container."""
     container = deployment.container(service)
     found: list[dict[str, Any]] = json.loads(deployment.engine.say("inspect", container))
     return found[0]

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _IDENTITY: Final = SigningIdentity.generate()
 _SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)
-"""Keys are replaced while tasks run, so that batches are opened with expired ones."""
+"""Keys that are replaced while tasks run, so that batches are opened with expired ones."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class AnalyzerParty(AnalyzerCore):
         await self.releases.resume()
 
     async def rotate(self) -> None:
-        """Rotate its keys if due."""
+        """Do what is due with its keys."""
         needed = await self.registry.needed_keys(_SCHEDULE.keep)
         self.keys.reports.rotate(self._around.clock.now(), needed)
 

@@ -1,8 +1,8 @@
 """
-Check refinements by simple, independent implementations.
+What refinements must give, worked out plainly and apart from the code that is judged.
 
-Projections are recomputed by bisection, loops or a fine grid. EM has no closed form: one more plain
-step must change nothing.
+Projections are computed once more, by bisection, loops or a fine grid. Where a likelihood is
+climbed there is no closed form: one plain step from where it ended must change nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,24 +20,24 @@ from common.protocols import Refinement
 _CLOSE: Final = 1e-6
 _HALVINGS: Final = 100
 _FALSE_ALARM: Final = 0.05
-"""False-alarm rate of Base-Cut, as in its paper."""
+"""Of Base-Cut, as its paper has it."""
 _NODES: Final = 20_000
 _LEFT: Final = 0.5
 """Log-likelihood that one more plain step may gain: EM stops where a whole cycle gains less."""
 _BELOW: Final = 25.0
-"""Log-likelihood by which EM may end below the projection, because it stops before it fits noise:
-three times the difference at two million users, where a uniform answer is 100,000 below."""
+"""Log-likelihood by which EM may end below the projection: it stops before it fits noise. Three
+times what it is below at two million users, where a uniform answer is a hundred thousand below."""
 _MOVED: Final = 1e-3
 """χ² by which one more smoothed step may change the distribution of the reports."""
 
 
 def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) -> bool:
     """
-    Return whether refined shares follow the refinement's rule.
+    Return whether refined shares are what the refinement's rule gives.
 
     Args:
         refinement: By name.
-        evidence: The debiased shares, with a channel for "em" and "ems".
+        evidence: What was refined, with a channel for "em" and "ems".
         refined: Shape (domain_size,).
     """
     if (refined < 0).any() or abs(float(refined.sum()) - 1) >= _CLOSE:
@@ -51,7 +51,7 @@ def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) 
 
 
 def _projected(shares: Vector) -> Vector:
-    """Subtract a constant and cut at 0 so that the sum is 1; the constant by bisection."""
+    """Take the same off every share, and cut at 0, such that 1 is left; found by bisection."""
     high = float(shares.max())
     low = high - 1
     for _ in range(_HALVINGS):
@@ -65,7 +65,7 @@ def _projected(shares: Vector) -> Vector:
 
 
 def _multiplied(shares: Vector) -> Vector:
-    """Drop negative shares and scale the others; project if all are negative."""
+    """Leave negative shares out, and multiply the others; project if there are none."""
     positive = np.maximum(shares, 0)
     if not positive.any():
         return _projected(shares)
@@ -74,7 +74,7 @@ def _multiplied(shares: Vector) -> Vector:
 
 
 def _largest(shares: Vector) -> Vector:
-    """Keep the largest shares until they sum to 1."""
+    """Take the largest shares until they reach 1."""
     reached = 0.0
     for share in sorted(shares.tolist(), reverse=True):
         reached += max(share, 0.0)
@@ -84,7 +84,7 @@ def _largest(shares: Vector) -> Vector:
 
 
 def _outstanding(shares: Vector, absent_errors: Vector) -> Vector:
-    """Keep the significant shares, and spread the rest evenly over the others."""
+    """Keep what stands out from noise, and spread what is left evenly over the others."""
     reach = NormalDist().inv_cdf(1 - _FALSE_ALARM / len(shares))
     kept = shares >= reach * absent_errors
     left = 1 - float(shares[kept].sum())
@@ -94,7 +94,7 @@ def _outstanding(shares: Vector, absent_errors: Vector) -> Vector:
 
 
 def _under_power_law(evidence: DebiasedShares) -> Vector:
-    """Compute posterior means under a power-law prior on one fine grid, and project them."""
+    """Give the posterior means under a power law, on one fine grid for all, and project them."""
     shares, errors, size = evidence.shares, evidence.standard_errors, len(evidence.shares)
     nodes = np.geomspace(min(1 / evidence.n_users, 1 / (2 * size)), 1, _NODES)
     ends = np.ones(_NODES)
@@ -125,7 +125,7 @@ _PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = M
 
 
 def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
-    """Take one step of expectation maximisation, without acceleration."""
+    """One step of expectation maximisation, without any leap."""
     distribution = channel.forward(shares)
     ratio = np.divide(cells, distribution, out=np.zeros(len(distribution)), where=cells > 0)
     moved = shares * channel.adjoint(ratio)
@@ -134,7 +134,7 @@ def _plain_step(cells: Counts, channel: Channel, shares: Vector) -> Vector:
 
 
 def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
-    """Return whether the likelihood has converged."""
+    """Return whether a likelihood was climbed as far as it goes."""
     cells = evidence.cells
 
     def likelihood(shares: Vector) -> float:
@@ -147,7 +147,7 @@ def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> boo
 
 
 def _at_rest(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
-    """Return whether a step and a smoothing change the distribution of reports only a little."""
+    """Return whether a step and a smoothing, one after the other, change nothing that matters."""
     moved = _plain_step(evidence.cells, channel, refined)
     wide = np.pad(moved, 1, mode="edge")
     smoothed = (wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4

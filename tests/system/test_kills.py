@@ -83,7 +83,7 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
 
 
 async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:
-    """Submit every user's envelope in bulk calls, each until it is acknowledged."""
+    """Send every user's envelope until it is acknowledged; some calls are made twice."""
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     envelopes = [
         contributor.prepare(user, np.random.default_rng((seed, user))) for user in range(_USERS)
