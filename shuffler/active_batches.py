@@ -1,19 +1,9 @@
-"""
-Find, check and begin the batches of this shuffler's tasks, and resume them after a crash.
-
-A batch moves through these states:
-
-    collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
-        │                       └─▶ quarantined: the analyzer refused it
-        └─▶ expired: too few users at the deadline; destroyed, never released
-"""
+"""The batches of this shuffler's tasks and their keys: begun, resumed after a crash, finished."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -37,100 +27,12 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
+from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
 
-
-class Event(Enum):
-    """Events that move a batch."""
-
-    CLOSE = "close"
-    EXPIRE = "expire"
-    PERMUTE = "permute"
-    DELIVER = "deliver"
-    REFUSE = "refuse"
-    ERASE = "erase"
-
-
-TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxyType(
-    {
-        (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
-        (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
-        (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
-        (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
-        (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
-        (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
-    }
-)
-
-FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
-"""Final states."""
-
-KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
-"""Final states in which batch and key are kept for an operator to inspect."""
-
-AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""Every batch enters exactly one of these, once its counts of users and refusals are final."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingRule:
-    """When a batch closes: the task's terms, with n_min raised to this shuffler's minimum."""
-
-    n_min: int
-    target_size: int
-    deadline: int
-
-
-def next_state(state: BatchState, event: Event) -> BatchState:
-    """
-    Return the state that an event leads to.
-
-    Raises:
-        BatchStateError: The event is not possible in this state.
-    """
-    if (state, event) not in TRANSITIONS:
-        raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
-    return TRANSITIONS[state, event]
-
-
-def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
-    """
-    Return the event of an operator's request to close a batch; None if it has closed already.
-
-    Raises:
-        BatchStateError: The batch has too few users and keeps collecting, or it expired.
-    """
-    if state is BatchState.COLLECTING:
-        if n_users < terms.n_min:  # the message must not reveal n_users
-            raise BatchStateError(
-                f"the batch has fewer users than n_min, which is {terms.n_min}; it keeps collecting"
-            )
-        return Event.CLOSE
-    if state is BatchState.EXPIRED:
-        raise BatchStateError(
-            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
-        )
-    return None
-
-
-def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
-    """Return the event that is due for a batch; None if it must wait or is over."""
-    if state is BatchState.COLLECTING:
-        if n_users >= max(terms.target_size, terms.n_min):
-            return Event.CLOSE
-        if now >= terms.deadline:
-            return Event.CLOSE if n_users >= terms.n_min else Event.EXPIRE
-        return None
-    return {
-        BatchState.CLOSED: Event.PERMUTE,
-        BatchState.PERMUTED: Event.DELIVER,
-        BatchState.DELIVERED: Event.ERASE,
-    }.get(state)
-
-
 _MAX_SEARCHES: Final = 256
-"""Concurrent searches for tasks; a search continues if the caller hangs up."""
+"""Maximum number of concurrent searches for tasks; one continues if its caller hangs up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +80,16 @@ class ActiveBatches:
         self._most_dummies = most_dummies
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
-        self._past: dict[TaskDigest, FinishedBatch] = {}
-        """Batches that finished in this run, and earlier ones that were asked for."""
+        self._finished: dict[TaskDigest, FinishedBatch] = {}
+        """Batches that finished in this run, and earlier ones that were requested again."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
-        self._reading = asyncio.Lock()
+        self._parsing = asyncio.Lock()
         """Held while a task is parsed: two megabytes take a third of a second."""
-        self._left_alone = False
-        """Whether an unfinished batch could not be resumed."""
-        self._claimed: list[KeyId] = []
-        """Keys of the batches being begun."""
+        self._all_resumed = True
+        """False if an unfinished batch of an earlier run could not be resumed."""
+        self._beginning_keys: list[KeyId] = []
+        """Keys that the tasks of the batches being begun are sealed to."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -200,9 +102,10 @@ class ActiveBatches:
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches are under way.
+            OverloadError: Too many searches for tasks are under way.
+            StorageError: The batch could not be read or stored; safe to retry.
         """
-        return self._held(digest) or await self._once(self._beginning, digest, self._begin)
+        return self._known(digest) or await self._shared(self._beginning, digest, self._begin)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -212,11 +115,12 @@ class ActiveBatches:
             UnknownTaskError: The task was never requested.
             TaskError: This version cannot read the task.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches are under way.
+            OverloadError: Too many searches for tasks are under way.
+            StorageError: The batch could not be read; safe to retry.
         """
-        return self._held(digest) or await self._once(self._looking_up, digest, self._look_up)
+        return self._known(digest) or await self._shared(self._looking_up, digest, self._look_up)
 
-    async def _once(
+    async def _shared(
         self,
         under_way: "dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]]",
         digest: TaskDigest,
@@ -238,15 +142,15 @@ class ActiveBatches:
             under_way[digest].add_done_callback(ended)
         return await asyncio.shield(under_way[digest])
 
-    def _held(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
-        return self._unfinished.get(digest) or self._past.get(digest)
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+        return self._unfinished.get(digest) or self._finished.get(digest)
 
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         stored = await self._spool.get(digest)
-        async with self._reading:
+        async with self._parsing:
             task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
         # The batch may have begun meanwhile, and moved on from the state that was read.
-        return self._held(digest) or self.settle(stored, task)
+        return self._known(digest) or self._add(stored, task)
 
     def unfinished(self) -> list[ActiveBatch]:
         """List the batches that are not over."""
@@ -258,15 +162,15 @@ class ActiveBatches:
 
     def needed_keys(self) -> set[KeyId] | None:
         """
-        List the keys still in use for envelopes.
+        Return the keys that unfinished tasks are sealed to.
 
         None if an unfinished batch could not be resumed: its task's key is unknown, and a repair or
-        a later version may resume it.
+        a later version may still need it.
         """
-        if self._left_alone:
+        if not self._all_resumed:
             return None
         tasks = [found.task for found in self.unfinished()]
-        return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._claimed)
+        return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._beginning_keys)
 
     async def resume(self) -> None:
         """
@@ -284,49 +188,75 @@ class ActiveBatches:
         for name in self._state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
-                    f"the database of the state directory knows no batch of the key {name}: it is "
-                    "another database, or an old one. Put back the one that was there; if it is "
-                    "lost, remove the key"
+                    f"the state directory's database has no batch of the key {name}: it is another "
+                    "database, or an old copy. Put back the right one; if it is lost, remove the "
+                    "key"
                 )
             if name not in needed:
                 self._state.destroy(name)
         await self._spool.sweep()
         for stored in batches:
             try:
-                self.settle(stored)
+                self._add(stored, Task.from_bytes(stored.signed.task_bytes))
             except (BatchStateError, TaskError) as error:
-                self._left_alone = True
+                self._all_resumed = False
                 logs.event(
                     "batch cannot be resumed",
                     {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},
                     level="ERROR",
                 )
 
-    def settle(self, stored: StoredBatch, task: Task | None = None) -> ActiveBatch | FinishedBatch:
-        """Record a batch's state, with its task if parsed; destroy the key if the batch is over."""
-        if stored.state in FINAL_STATES - KEPT_STATES:
-            self._state.destroy(_key_file(stored.batch_id))
-        digest = stored.signed.digest()
-        held = self._unfinished.pop(digest, None)
-        task = task or (held.task if held else Task.from_bytes(stored.signed.task_bytes))
+    def _add(self, stored: StoredBatch, task: Task) -> ActiveBatch | FinishedBatch:
+        """Record a stored batch as finished or, with its key, as unfinished."""
+        terms = ClosingRule(
+            n_min=max(task.n_min, self._minimum_batch),
+            target_size=task.target_size,
+            deadline=task.deadline,
+        )
         if stored.state in FINAL_STATES:
-            past = FinishedBatch(digest=digest, batch_id=stored.batch_id, terms=self._terms(task))
-            self._past[digest] = past
-            return past
+            return self.finish(stored, terms)
         found = ActiveBatch(
-            digest=digest,
+            digest=stored.signed.digest(),
             signed=stored.signed,
             task=task,
             batch_id=stored.batch_id,
             key=self._batch_key(stored),
-            terms=self._terms(task),
+            terms=terms,
         )
-        self._unfinished[digest] = found
+        self._unfinished[found.digest] = found
         return found
+
+    def finish(self, stored: StoredBatch, terms: ClosingRule) -> FinishedBatch:
+        """Record a finished batch; destroy its key unless it is quarantined. Safe to repeat."""
+        if stored.state in DESTROYED_STATES:
+            self._state.destroy(_key_file(stored.batch_id))
+        digest = stored.signed.digest()
+        finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, terms=terms)
+        self._finished[digest] = finished
+        self._unfinished.pop(digest, None)
+        return finished
 
     async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         with suppress(UnknownTaskError):
             return await self.find(digest)
+        signed = await self._fetch(digest)
+        task = Task.from_bytes(signed.task_bytes)
+        self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        if task.expected_shuffler_dummies > self._most_dummies:
+            raise TaskError(
+                f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
+                f"one makes at most {self._most_dummies}"
+            )
+        key = key_id(task.suite, task.shuffler_key)
+        self._beginning_keys.append(key)
+        try:
+            batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
+            return self._add(await self._spool.open_batch(batch_id, signed), task)
+        finally:
+            self._beginning_keys.remove(key)
+
+    async def _fetch(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a task from the analyzer, and check its digest and signature."""
         try:
             signed = await self._analyzer.get_task(digest)
         except PeerRefusalError as error:
@@ -339,34 +269,14 @@ class ActiveBatches:
         if signed.digest() != digest:
             raise ProofError("the analyzer returned another task than the one requested")
         self._identity.verify(signed)
-        task = Task.from_bytes(signed.task_bytes)
-        self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        if task.expected_shuffler_dummies > self._most_dummies:
-            raise TaskError(
-                f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
-                f"one makes at most {self._most_dummies}"
-            )
-        claimed = key_id(task.suite, task.shuffler_key)
-        self._claimed.append(claimed)
-        try:
-            batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
-            return self.settle(await self._spool.open_batch(batch_id, signed))
-        finally:
-            self._claimed.remove(claimed)
-
-    def _terms(self, task: Task) -> ClosingRule:
-        return ClosingRule(
-            n_min=max(task.n_min, self._minimum_batch),
-            target_size=task.target_size,
-            deadline=task.deadline,
-        )
+        return signed
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
         """Read a batch's key; make one while the batch is empty."""
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:
-            raise BatchStateError("the key of a batch that is not over is missing")
+            raise BatchStateError("the key of this unfinished batch is missing")
 
         make = BatchKey.generate if empty else missing
         return BatchKey(self._state.secret(_key_file(stored.batch_id), make))

@@ -34,12 +34,12 @@ class Analyzer(Protocol):
         Deliver a batch; the analyzer has stored it durably when this returns.
 
         Returns:
-            The analyzer's commitment to the batch; None if an earlier version staged it.
+            The analyzer's commitment to the batch; None if it signed none, as an earlier version.
         """
 
 
 class AnalyzerClient:
-    """The analyzer behind a channel, which may be reopened when its certificate is renewed."""
+    """The analyzer behind a channel, which reopens when its certificate is renewed."""
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel
@@ -64,8 +64,8 @@ class AnalyzerClient:
         """
         See Analyzer. The manifest goes first, and reports follow once the analyzer asks for them.
 
-        It answers at once if it refuses the manifest or has the batch, and writing to an answered
-        call would make gRPC report INTERNAL instead of the answer.
+        The analyzer answers at once if it refuses the manifest or has the batch; writing to an
+        answered call would make gRPC report INTERNAL instead of the answer.
         """
         failures: list[Exception] = []
 

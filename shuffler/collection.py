@@ -1,16 +1,15 @@
 """Open, check and store submissions: durable before they are acknowledged."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context
-from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SignedTask, TokenIdentity, serial_of
+from common.crypto.hpke_pool import HpkePool, open_each
+from common.crypto.signing import SignedTask, serial_of
 from common.errors import (
     BatchStateError,
     ConflictError,
@@ -20,68 +19,51 @@ from common.errors import (
     WireError,
 )
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
-from common.messages.submission import REFUSALS, Outcome, unpack
+from common.messages.submission import REFUSALS, Outcome
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
-    ActiveBatch,
-    ActiveBatches,
-    FinishedBatch,
-    close_request_event,
-    next_state,
-)
-from shuffler.metrics import RefusalCounts
-from shuffler.storage.group import BatchKey, Group, form_from_opened, form_group
+from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
+from shuffler.admission import TokenCheck
+from shuffler.batch_states import close_request_event, next_state
+from shuffler.refusals import RefusalCounts
+from shuffler.storage.group import Group, form_from_opened
 from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""
 
-_REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
+_ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProxyType(
     {
-        CredentialError: Outcome.UNAUTHENTICATED,
-        WireError: Outcome.MALFORMED,
-        ConflictError: Outcome.CONFLICT,
-        TokenUsedError: Outcome.TOKEN_USED,
-        BatchStateError: Outcome.CLOSED,
+        Outcome.UNAUTHENTICATED: (
+            CredentialError,
+            "this shuffler requires a valid token with every submission",
+        ),
+        Outcome.MALFORMED: (
+            WireError,
+            (
+                "the envelope, which has {n_bytes} bytes, does not open; a submission of this "
+                "task, of {task.reports_per_user} reports, has {task.envelope_bytes}"
+            ),
+        ),
+        Outcome.CONFLICT: (ConflictError, "this submission id was used with other bytes"),
+        Outcome.TOKEN_USED: (
+            TokenUsedError,
+            "this token was used for this task, with another submission",
+        ),
+        Outcome.CLOSED: (BatchStateError, "the task's batch no longer collects"),
     }
 )
-"""The outcome under which each error is counted."""
+"""The error of a submission that is refused alone; in bulk, its outcome is the answer."""
 
 _TOKEN: Final = b"token"
 """Separates the tags of tokens from those of submission ids, which clients choose."""
 
-_MAX_REMEMBERED: Final = 100_000
-"""Maximum number of valid tokens remembered; 100,000 take some 20 MB."""
-
-
-class TokenCheck:
-    """Verifies tokens, and remembers the valid ones."""
-
-    def __init__(self, identity: TokenIdentity) -> None:
-        self._identity = identity
-        self._valid: OrderedDict[bytes, None] = OrderedDict()
-
-    async def accepted(self, tokens: Sequence[bytes]) -> list[bool]:
-        """Return whether each token is valid. New tokens are verified in a thread."""
-        known = {token: token in self._valid for token in tokens}
-        new = [token for token, valid in known.items() if not valid]
-        verified = await asyncio.to_thread(self._verified, new) if new else {}
-        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
-        for token, valid in verified.items():
-            if valid:
-                self._valid[token] = None
-        while len(self._valid) > _MAX_REMEMBERED:
-            self._valid.popitem(last=False)
-        return found
-
-    def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
-        return {token: self._identity.accepts(token) for token in tokens}
-
-    def __repr__(self) -> str:
-        return f"TokenCheck({self._identity!r})"
+OpenedGroups = list[tuple[Group, list[int]]]
+"""Groups of the submissions that opened, and for each submission the index of its envelope."""
+Opening = Callable[[ActiveBatch, Sequence[bytes]], AbstractAsyncContextManager[OpenedGroups]]
+"""Opens envelopes of the right length, and holds their memory until the context ends."""
 
 
 class Collection:
@@ -105,12 +87,16 @@ class Collection:
         self._clock = clock
         self._refusals = refusals
         self._tokens = tokens
-        self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
-        self._calls = 0
+        self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
+        self._bulk_calls = 0
         """Bulk calls being opened or stored."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Return a task as published, fetched from the analyzer once."""
+        """
+        Return a task as published, fetched from the analyzer once.
+
+        Raises as ActiveBatches.find_or_begin.
+        """
         found = await self._batches.find_or_begin(digest)
         stored = found if isinstance(found, ActiveBatch) else await self._spool.get(digest)
         return stored.signed
@@ -125,49 +111,20 @@ class Collection:
             STORED, or REPEATED if the same bytes were stored before.
 
         Raises:
-            UnknownTaskError: The analyzer has no such task.
-            WireError: The envelope does not have the task's length, does not open, or holds
-                another number of reports.
+            WireError: The envelope does not have the task's length, or does not open.
             ConflictError: The submission id was used with other bytes.
-            BatchStateError: The batch no longer collects.
-            UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
-            StorageError: The submission could not be stored; safe to retry.
+            BatchStateError: The batch no longer collects, or its key is lost.
             CredentialError: A token is required, and this one is missing or invalid.
             TokenUsedError: The token was used with another submission to this task.
+            StorageError: The submission could not be stored; safe to retry.
+            ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
         """
         found = await self._batches.find_or_begin(digest)
-        try:
-            outcome = await self._take(found, envelope, token)
-        except tuple(_REFUSED_AS) as error:
-            self._refusals.count(found.batch_id, [_REFUSED_AS[type(error)]])
-            raise
-        if outcome is not Outcome.STORED:
-            self._refusals.count(found.batch_id, [outcome])
-        return outcome
-
-    async def _take(
-        self, found: ActiveBatch | FinishedBatch, envelope: bytes, token: bytes
-    ) -> Outcome:
-        if isinstance(found, FinishedBatch):
-            raise BatchStateError("the task's batch is over")
-        if not all(await self._admitted([token])):
-            raise CredentialError("this shuffler requires a valid token with every submission")
-        if len(envelope) != found.task.envelope_bytes:
-            raise WireError(
-                f"the envelope has {len(envelope)} bytes; a submission of this task, of "
-                f"{found.task.reports_per_user} reports, has {found.task.envelope_bytes}"
-            )
-        plaintext = self._private_key(found).open(envelope, envelope_context(found.digest))
-        unpack(plaintext, found.task)
-        group, _ = form_group([plaintext], found.key)
-        tokens = [] if self._tokens is None else [[token]]
-        [[outcome]] = await self._store(found, found.key, [group], tokens)
-        if outcome is Outcome.CONFLICT:
-            raise ConflictError("this submission id was used with other bytes")
-        if outcome is Outcome.TOKEN_USED:
-            raise TokenUsedError("this token was used for this task, with another submission")
-        if outcome is Outcome.CLOSED:
-            raise BatchStateError("the task's batch no longer collects")
+        [outcome] = await self._take(found, [envelope], [token], self._opened_here)
+        if outcome in _ERRORS:
+            error, message = _ERRORS[outcome]
+            task = found.task if isinstance(found, ActiveBatch) else None
+            raise error(message.format(n_bytes=len(envelope), task=task))
         return outcome
 
     async def submit_bulk(
@@ -176,54 +133,61 @@ class Collection:
         """
         Open many submissions on all cores and store them durably before returning.
 
+        There are no tokens, or one for each envelope.
+
         Returns:
-            The outcome of each, in order. `tokens` are empty or in the same order.
+            The outcome of each, in order.
 
         Raises:
             StorageError: None of them was stored; safe to retry.
+            ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
         Cost: opening, by the workers, and some microseconds for each; memory for the calls that
         keep the workers busy, not for those that wait.
         """
         found = await self._batches.find_or_begin(digest)
-        outcomes = await self._take_bulk(found, envelopes, tokens)
-        self._refusals.count(found.batch_id, outcomes)
-        return outcomes
+        tokens = tokens or [b""] * len(envelopes)
+        return await self._take(found, envelopes, tokens, self._opened_by_workers)
 
-    async def _take_bulk(
+    async def _take(
         self,
         found: ActiveBatch | FinishedBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
+        opening: Opening,
     ) -> list[Outcome]:
+        """Open and store submissions, and count those refused; return the outcome of each."""
         if isinstance(found, FinishedBatch):
-            return [Outcome.CLOSED] * len(envelopes)
-        size = found.task.envelope_bytes
-        tokens = tokens or [b""] * len(envelopes)
+            outcomes = [Outcome.CLOSED] * len(envelopes)
+        else:
+            outcomes = await self._open_and_store(found, envelopes, tokens, opening)
+        self._refusals.count(found.batch_id, outcomes)
+        return outcomes
+
+    async def _open_and_store(
+        self,
+        found: ActiveBatch,
+        envelopes: Sequence[bytes],
+        tokens: Sequence[bytes],
+        opening: Opening,
+    ) -> list[Outcome]:
         admitted = await self._admitted(tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
+        size = found.task.envelope_bytes
         fitting = [
             place
             for place, envelope in enumerate(envelopes)
             if admitted[place] and len(envelope) == size
         ]
-        async with self._room:
-            self._calls += 1
-            try:
-                opened = await self._open([envelopes[place] for place in fitting], found, found.key)
-                stored = await self._store(
-                    found,
-                    found.key,
-                    [group for group, _ in opened],
-                    []
-                    if self._tokens is None
-                    else [[tokens[fitting[place]] for place in places] for _, places in opened],
-                )
-            finally:
-                self._calls -= 1
-        for (_, places), became in zip(opened, stored, strict=True):
-            for place, outcome in zip(places, became, strict=True):
-                outcomes[fitting[place]] = outcome
+        if not fitting:
+            return outcomes
+        async with opening(found, [envelopes[place] for place in fitting]) as opened:
+            places = [[fitting[index] for index in indices] for _, indices in opened]
+            shown = [[tokens[place] for place in theirs] for theirs in places]
+            stored = await self._store(found, [group for group, _ in opened], shown)
+        for theirs, became in zip(places, stored, strict=True):
+            for place, outcome in zip(theirs, became, strict=True):
+                outcomes[place] = outcome
         return outcomes
 
     async def close(self, digest: TaskDigest) -> None:
@@ -233,7 +197,7 @@ class Collection:
         The new state is durable before this returns.
 
         Raises:
-            UnknownTaskError: The task was never requested.
+            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
             BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
         terms = (await self._batches.find(digest)).terms
@@ -252,7 +216,7 @@ class Collection:
         Return the state of a task's batch, and its number of users once it has closed.
 
         Raises:
-            UnknownTaskError: The task was never requested.
+            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
         """
         terms = (await self._batches.find(digest)).terms
         stored = await self._spool.get(digest)
@@ -269,10 +233,10 @@ class Collection:
         Return the progress of a task's batch, also while it collects. For an operator.
 
         Raises:
-            UnknownTaskError: The task was never requested.
+            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
         """
         found = await self._batches.find(digest)
-        refused = await self._refusals.of(found.batch_id)
+        refused = self._refusals.of(found.batch_id)
         stored = await self._spool.get(digest)
         return BatchProgress(
             state=stored.state,
@@ -284,31 +248,49 @@ class Collection:
             repeated=refused[Outcome.REPEATED],
         )
 
-    async def _open(
-        self, envelopes: Sequence[bytes], found: ActiveBatch, key: BatchKey
-    ) -> list[tuple[Group, list[int]]]:
-        """Open envelopes in shares; return groups, and each submission's index in `envelopes`."""
+    @asynccontextmanager
+    async def _opened_here(
+        self, found: ActiveBatch, envelopes: Sequence[bytes]
+    ) -> AsyncGenerator[OpenedGroups]:
+        """Open a few envelopes in this process, which takes less time than asking a worker."""
+        opened = open_each(
+            self._private_key(found),
+            b"".join(envelopes),
+            found.task.envelope_bytes,
+            envelope_context(found.digest),
+        )
+        yield [form_from_opened(opened, found.key.private_bytes())]
+
+    @asynccontextmanager
+    async def _opened_by_workers(
+        self, found: ActiveBatch, envelopes: Sequence[bytes]
+    ) -> AsyncGenerator[OpenedGroups]:
+        """Open envelopes in shares, one for each worker that is not busy with another call."""
         private = self._private_key(found)
-        sharers = max(1, self._pool.processes // self._calls)
-        share = max(1, -(-len(envelopes) // sharers))
-        starts = range(0, len(envelopes), share)
-        opening = [
-            asyncio.wrap_future(
-                self._pool.open_and(
-                    private,
-                    partial(form_from_opened, raw_key=key.private_bytes()),
-                    b"".join(envelopes[start : start + share]),
-                    found.task.envelope_bytes,
-                    envelope_context(found.digest),
-                )
-            )
-            for start in starts
-        ]
-        return [
-            (group, [start + place for place in places])
-            for start, (group, places) in zip(starts, await asyncio.gather(*opening), strict=True)
-            if len(group)
-        ]
+        async with self._bulk_slots:
+            self._bulk_calls += 1
+            try:
+                share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
+                starts = range(0, len(envelopes), share)
+                opening = [
+                    asyncio.wrap_future(
+                        self._pool.open_and(
+                            private,
+                            partial(form_from_opened, raw_key=found.key.private_bytes()),
+                            b"".join(envelopes[start : start + share]),
+                            found.task.envelope_bytes,
+                            envelope_context(found.digest),
+                        )
+                    )
+                    for start in starts
+                ]
+                shares = zip(starts, await asyncio.gather(*opening), strict=True)
+                yield [
+                    (group, [start + place for place in places])
+                    for start, (group, places) in shares
+                ]
+            finally:
+                self._bulk_calls -= 1
 
     def _private_key(self, found: ActiveBatch) -> HpkePrivateKey:
         """Return the private key that a batch's envelopes are sealed to."""
@@ -320,20 +302,18 @@ class Collection:
         return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
 
     async def _store(
-        self,
-        found: ActiveBatch,
-        key: BatchKey,
-        groups: Sequence[Group],
-        tokens: Sequence[Sequence[bytes]],
+        self, found: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
-        """Store groups, with the submissions' tokens where tokens are required."""
-        token_tags = [[key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens]
-        in_time = self._clock.now() < found.terms.deadline
+        """Store groups, with their submissions' tokens where tokens are required."""
+        if not any(groups):  # nothing opened: spare the disk a commit
+            return [[] for _ in groups]
         arrival = Arrival(
             batch_id=found.batch_id,
-            key=key,
+            key=found.key,
             groups=groups,
-            in_time=in_time,
-            token_tags=token_tags,
+            in_time=self._clock.now() < found.terms.deadline,
+            token_tags=()
+            if self._tokens is None
+            else [[found.key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens],
         )
         return await self._spool.append(arrival)

@@ -1,7 +1,7 @@
 """
 Move batches through their states: close, shuffle, deliver once, erase.
 
-`active_batches.due_event` decides; this file performs it. Batches move independently, so one
+`batch_states.due_event` decides; this file performs it. Batches move independently, so one
 that cannot be delivered delays no other.
 """
 
@@ -16,21 +16,19 @@ from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchManifest
 from common.runtime import logs
-from common.runtime.clock import Clock
+from common.runtime.clock import Clock, retry_pause
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
-    AFTER_COLLECTING,
+from shuffler.active_batches import ActiveBatch, ActiveBatches
+from shuffler.analyzer_client import Analyzer
+from shuffler.batch_states import (
+    DESTROYED_STATES,
     FINAL_STATES,
-    KEPT_STATES,
-    ActiveBatch,
-    ActiveBatches,
     Event,
     due_event,
     next_state,
 )
-from shuffler.analyzer_client import Analyzer
 from shuffler.inclusion import InclusionProofs, SentBatch
-from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.metrics import BatchMetrics
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
@@ -39,9 +37,6 @@ _GROUPS_AT_ONCE: Final = 16
 """Groups read from the spool together."""
 _TICK: Final = 0.25
 """Seconds between checks for due events."""
-_MIN_PAUSE: Final = 1.0
-_MAX_PAUSE: Final = 60.0
-"""Seconds before a failed step is retried, doubled each time."""
 
 
 class Deliveries:
@@ -58,11 +53,9 @@ class Deliveries:
         rng: np.random.Generator,
         inclusions: InclusionProofs,
         metrics: BatchMetrics,
-        refusals: RefusalCounts,
     ) -> None:
         self._batches = batches
         self._metrics = metrics
-        self._refusals = refusals
         self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
@@ -71,6 +64,7 @@ class Deliveries:
         self._rng = rng
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
+        """Last pause of each batch whose last step failed, in seconds."""
         self._not_before: dict[TaskDigest, float] = {}
 
     async def run(self) -> None:
@@ -103,7 +97,7 @@ class Deliveries:
         try:
             await self._perform_due_events(found)
         except Exception as error:  # noqa: BLE001  # retried after a pause
-            pause = min(2 * self._pauses.get(found.digest, _MIN_PAUSE / 2), _MAX_PAUSE)
+            pause = retry_pause(self._pauses.get(found.digest, 0.0))
             self._pauses[found.digest] = pause
             self._not_before[found.digest] = self._clock.elapsed() + pause
             self._metrics.tried(len(self._pauses), error)
@@ -123,7 +117,7 @@ class Deliveries:
         while True:
             event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
             if stored.state in FINAL_STATES:
-                self._batches.settle(stored)  # repeated in case it failed before
+                self._batches.finish(stored, found.terms)  # repeated in case it failed before
             if event is None:
                 return
             await self._perform(event, stored, found)
@@ -138,28 +132,25 @@ class Deliveries:
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, found: ActiveBatch) -> None:
+        """Perform one event, and store the state that it leads to."""
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
         state = next_state(stored.state, event)
-        if state in AFTER_COLLECTING:
-            # First, since it may fail: the whole step is then retried.
-            self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, found)
             await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
-        elif state in FINAL_STATES - KEPT_STATES:
+        elif state in DESTROYED_STATES:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
 
     async def _shuffle(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
-        """Shuffle the batch and save the result."""
-        key = found.key
+        """Shuffle the batch in a thread and save the result."""
         shuffler = BatchShuffler(
             task=found.task,
             digest=found.digest,
             n_users=stored.n_users,
-            files=self._spool.files(found.batch_id, key),
+            files=self._spool.files(found.batch_id, found.key),
             pool=self._pool,
             rng=self._rng,
         )
@@ -173,7 +164,7 @@ class Deliveries:
                 if not rows:
                     return
                 for number, sealed in rows:
-                    yield open_group(number, sealed, key)
+                    yield open_group(number, sealed, found.key)
                 last = rows[-1][0]
 
         try:
@@ -183,7 +174,7 @@ class Deliveries:
 
     async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
         """Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it."""
-        key = found.key
+        size = found.task.sealed_report_bytes
         manifest = BatchManifest(
             task_digest=found.digest,
             batch_id=found.batch_id,
@@ -192,17 +183,17 @@ class Deliveries:
         )
 
         async def chunks() -> AsyncIterator[bytes]:
-            size, sent = found.task.sealed_report_bytes, 0
-            saved = self._spool.files(found.batch_id, key).saved()
+            n_read = 0
+            saved = self._spool.files(found.batch_id, found.key).saved()
             while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
-                sent += len(chunk) // size
+                n_read += len(chunk) // size
                 yield chunk
-            if sent != stored.n_reports:
+            if n_read != stored.n_reports:
                 raise DamagedStorageError(
-                    f"the permuted batch had {stored.n_reports} reports; {sent} are on the disk"
+                    f"the permuted batch had {stored.n_reports} reports; {n_read} are on the disk"
                 )
 
-        sent = SentBatch(found.task.sealed_report_bytes)
+        sent = SentBatch(size)
         try:
             commitment = await self._analyzer.deliver(manifest, sent.record(chunks()))
         except PeerRefusalError as error:
@@ -213,6 +204,6 @@ class Deliveries:
             )
             return Event.REFUSE
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
-        leaves = await sent.leaves(manifest.n_reports, chunks())
+        leaves = await sent.leaves(stored.n_reports, chunks())
         await self._inclusions.keep(manifest, found.task, commitment, leaves)
         return Event.DELIVER

@@ -1,9 +1,9 @@
 """
 Inclusion proofs: the analyzer's commitment to a batch and the leaves of the reports delivered.
 
-Sorted hashes relate no report to a user, so they may outlive the batch's key. They are deleted some
-time after the delivery. None are kept for a task whose shuffler samples: whether a report was kept
-is the secret that sampling relies on.
+Sorted hashes relate no report to a user, so they may outlive the batch's key; they are deleted some
+days after the delivery. None are kept for a task that samples: its guarantee assumes that nobody
+learns which reports were kept.
 """
 
 import asyncio
@@ -31,10 +31,8 @@ from common.wire.evidence import commitment_from_bytes, commitment_to_bytes
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
 _MAX_BUCKETS_HELD: Final = 1 << 19
-"""
-Buckets of all trees in memory, some 150 bytes each: those of sixteen batches of ten million
-reports. The leaves stay on the disk.
-"""
+"""Maximum number of buckets of all trees in memory, some 150 bytes each: sixteen batches of ten
+million reports. The leaves stay on the disk."""
 _SWEEP_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
@@ -60,22 +58,14 @@ class SentBatch:
 
         Args:
             n_reports: Number of reports in the batch.
-            chunks: The batch once more, read if the analyzer had it already and answered before
-                every chunk was sent.
-
-        Raises:
-            DamagedStorageError: The number of leaves is not `n_reports`.
+            chunks: The whole batch again, read only if the analyzer had it already and answered
+                before every chunk was sent.
         """
-        leaves = self._leaves
-        if len(leaves) != n_reports * HASH_BYTES:
-            leaves = bytearray()  # a new one: gRPC may still be writing earlier chunks
-            async for chunk in chunks:
-                leaves += leaves_of(chunk, self._size)
-        if len(leaves) != n_reports * HASH_BYTES:
-            raise DamagedStorageError(
-                f"the permuted batch had {n_reports} reports; "
-                f"{len(leaves) // HASH_BYTES} are on the disk"
-            )
+        if len(self._leaves) == n_reports * HASH_BYTES:
+            return self._leaves
+        leaves = bytearray()  # a new one: gRPC may still be reading the first chunks
+        async for chunk in chunks:
+            leaves += leaves_of(chunk, self._size)
         return leaves
 
 
@@ -86,9 +76,9 @@ class InclusionProofs:
         self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Open or make the directory, with two files for each batch, or raise StorageError.
+        Open or make the directory, which holds two files for each batch, or raise StorageError.
 
-        They are deleted `keep_seconds` after delivery or deadline, whichever is later.
+        Proofs are deleted `keep_seconds` after delivery or deadline, whichever is later.
         """
         self._directory = directory
         self._identity = identity
@@ -115,7 +105,7 @@ class InclusionProofs:
         leaves: bytearray,
     ) -> None:
         """
-        Store the analyzer's commitment with the leaves that were sent, durably.
+        Store the analyzer's commitment and the leaves that were sent, durably.
 
         A commitment to other reports is evidence against the analyzer and is stored as well; the
         batch counts as delivered. One whose signature does not verify is not stored. For a task
@@ -206,7 +196,9 @@ class InclusionProofs:
             try:
                 self.delete_expired()
             except StorageError as error:  # retried at the next sweep
-                logs.event("forgetting failed", {"error": type(error).__name__}, level="ERROR")
+                logs.event(
+                    "expired proofs not deleted yet", {"error": type(error).__name__}, level="ERROR"
+                )
             await asyncio.sleep(_SWEEP_SECONDS)
 
     @storage_failures()

@@ -81,7 +81,7 @@ class ExternalPermutation:
         self._buckets = buckets
         self._n_buckets = n_buckets
         self._rng = rng
-        self._room = buffer_bytes
+        self._buffer_bytes = buffer_bytes
         self._held: list[Reports] = []
         self._held_bytes = 0
         self._scattered = False
@@ -94,7 +94,7 @@ class ExternalPermutation:
         self._held.append(reports)
         self._held_bytes += reports.nbytes
         self.n_reports += len(reports)
-        if self._held_bytes > self._room:
+        if self._held_bytes > self._buffer_bytes:
             self._scatter()
 
     def permuted(self, together: int) -> Iterator[Reports]:

@@ -21,12 +21,14 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
+from shuffler.admission import ConnectionLimit, TokenCheck
 from shuffler.analyzer_client import AnalyzerClient
-from shuffler.collection import Collection, TokenCheck
+from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics, RefusalCounts
-from shuffler.servicer import ConnectionCount, Receipts, ShufflerServicer
+from shuffler.metrics import BatchMetrics
+from shuffler.refusals import RefusalCounts
+from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.spool import Spool
 
@@ -53,7 +55,7 @@ class ShufflerService:
         for running in self.running:
             running.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
-        await self.refusals.save_last()
+        await self.refusals.save_last(self.spool)
         await self.channel.close()
         self.pool.close()
         self.spool.close()
@@ -63,7 +65,8 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     """Start a shuffler and resume the batches of an earlier run."""
     clock = SystemClock()
     process_metrics = ProcessMetrics("shuffler", clock)
-    metrics = BatchMetrics(process_metrics)
+    refusals = RefusalCounts()
+    metrics = BatchMetrics(process_metrics, refusals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule())
@@ -92,6 +95,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         rng=rng,
     )
     try:
+        await refusals.load(spool)
         await batches.resume()
         metrics.resume(await spool.states(), batches.deadlines())
     except BaseException:
@@ -114,7 +118,6 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         if settings.token_identity
         else None
     )
-    refusals = RefusalCounts(spool)
     collection = Collection(
         batches=batches,
         spool=spool,
@@ -124,7 +127,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         refusals=refusals,
         tokens=tokens,
     )
-    connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
+    connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = InclusionProofs(
         directory=state.path / "inclusion",
@@ -141,11 +144,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         rng=rng,
         inclusions=inclusions,
         metrics=metrics,
-        refusals=refusals,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
+        servicer = ShufflerServicer(collection, connections, identity, inclusions)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
@@ -163,7 +165,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         pool=pool,
         channel=channel,
         running=[
-            asyncio.create_task(part.run()) for part in (deliveries, rotation, inclusions, refusals)
+            asyncio.create_task(deliveries.run()),
+            asyncio.create_task(rotation.run()),
+            asyncio.create_task(inclusions.run()),
+            asyncio.create_task(refusals.run(spool)),
         ],
     )
 

@@ -31,5 +31,5 @@ class ShufflerSettings(KeyHolderSettings):
     submissions_per_connection: Annotated[int, Field(ge=0)] = 10_000
     """Maximum submissions per connection where no tokens are required; 0 for no limit."""
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
-    """Days after delivery or the deadline for which devices can request inclusion proofs; at least
-    PROOF_DAYS, for which devices ask."""
+    """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
+    least PROOF_DAYS, during which devices request them."""

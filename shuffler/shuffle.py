@@ -1,10 +1,10 @@
 """
 Shuffle a closed batch in bounded memory: drop reports, add dummies, permute, save.
 
-All three are drawn once and saved together. A crash before the save leaves no trace of them. Every
-draw is exact: fair bits, and bounded integers that numpy draws by rejection. A floating-point table
-of the distribution would cut its tail, which is the δ of the guarantee [MSE25]. The dummies are
-sealed to the analyzer as users' reports are, so they cannot be told from reports of the same item.
+The drops, the dummies and the order are drawn once and saved together; a crash before the save
+leaves no trace of them. Every draw is exact: fair bits, and bounded integers that numpy draws by
+rejection. A floating-point table of the distribution would cut its tail, which is the δ of the
+guarantee [MSE25]. Dummies are sealed to the analyzer as users' reports are, and look like them.
 """
 
 import threading
@@ -28,6 +28,14 @@ from shuffler.storage.spool import BatchFiles
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 2**22
+"""Random words held in memory together: 32 MiB."""
+_CHUNK_REPORTS: Final = 1000
+"""Maximum number of sealed reports in a chunk of the permuted batch, and of dummies sealed by one
+call to a worker."""
+_AHEAD: Final = 4
+"""Calls for dummies queued per worker."""
+
+T = TypeVar("T")
 
 
 def draw_kept(spec: ShufflerSpec, n_reports: int, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -54,14 +62,14 @@ def draw_item_dummies(
     more by a factor of 1/(1-l^peak) where the left flank is truncated.
     """
     if spec.law == "binomial":
-        return _heads(spec.trials, domain_size, rng)
+        return _binomial(spec.trials, domain_size, rng)
     if spec.law == "geometric":
-        return _flanked(spec, domain_size, rng)
+        return _two_sided_geometric(spec, domain_size, rng)
     return np.zeros(domain_size, dtype=np.int64)
 
 
-def _heads(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `count` binomial numbers of fair coins, as the set bits of uniform words."""
+def _binomial(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw `count` numbers of heads among `coins` fair coins: the set bits of uniform words."""
     whole, rest = divmod(coins, _WORD_BITS)
     words = whole + (rest > 0)
     together = max(1, _WORDS_AT_ONCE // words)
@@ -75,13 +83,16 @@ def _heads(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64
     return heads
 
 
-def _flanked(spec: ShufflerSpec, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _two_sided_geometric(
+    spec: ShufflerSpec, count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """
-    Draw from two geometric flanks by rejection.
+    Draw `count` numbers with P(z) ∝ l^(peak-z) below the peak and ∝ r^(z-peak) from it on.
 
-    A fair coin proposes a flank, a geometric number the distance from the peak: (1-r)·r^j upwards,
-    and (1-l)·l^(j-1) at j ≥ 1 downwards. Accepted in the proportion (1-l) : l·(1-r), proposals
-    follow r^j and l^j up to one factor; those below 0 or above `most` are drawn again.
+    By rejection: a fair coin proposes a side, and a geometric number the distance j from the peak,
+    with probability (1-r)·r^j for j ≥ 0 above and (1-l)·l^(j-1) for j ≥ 1 below. Proposals above
+    are accepted with chance ∝ 1-l, those below ∝ l·(1-r): either way (1-l)·(1-r) times r^j or l^j
+    remains. Numbers below 0 or above `most` are drawn again.
     """
     left, right = spec.left_weight, spec.right_weight
     chances = np.array([left * (RATIO_SUM - right), RATIO_SUM * (RATIO_SUM - left)])
@@ -111,24 +122,15 @@ def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.
     return steps
 
 
-T = TypeVar("T")
-
-_CHUNK_REPORTS: Final = 1000
-"""Sealed reports per chunk, unless they are long; dummies sealed per call."""
-_AHEAD: Final = 4
-"""Chunks queued per sealing worker."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleSummary:
-    """Public facts about a shuffled batch."""
+    """Facts about a shuffled batch that may be published."""
 
     n_reports: int
     """Number of reports, the shuffler's dummies included."""
     seconds: float
-    """Time of the permutation alone. The time to make dummies would reveal how many reports were
-    kept, which the guarantee assumes hidden where reports are dropped. Where none are, the number
-    of reports reveals that of dummies, and no guarantee relies on it."""
+    """Time of the permutation alone. The time to seal dummies would reveal their number and, where
+    reports are dropped, how many were kept, which the guarantee assumes secret."""
 
 
 class BatchShuffler:
@@ -169,9 +171,9 @@ class BatchShuffler:
             DamagedStorageError: The number of reports is not that of the batch's users.
             StorageError: The disk is full, read-only or fails.
 
-        Cost: a report is sealed and opened twice under the batch's key, moved three times, and
-        written and read twice; some 0.5 microseconds. Memory as for ExternalPermutation, and the
-        dummy counts of each item.
+        Cost: some 0.5 microseconds a report, which is sealed and opened twice under the batch's
+        key, moved three times, and written and read twice; 0.1 ms of one core a dummy. Memory as
+        for ExternalPermutation, and the dummy counts of each item.
         """
         task, size = self._task, self._task.sealed_report_bytes
         self._files.begin()
@@ -195,7 +197,7 @@ class BatchShuffler:
         return ShuffleSummary(n_reports=permutation.n_reports, seconds=permutation.seconds)
 
     def _kept(self, groups: Iterable[bytes]) -> Iterator[Reports]:
-        """Yield the reports that are kept; raise at the end if any was lost on the disk."""
+        """Yield the reports that are kept; DamagedStorageError at the end if any is missing."""
         arrived, size = 0, self._task.sealed_report_bytes
         for group in self._until_abandoned(groups):
             reports = np.frombuffer(group, dtype=np.uint8).reshape(-1, size)

@@ -82,7 +82,7 @@ def pack(submission: Submission) -> bytes:
 
 
 def unpack(plaintext: bytes, task: Task) -> Submission:
-    """Parse an envelope's plaintext; WireError if its length is wrong. Run by the shuffler."""
+    """Parse an envelope's plaintext; WireError if its length is wrong."""
     room = len(plaintext) - SUBMISSION_ID_BYTES
     expected = task.reports_per_user * task.sealed_report_bytes
     if room != expected:

@@ -1,7 +1,7 @@
-"""The interface to the time, and the system's clock."""
+"""The interface to the time, the system's clock, and the pauses between retries."""
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -24,3 +24,12 @@ class SystemClock:
     def elapsed(self) -> float:
         """Monotonic seconds since an arbitrary moment."""
         return time.monotonic()
+
+
+_MIN_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 60.0
+
+
+def retry_pause(previous: float) -> float:
+    """Return the seconds before the next retry: 1 after a pause of 0, doubled up to 60."""
+    return min(max(_MIN_PAUSE, 2 * previous), _MAX_PAUSE)

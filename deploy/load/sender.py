@@ -42,7 +42,6 @@ _BY_SENTENCE: Final = {
     "this submission id was used with other bytes": Outcome.CONFLICT,
     "this token was used for this task, with another submission": Outcome.TOKEN_USED,
     "the task's batch no longer collects": Outcome.CLOSED,
-    "the task's batch is over": Outcome.CLOSED,
 }
 """Outcomes of refusals that share one status, by message."""
 

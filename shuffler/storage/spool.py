@@ -1,10 +1,10 @@
 """
-The shuffler's storage: submissions are durable before they are acknowledged, and erased after.
+The shuffler's database and batch files.
 
-They are stored in randomly numbered groups under the batch's key; each batch also has a directory
-of files. SQLite's log keeps the order of commits for a while: without
-the key that is an order of random bytes, and nothing on the disk relates a submission to a position
-in the permuted batch.
+Submissions are durable before they are acknowledged, and deleted once the batch is permuted. They
+are stored in randomly numbered groups under the batch's key; each batch also has a directory of
+files. SQLite's log keeps the order of commits for a while, but nothing on the disk relates a
+submission to a position in the permuted batch.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ _PERMUTED_STATES: Final = frozenset(
 )
 """States in which the permuted batch is stored."""
 _GATHER_SECONDS: Final = 0.004
-"""Time that a commit waits for further calls while calls come together: a flush costs as much
+"""Seconds that a commit waits for more calls if the last one served several: a flush costs as much
 processor time as opening several envelopes."""
 _GATHERED: Final = 64
-"""Number of submissions that are committed without that wait."""
+"""Number of waiting submissions that are committed without that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,8 @@ class StoredBatch:
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state: batch, old state, new state, n_users."""
+"""Called after every stored change of a batch's state: batch, old state, new state, and the number
+of users stored with it."""
 
 
 class BatchFiles:
@@ -82,7 +83,7 @@ class BatchFiles:
 
     A file is a sequence of records sealed under the batch's key, each bound to its file and
     position, so that moving or omitting one is detected; the reader knows the number of reports.
-    The permuted batch is written, flushed, renamed and its directory flushed, so that it exists
+    The permuted batch is written, flushed and renamed, and its directory flushed, so that it exists
     whole or not at all. Earlier files are discarded when the batch is shuffled again.
 
     Every method raises StorageError if the disk is full, read-only or fails, and
@@ -241,18 +242,20 @@ class Spool:
         """List at most `at_most` groups with numbers above `after`: number, sealed reports."""
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
-    async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Add to the stored counts of refused submissions."""
-        await self._database.run(submission_table.add_refusals, refused)
+    async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
+        """Replace the stored counts of refused submissions."""
+        await self._database.run(submission_table.save_refusals, counts)
 
-    async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
-        """Return a batch's stored counts of refused submissions."""
-        return await self._database.run(submission_table.refusals_of, batch_id)
+    async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
+        """Return every batch's stored counts of refused submissions."""
+        return await self._database.run(submission_table.refusals)
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state."""
-        await self._database.run(_set_state, batch, state, batch.n_reports, batch.shuffle_seconds)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(
+            _set_state, batch, state, batch.n_reports, batch.shuffle_seconds
+        )
+        self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
@@ -262,8 +265,8 @@ class Spool:
 
         A crash in between leaves submissions that are not read again; `sweep` deletes them.
         """
-        await self._database.run(_set_state, batch, state, n_reports, seconds)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(_set_state, batch, state, n_reports, seconds)
+        self._observer(batch.batch_id, batch.state, state, n_users)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
@@ -274,8 +277,8 @@ class Spool:
             BatchStateError: State or number of users changed since the batch was read: a submission
                 was committed meanwhile, and the decision may no longer hold.
         """
-        await self._database.run(_set_last_state, batch, state)
-        self._observer(batch.batch_id, batch.state, state, batch.n_users)
+        n_users = await self._database.run(_set_last_state, batch, state)
+        self._observer(batch.batch_id, batch.state, state, n_users)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
@@ -297,7 +300,7 @@ class Spool:
         await asyncio.to_thread(sweep_folders, self._folders, kept)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._database.close()
 
 
@@ -358,25 +361,26 @@ def _set_state(
     state: BatchState,
     n_reports: int,
     seconds: float,
-) -> None:
+) -> int:
+    """Store a state; return the number of users, which may have grown since the batch was read."""
     changed = connection.execute(
         "UPDATE batches SET state = ?, n_reports = ?, shuffle_seconds = ? "
-        "WHERE batch_id = ? AND state = ?",
+        "WHERE batch_id = ? AND state = ? RETURNING n_users",
         (state.value, n_reports, seconds, batch.batch_id, batch.state.value),
-    )
-    if changed.rowcount != 1:
+    ).fetchall()
+    if not changed:
         raise BatchStateError(f"the batch is no longer {batch.state.value}")
+    [(n_users,)] = changed
+    return int(n_users)
 
 
-def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
-    [n_users] = connection.execute(
-        "SELECT n_users FROM batches WHERE batch_id = ?", (batch.batch_id,)
-    ).fetchone()
+def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
+    n_users = _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
     if n_users != batch.n_users:
         raise BatchStateError(
             f"the batch had {batch.n_users} users when it was read; it has {n_users}"
         )
-    _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
+    return n_users
 
 
 @storage_failures()

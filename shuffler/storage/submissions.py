@@ -3,8 +3,8 @@ The tables of submissions, used tokens and refusals, and the index that finds re
 
 Functions of a connection, each one transaction, run by the spool in its database's thread. The
 index holds 16 bytes for each stored submission: half of its tag, and the number of its group. Half
-a tag matches by chance with probability 10^7 / 2^64; every match is verified against the whole tag
-in the group.
+a tag matches one of 10^7 others by chance with probability 10^7 / 2^64; every match is verified
+against the whole tag in the group.
 """
 
 import sqlite3
@@ -46,7 +46,7 @@ class Deduplication:
     def judge(
         self,
         groups: Sequence[Group],
-        new_ones: Sequence[bool],
+        accept_new: Sequence[bool],
         read: ReadTags,
         use_token: UseToken | None = None,
     ) -> list[list[Outcome]]:
@@ -57,12 +57,13 @@ class Deduplication:
 
         Args:
             groups: In the order of arrival.
-            new_ones: For each group, whether new submissions are accepted; if not, submissions are
-                only compared with stored ones.
+            accept_new: For each group, whether new submissions are accepted; if not, its
+                submissions are only compared with stored ones.
             read: Reads a stored group's tags.
             use_token: None where no tokens are required.
 
-        Cost: about a microsecond a submission; for a repeat a few, and a read of its group.
+        Cost: about a microsecond a submission; for a repeat, a few more and a read of the stored
+        group.
         """
         if not groups:
             return []
@@ -70,7 +71,7 @@ class Deduplication:
         heads = tags["head"].astype(np.uint64)
         places, numbers = self._held.find(heads)
         different = not len(places) and len(set(heads.tolist())) == len(heads)
-        if different and all(new_ones) and use_token is None:
+        if different and all(accept_new) and use_token is None:
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}
         for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
@@ -80,7 +81,7 @@ class Deduplication:
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
             _compared(group.tags, known, use_token and partial(use_token, number), new=new)
-            for number, (group, new) in enumerate(zip(groups, new_ones, strict=True))
+            for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
         ]
 
 
@@ -189,9 +190,9 @@ def _append_to(
 
     collects = state is BatchState.COLLECTING
     groups = [group for arrival in arrivals for group in arrival.groups]
-    new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
+    accept_new = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     use_token = _tokens(connection, arrivals)
-    outcomes = deduplications[batch_id].judge(groups, new_ones, read, use_token)
+    outcomes = deduplications[batch_id].judge(groups, accept_new, read, use_token)
     parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
@@ -277,22 +278,24 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
     return dropped.rowcount > 0
 
 
-def add_refusals(
-    connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcome]]
+def save_refusals(
+    connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
 ) -> None:
-    """Add to the stored counts."""
+    """Replace the stored counts of refused submissions."""
     connection.executemany(
-        "INSERT INTO refusals VALUES (?, ?, ?) "
-        "ON CONFLICT (batch_id, outcome) DO UPDATE SET n = n + excluded.n",
+        "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?)",
         [
             (batch_id, outcome.value, n)
-            for batch_id, counted in refused.items()
+            for batch_id, counted in counts.items()
             for outcome, n in counted.items()
         ],
     )
 
 
-def refusals_of(connection: sqlite3.Connection, batch_id: BatchId) -> Counter[Outcome]:
-    """Return a batch's stored counts, without outcomes that only a later version knows."""
-    rows = connection.execute("SELECT outcome, n FROM refusals WHERE batch_id = ?", (batch_id,))
-    return Counter({Outcome(outcome): n for outcome, n in rows if outcome in _KNOWN_OUTCOMES})
+def refusals(connection: sqlite3.Connection) -> dict[BatchId, Counter[Outcome]]:
+    """Return the stored counts, without outcomes that only a later version knows."""
+    counts: dict[BatchId, Counter[Outcome]] = {}
+    for batch_id, outcome, n in connection.execute("SELECT batch_id, outcome, n FROM refusals"):
+        if outcome in _KNOWN_OUTCOMES:
+            counts.setdefault(BatchId(batch_id), Counter())[Outcome(outcome)] = n
+    return counts

@@ -134,8 +134,8 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     shuffler = _shuffler(folder, n_users)
     task = shuffler.case.task
     await shuffler.start()
-    await shuffler.rounds.find_or_begin(shuffler.case.signed.digest())
-    [found], rng = shuffler.rounds.unfinished(), np.random.default_rng(1)
+    await shuffler.batches.find_or_begin(shuffler.case.signed.digest())
+    [found], rng = shuffler.batches.unfinished(), np.random.default_rng(1)
     size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.key
 
     def arrival() -> Arrival:

@@ -14,7 +14,7 @@ import pytest
 
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.task.task import Task
-from shuffler.active_batches import TRANSITIONS
+from shuffler.batch_states import TRANSITIONS
 from tests.support.faults import Boundary
 from tests.support.world import World
 from user_agent.budget import SubmissionState

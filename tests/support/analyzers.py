@@ -57,6 +57,7 @@ class MemoryAnalyzer:
         self.reachable = True
         self.lose_answers = False
         self.refuse_with: str | None = None
+        self.fetched = 0
 
     def become_a_stranger(self) -> None:
         """Sign with another identity from now on."""
@@ -64,6 +65,7 @@ class MemoryAnalyzer:
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Return the task, or NOT_FOUND."""
+        self.fetched += 1
         if not self.reachable:
             raise PeerError("away")
         if digest != self._signed.digest():

@@ -21,7 +21,7 @@ from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
-from shuffler.servicer import Receipts
+from shuffler.servicer import receipt
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
 from tests.support.policies import generous
@@ -114,7 +114,6 @@ class ShufflerParty(Shuffler):
         self.life = Life("shuffler", self._around.faults)
         self.identity = self._to.keys.identity.public_identity()
         self.rng = self._around.rng()
-        self.receipts = Receipts(_IDENTITY)
         await super().start()
 
     def open_state(self) -> StateDirectory:
@@ -135,7 +134,7 @@ class ShufflerParty(Shuffler):
 
     async def rotate(self) -> None:
         """Rotate its keys."""
-        self.keys.rotate(self.clock.now(), self.rounds.needed_keys())
+        self.keys.rotate(self.clock.now(), self.batches.needed_keys())
 
     async def _call(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._around.network.call(self.life, self._to.life, act, work)
@@ -174,7 +173,7 @@ class ShufflerParty(Shuffler):
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
         self.life.over.set()
-        moving: list[Any] = [*self.deliveries._moving.values(), *self.rounds._beginning.values()]
+        moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
         if self.spool._committing is not None:
             moving.append(self.spool._committing)
         for task in moving:
@@ -228,7 +227,7 @@ class DeviceParty:
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return self._shuffler.receipts.one(digest, envelope, outcome)
+            return receipt(_IDENTITY, digest, envelope, outcome)
 
         return await self._call("submit", submit)
 

@@ -15,10 +15,12 @@ from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import ActiveBatches
-from shuffler.collection import Collection, TokenCheck
+from shuffler.admission import TokenCheck
+from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
-from shuffler.metrics import BatchMetrics, RefusalCounts
+from shuffler.metrics import BatchMetrics
+from shuffler.refusals import RefusalCounts
 from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
@@ -55,9 +57,10 @@ class Shuffler:
         state = self.open_state()
         self.keys = self.open_keys(state)
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
-        self.metrics = BatchMetrics(self.process_metrics)
+        self.refusals = RefusalCounts()
+        self.metrics = BatchMetrics(self.process_metrics, self.refusals)
         self.spool = self.open_spool()
-        self.rounds = ActiveBatches(
+        self.batches = ActiveBatches(
             spool=self.spool,
             state=state,
             analyzer=self.analyzer,
@@ -67,12 +70,12 @@ class Shuffler:
             most_dummies=self.most_dummies,
             rng=self.rng,
         )
-        await self.rounds.resume()
-        self.metrics.resume(await self.spool.states(), self.rounds.deadlines())
+        await self.refusals.load(self.spool)
+        await self.batches.resume()
+        self.metrics.resume(await self.spool.states(), self.batches.deadlines())
         pool = self.pool or InlinePool()
-        self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
-            batches=self.rounds,
+            batches=self.batches,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
@@ -87,7 +90,7 @@ class Shuffler:
             clock=self.clock,
         )
         self.deliveries = Deliveries(
-            batches=self.rounds,
+            batches=self.batches,
             spool=self.spool,
             analyzer=self.analyzer,
             pool=pool,
@@ -95,7 +98,6 @@ class Shuffler:
             rng=self.rng,
             inclusions=self.inclusions,
             metrics=self.metrics,
-            refusals=self.refusals,
         )
 
     async def restart(self) -> None:

@@ -25,7 +25,7 @@ from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from shuffler.servicer import ConnectionCount
+from shuffler.admission import ConnectionLimit
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -80,20 +80,20 @@ async def test_tasks_for_other_shufflers_are_refused(tmp_path: Path) -> None:
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
     forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
-    shuffler.rounds._analyzer = MemoryAnalyzer(forged)
+    shuffler.batches._analyzer = MemoryAnalyzer(forged)
     with pytest.raises(ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
     other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
-    shuffler.rounds._analyzer = wrong
+    shuffler.batches._analyzer = wrong
     with pytest.raises(ProofError, match="another task"):
         await shuffler.collection.fetch_task(DIGEST)
 
-    shuffler.rounds._analyzer = MemoryAnalyzer(CASE.signed)
+    shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)
     elsewhere = StateDirectory.open(tmp_path / "elsewhere")
-    shuffler.rounds._keys = store_holding(elsewhere, HpkePrivateKey.generate())
+    shuffler.batches._keys = store_holding(elsewhere, HpkePrivateKey.generate())
     with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is none of this party"):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
@@ -115,18 +115,18 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     expected = case.task.expected_shuffler_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
-    shuffler.rounds._most_dummies = expected - 1
+    shuffler.batches._most_dummies = expected - 1
     with pytest.raises(TaskError):
         await shuffler.collection.fetch_task(case.signed.digest())
-    shuffler.rounds._most_dummies = expected
+    shuffler.batches._most_dummies = expected
     await shuffler.collection.fetch_task(case.signed.digest())
     shuffler.spool.close()
 
 
 async def test_concurrent_requests_begin_one_batch(shuffler: Shuffler) -> None:
-    """One task is one batch with one key; after the first submission no file is added."""
+    """The task is fetched once and has one key; after the first submission no file is added."""
     await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))
-    assert len(shuffler.key_files()) == 1
+    assert (1, 1) == (shuffler.analyzer.fetched, len(shuffler.key_files()))
     await shuffler.submit(1)
     before = sorted(shuffler.path.rglob("*"))
     await shuffler.submit(2)
@@ -147,17 +147,18 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
         asyncio.create_task(shuffler.collection.fetch_task(TaskDigest(number.to_bytes(32))))
         for number in range(257)
     ]
-    with pytest.raises(OverloadError, match="256 searches for tasks"):
-        await asking.pop()
+    async with asyncio.timeout(5):
+        with pytest.raises(OverloadError, match="256 searches for tasks"):
+            await asking.pop()
     for one in asking:
         one.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
-    looked_for: list[Any] = list(shuffler.rounds._beginning.values())
+    looked_for: list[Any] = list(shuffler.batches._beginning.values())
     going_on.set()
     await asyncio.wait(looked_for)
 
-    assert {} == shuffler.rounds._beginning
-    # Each that nobody looks at would be a page of log that nobody has allowed.
+    assert {} == shuffler.batches._beginning
+    # An error that nobody retrieves would be logged with its traceback.
     assert not any(one._log_traceback for one in looked_for)
 
 
@@ -192,7 +193,7 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
         with pytest.raises(ShuffleDpError):
             await shuffler.inclusions.relay(DIGEST, prefix)
     with pytest.raises(ShuffleDpError):
-        ConnectionCount(2).take("ipv4:192.0.2.1:1", 3)
+        ConnectionLimit(2).take("ipv4:192.0.2.1:1", 3)
     shuffler.spool.close()
 
     assert 5 == refused

@@ -61,7 +61,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     """Users and refusals; no hash of a report, submission or token, and no key."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
-    await shuffler.refusals.save()
+    await shuffler.refusals.save(shuffler.spool)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.deliveries.advance()
 
@@ -173,7 +173,7 @@ async def test_a_batch_with_lost_submissions_is_not_released(shuffler: Shuffler)
 async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     """Nothing is lost; the batch is delivered once there is space."""
     await shuffler.submit(5)
-    [found] = shuffler.rounds.unfinished()
+    [found] = shuffler.batches.unfinished()
     await shuffler.spool.set_state(await shuffler.spool.get(DIGEST), BatchState.CLOSED)
     with disk_of(300):
         await shuffler.deliveries.advance()

@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 import math
 from pathlib import Path
 
@@ -7,21 +6,15 @@ import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
 from common.crypto.key_ring import DAY, KeyState
+from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, SettingsError, TaskError
-from common.messages.batch import BatchState
+from common.messages.batch import BatchId, BatchState
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.active_batches import (
-    TRANSITIONS,
-    ClosingRule,
-    Event,
-    close_request_event,
-    due_event,
-    next_state,
-)
 from shuffler.server import publish_keys
+from shuffler.storage.spool import StoredBatch
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -51,7 +44,7 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     assert [] == shuffler.key_files()
     assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
     assert BatchState.ERASED is await shuffler.state()
-    with pytest.raises(BatchStateError, match="is over"):
+    with pytest.raises(BatchStateError, match="no longer collects"):
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
 
 
@@ -163,7 +156,7 @@ async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
     key_file.unlink()
     await shuffler.restart()
 
-    assert shuffler.rounds.unfinished() == []
+    assert shuffler.batches.unfinished() == []
     for _ in range(3):
         with pytest.raises(BatchStateError, match="is missing"):
             await shuffler.collection.fetch_task(DIGEST)
@@ -188,63 +181,25 @@ async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bo
     assert BatchState.ERASED is await shuffler.state()
 
 
-_TERMS = ClosingRule(n_min=10, target_size=20, deadline=100)
-
-
-@pytest.mark.parametrize(
-    ("n_users", "now", "n_min", "event"),
-    [
-        (0, 50, 10, None),
-        (19, 99, 10, None),
-        (20, 0, 10, Event.CLOSE),
-        (25, 0, 10, Event.CLOSE),
-        (10, 100, 10, Event.CLOSE),
-        (9, 100, 10, Event.EXPIRE),
-        (0, 101, 10, Event.EXPIRE),
-        (25, 50, 30, None),
-        (30, 50, 30, Event.CLOSE),
-    ],
-)
-def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
-    n_users: int, now: int, n_min: int, event: Event | None
-) -> None:
-    """Below n_min at the deadline it expires; an n_min above the target outranks it."""
-    terms = ClosingRule(n_min=n_min, target_size=20, deadline=100)
-
-    assert event is due_event(BatchState.COLLECTING, n_users, terms, now)
-
-
-def test_due_events_are_in_the_table_and_others_are_refused() -> None:
-    """A batch is permuted once, delivered once, and never collects again."""
-    for state, n_users, now in itertools.product(BatchState, (0, 10, 20), (0, 100)):
-        due = due_event(state, n_users, _TERMS, now)
-        assert due is None or (state, due) in TRANSITIONS
-    for state, event in set(itertools.product(BatchState, Event)) - set(TRANSITIONS):
-        with pytest.raises(BatchStateError):
-            next_state(state, event)
-
-
-def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
-    """Before target and deadline; the refusal names n_min, and not how many users there are."""
-    assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
-    with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
-        close_request_event(BatchState.COLLECTING, 7, _TERMS)
-    assert "7" not in str(caught.value)
-
-
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
-    """It is destroyed afterwards, not before."""
-    key = key_id(CASE.task.suite, CASE.task.shuffler_key)
+    """From before the batch is stored; it is destroyed afterwards."""
+    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
+
+    async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+        assert {key} == shuffler.batches.needed_keys()
+        return await open_batch(batch_id, signed)
+
+    shuffler.spool.open_batch = opened  # type: ignore[method-assign]
     await shuffler.submit(4)
-    assert {key} == shuffler.rounds.needed_keys()
+    assert {key} == shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY
-    assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
     await shuffler.submit(1)
     await shuffler.deliveries.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert set() == shuffler.rounds.needed_keys()
-    assert shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+    assert set() == shuffler.batches.needed_keys()
+    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
 
 async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
@@ -261,7 +216,7 @@ async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
         earlier.setattr(Task, "from_bytes", unreadable)
         await shuffler.start()
         late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
         await shuffler.restart()
     await shuffler.submit(1)
 

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from shuffler.metrics import RefusalCounts
+from shuffler.refusals import RefusalCounts
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.spool import Spool
 from tests.support.tasks import published
@@ -25,10 +25,10 @@ class _FailingSpool(Spool):
 
     failure: Exception | None = None
 
-    async def add_refusals(self, refused: dict[BatchId, Counter[Outcome]]) -> None:  # type: ignore[override]  # narrower is enough
+    async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         if self.failure:
             raise self.failure
-        await super().add_refusals(refused)
+        await super().save_refusals(counts)
 
 
 @pytest.fixture
@@ -46,36 +46,28 @@ def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 
 
 async def test_counts_add_up_and_survive_a_crash(spool: Spool, tmp_path: Path) -> None:
-    """Stored submissions are not among them, and unsaved counts are lost."""
-    refusals = RefusalCounts(spool)
+    """Without stored submissions, unsaved counts, and outcomes that a later version stored."""
+    refusals = RefusalCounts()
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
-    await refusals.save()
+    await refusals.save(spool)
     refusals.count(_BATCH, [Outcome.MALFORMED])
-    await refusals.save()
+    await refusals.save(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    again = Spool(tmp_path / "spool.sqlite")
-    found = await RefusalCounts(again).of(_BATCH)
+    unknown = "INSERT INTO refusals VALUES (?, 'of a later version', 1)"
+    await spool._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
+    again, later = Spool(tmp_path / "spool.sqlite"), RefusalCounts()
+    await later.load(again)
+    later.count(_BATCH, [Outcome.REPEATED])
+    await later.save(again)
     again.close()
 
-    assert Counter({Outcome.MALFORMED: 2, Outcome.REPEATED: 1}) == found
-
-
-async def test_every_count_is_included_once_while_it_is_saved(spool: Spool) -> None:
-    """Saved before, being saved, or not saved yet."""
-    refusals = RefusalCounts(spool)
-    refusals.count(_BATCH, [Outcome.MALFORMED])
-    await refusals.save()
-    refusals.count(_BATCH, [Outcome.CONFLICT])
-    before, _, after = await asyncio.gather(
-        refusals.of(_BATCH), refusals.save(), refusals.of(_BATCH)
-    )
-
-    assert Counter({Outcome.MALFORMED: 1, Outcome.CONFLICT: 1}) == before == after
+    expected = Counter({Outcome.MALFORMED: 2, Outcome.REPEATED: 2})
+    assert expected == later.of(_BATCH) == (await spool.refusals())[_BATCH]
 
 
 async def _saved(spool: Spool, expected: int) -> None:
     async with asyncio.timeout(5):
-        while (await spool.refusals(_BATCH)).total() != expected:
+        while (await spool.refusals()).get(_BATCH, Counter()).total() != expected:
             await asyncio.sleep(0.01)
 
 
@@ -89,8 +81,8 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 ) -> None:
     """Later saves succeed. If the last one fails, the service stops, and the log says so."""
     spool.failure = failure
-    refusals = RefusalCounts(spool, pause=0.01)
-    saving = asyncio.create_task(refusals.run())
+    refusals = RefusalCounts()
+    saving = asyncio.create_task(refusals.run(spool, pause=0.01))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     spool.failure = None
@@ -102,7 +94,7 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 
     spool.failure = failure
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    await refusals.save_last()
+    await refusals.save_last(spool)
 
     for event in ("refusals not saved yet", "refusals lost"):
         assert [type(failure).__name__] == _reported(caplog, event)
@@ -113,27 +105,27 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
     """Whether or not the save had begun."""
-    refusals = RefusalCounts(spool, pause=0.0)
+    refusals = RefusalCounts()
     free = threading.Event()
-    add = submission_table.add_refusals
+    save = submission_table.save_refusals
 
-    def add_slowly(
-        connection: sqlite3.Connection, refused: dict[BatchId, Counter[Outcome]]
+    def save_slowly(
+        connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
     ) -> None:
         free.wait()
-        add(connection, refused)
+        save(connection, counts)
 
     if begun:
-        monkeypatch.setattr(submission_table, "add_refusals", add_slowly)
+        monkeypatch.setattr(submission_table, "save_refusals", save_slowly)
     else:
         spool._database._thread.submit(free.wait)  # something else is being written
-    saving = asyncio.create_task(refusals.run())
+    saving = asyncio.create_task(refusals.run(spool, pause=0.0))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     saving.cancel()
     await asyncio.sleep(0.05)
     free.set()
     await asyncio.gather(saving, return_exceptions=True)
-    await refusals.save_last()
+    await refusals.save_last(spool)
 
-    assert Counter({Outcome.CONFLICT: 1}) == await spool.refusals(_BATCH)
+    assert Counter({Outcome.CONFLICT: 1}) == (await spool.refusals())[_BATCH]

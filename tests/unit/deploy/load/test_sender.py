@@ -51,7 +51,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     batch_id = (await shuffler.spool.get(DIGEST)).batch_id
     shuffler.clock.seconds = float(CASE.task.deadline)
     told.append(await refused(shuffler.envelope(), _ISSUER.issue()))
-    counted = await shuffler.refusals.of(batch_id)
+    counted = shuffler.refusals.of(batch_id)
     await shuffler.deliveries.advance()
     late = await refused(shuffler.envelope(), _ISSUER.issue())
 

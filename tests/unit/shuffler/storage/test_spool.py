@@ -152,6 +152,18 @@ async def test_a_state_changes_only_from_the_one_that_was_read(spool: Spool) -> 
         await spool.set_state(batch, BatchState.EXPIRED)
 
 
+async def test_the_observer_gets_the_stored_number_of_users(tmp_path: Path) -> None:
+    """Also if it has grown since the batch was read."""
+    seen: list[object] = []
+    spool = Spool(tmp_path / "spool.sqlite", lambda *moved: seen.append(moved))
+    batch = await spool.open_batch(_ID, _SIGNED)
+    await _append(spool, _submission(1))
+    await spool.set_state(batch, BatchState.CLOSED)
+    spool.close()
+
+    assert [(_ID, BatchState.COLLECTING, BatchState.CLOSED, 1)] == seen
+
+
 async def test_batches_in_one_commit_are_separate(spool: Spool) -> None:
     """The same id and bytes in two batches are two submissions."""
     other = BatchId(b"o" * 16)

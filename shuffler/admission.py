@@ -1,0 +1,75 @@
+"""Admission of submissions: by token or, where none are required, so many per connection."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from common.crypto.signing import TokenIdentity
+from common.errors import ShareError
+from common.runtime.admission_interceptor import is_one_connection
+
+_MAX_TOKENS: Final = 100_000
+"""Maximum number of valid tokens remembered; 100,000 take some 20 MB."""
+_MAX_CONNECTIONS: Final = 100_000
+"""Maximum number of connections counted; the least recent is forgotten first."""
+
+
+class TokenCheck:
+    """Verifies tokens, and remembers the valid ones."""
+
+    def __init__(self, identity: TokenIdentity) -> None:
+        self._identity = identity
+        self._valid: OrderedDict[bytes, None] = OrderedDict()
+
+    async def accepted(self, tokens: Sequence[bytes]) -> list[bool]:
+        """Return whether each token is valid. New tokens are verified in a thread."""
+        known = {token: token in self._valid for token in tokens}
+        new = [token for token, valid in known.items() if not valid]
+        verified = await asyncio.to_thread(self._verified, new) if new else {}
+        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
+        for token, valid in verified.items():
+            if valid:
+                self._valid[token] = None
+        while len(self._valid) > _MAX_TOKENS:
+            self._valid.popitem(last=False)
+        return found
+
+    def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
+        return {token: self._identity.accepts(token) for token in tokens}
+
+    def __repr__(self) -> str:
+        return f"TokenCheck({self._identity!r})"
+
+
+class ConnectionLimit:
+    """
+    Limits submissions per connection where no tokens are required. In memory, never logged.
+
+    It stops careless clients only: a client evades it by opening many connections, while tokens
+    limit people. Nothing is counted on a Unix socket, where all connections look alike.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Accept at most `most` submissions per connection; 0 for no limit."""
+        self._most = most
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def take(self, peer: str, submissions: int) -> None:
+        """
+        Count submissions before they are opened.
+
+        Raises:
+            ShareError: The connection would exceed its limit; none of them is counted.
+        """
+        if not self._most or not is_one_connection(peer):
+            return
+        count = self._counts.get(peer, 0) + submissions
+        if count > self._most:
+            raise ShareError(
+                f"a connection may make {self._most} submissions; connect again, later"
+            )
+        self._counts[peer] = count
+        self._counts.move_to_end(peer)
+        if len(self._counts) > _MAX_CONNECTIONS:
+            self._counts.popitem(last=False)

@@ -1,0 +1,103 @@
+"""
+The states of a batch, and the events that move it.
+
+    collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
+        │                       └─▶ quarantined: the analyzer refused it
+        └─▶ expired: too few users at the deadline; destroyed, never released
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from common.errors import BatchStateError
+from common.messages.batch import BatchState
+
+
+class Event(Enum):
+    """Events that move a batch."""
+
+    CLOSE = "close"
+    EXPIRE = "expire"
+    PERMUTE = "permute"
+    DELIVER = "deliver"
+    REFUSE = "refuse"
+    ERASE = "erase"
+
+
+TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxyType(
+    {
+        (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
+        (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
+        (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
+        (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+        (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+        (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
+    }
+)
+
+FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
+
+DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
+"""Final states in which the batch and its key are destroyed; an operator may inspect others."""
+
+AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
+"""Every batch enters exactly one of these, when its number of users is final."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingRule:
+    """When a batch closes: the task's terms, with n_min raised to this shuffler's minimum."""
+
+    n_min: int
+    target_size: int
+    deadline: int
+
+
+def next_state(state: BatchState, event: Event) -> BatchState:
+    """
+    Return the state that an event leads to.
+
+    Raises:
+        BatchStateError: The event is not possible in this state.
+    """
+    if (state, event) not in TRANSITIONS:
+        raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
+    return TRANSITIONS[state, event]
+
+
+def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
+    """
+    Return the event of an operator's request to close a batch; None if it has closed already.
+
+    Raises:
+        BatchStateError: The batch has too few users and keeps collecting, or it expired.
+    """
+    if state is BatchState.COLLECTING:
+        if n_users < terms.n_min:  # the message must not reveal n_users
+            raise BatchStateError(
+                f"the batch has fewer users than n_min, which is {terms.n_min}; it keeps collecting"
+            )
+        return Event.CLOSE
+    if state is BatchState.EXPIRED:
+        raise BatchStateError(
+            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
+        )
+    return None
+
+
+def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
+    """Return the event that is due for a batch; None if it must wait or is over."""
+    if state is BatchState.COLLECTING:
+        if n_users >= max(terms.target_size, terms.n_min):
+            return Event.CLOSE
+        if now >= terms.deadline:
+            return Event.CLOSE if n_users >= terms.n_min else Event.EXPIRE
+        return None
+    return {
+        BatchState.CLOSED: Event.PERMUTE,
+        BatchState.PERMUTED: Event.DELIVER,
+        BatchState.DELIVERED: Event.ERASE,
+    }.get(state)

@@ -1,0 +1,57 @@
+import itertools
+
+import pytest
+
+from common.errors import BatchStateError
+from common.messages.batch import BatchState
+from shuffler.batch_states import (
+    TRANSITIONS,
+    ClosingRule,
+    Event,
+    close_request_event,
+    due_event,
+    next_state,
+)
+
+_TERMS = ClosingRule(n_min=10, target_size=20, deadline=100)
+
+
+@pytest.mark.parametrize(
+    ("n_users", "now", "n_min", "event"),
+    [
+        (0, 50, 10, None),
+        (19, 99, 10, None),
+        (20, 0, 10, Event.CLOSE),
+        (25, 0, 10, Event.CLOSE),
+        (10, 100, 10, Event.CLOSE),
+        (9, 100, 10, Event.EXPIRE),
+        (0, 101, 10, Event.EXPIRE),
+        (25, 50, 30, None),
+        (30, 50, 30, Event.CLOSE),
+    ],
+)
+def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
+    n_users: int, now: int, n_min: int, event: Event | None
+) -> None:
+    """Below n_min at the deadline it expires; an n_min above the target outranks it."""
+    terms = ClosingRule(n_min=n_min, target_size=20, deadline=100)
+
+    assert event is due_event(BatchState.COLLECTING, n_users, terms, now)
+
+
+def test_due_events_are_in_the_table_and_others_are_refused() -> None:
+    """A batch is permuted once, delivered once, and never collects again."""
+    for state, n_users, now in itertools.product(BatchState, (0, 10, 20), (0, 100)):
+        due = due_event(state, n_users, _TERMS, now)
+        assert due is None or (state, due) in TRANSITIONS
+    for state, event in set(itertools.product(BatchState, Event)) - set(TRANSITIONS):
+        with pytest.raises(BatchStateError):
+            next_state(state, event)
+
+
+def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
+    """Before target and deadline; the refusal names n_min, and not how many users there are."""
+    assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
+        close_request_event(BatchState.COLLECTING, 7, _TERMS)
+    assert "7" not in str(caught.value)
