@@ -1,4 +1,4 @@
-"""Locks, images, compose file and alert rules agree with each other and with the project."""
+"""Locks, images, the compose file and alert rules agree with each other and the code."""
 
 import re
 import subprocess
@@ -41,7 +41,7 @@ _CONTAINERS: Final[dict[str, dict[str, Any]]] = _COMPOSE["services"]
 
 
 def _pins(file: str) -> dict[str, frozenset[str]]:
-    """Every pin of a lock and its hashes. Markers differ: they follow from who needs a package."""
+    """Return each pin of a lock with its hashes, without markers, which differ."""
     lines = (_ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pins = [line.split(" --hash=") for line in lines if line.strip()]
     assert all(len(hashes) > 0 for _, *hashes in pins)
@@ -51,8 +51,8 @@ def _pins(file: str) -> dict[str, frozenset[str]]:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
-    """The same versions, the same markers and the same hashes as everything that is tested here."""
+def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
+    """With the same versions and hashes as in these tests."""
     whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
 
     assert part
@@ -61,7 +61,7 @@ def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
 
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
-    """Nobody adds a package to a group and forgets `make lock`; groups name what is required."""
+    """A new package of a group needs `make lock`, and stands in the project's dependencies."""
     project = _toml("pyproject.toml")
     groups = project["dependency-groups"]
     named: set[str] = set()
@@ -75,8 +75,8 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
         assert not {"scipy", "dp-accounting"} & {pin.partition("==")[0] for pin in locked}
 
 
-def test_the_compose_file_keeps_to_its_specification() -> None:
-    """Which both generations of the program read."""
+def test_the_compose_file_is_valid() -> None:
+    """By the Compose specification, which both generations of the program follow."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     outcome = subprocess.run(
         [*command, "deploy/compose.yaml"], cwd=_ROOT, capture_output=True, text=True, check=False
@@ -85,8 +85,8 @@ def test_the_compose_file_keeps_to_its_specification() -> None:
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
-def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
-    """Nor a way round through one that carries both; every network is closed to the outside."""
+def test_user_agent_and_analyzer_share_no_network() -> None:
+    """Only the shuffler joins networks of both; every network is internal."""
     services = {name: set(one.get("networks", ())) for name, one in _CONTAINERS.items()}
 
     assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
@@ -104,7 +104,7 @@ def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
 
 @pytest.mark.parametrize("name", _CONTAINERS)
 def test_every_container_is_hardened(name: str) -> None:
-    """Only what makes certificates is root, for a moment; nothing that prepares has a network."""
+    """Only the preparation of certificates runs as root, and no preparation has a network."""
     service = _CONTAINERS[name]
 
     assert {
@@ -124,8 +124,8 @@ def test_every_container_is_hardened(name: str) -> None:
     assert ("none" == service.get("network_mode")) == name.startswith("prepare_")
 
 
-def test_what_prepares_a_party_sees_nothing_of_another() -> None:
-    """A link that a service left in its volume leads to nothing but its own."""
+def test_a_partys_preparation_sees_only_its_own_files() -> None:
+    """A link in its volume cannot lead to another party's secrets."""
     secrets = "${SHUFFLEDP_SECRETS:-./secrets}"
     mounted = {
         name.removeprefix("prepare_"): set(service["volumes"])
@@ -141,8 +141,8 @@ def test_what_prepares_a_party_sees_nothing_of_another() -> None:
 
 
 @pytest.mark.parametrize("party", _SETTINGS)
-def test_the_settings_of_containers_are_settings(party: str) -> None:
-    """With what compose gives beside the file they make what the service starts with."""
+def test_the_settings_of_containers_are_valid(party: str) -> None:
+    """The settings file and compose's environment load, and name the mounted secrets."""
     service, file = _CONTAINERS[party], _ROOT / "deploy" / "settings" / f"{party}.toml"
     environment = dict.fromkeys(service.get("environment", {}), "00" * 32)
     settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
@@ -155,7 +155,7 @@ def test_the_settings_of_containers_are_settings(party: str) -> None:
 
 
 def test_a_persons_device_is_not_measured() -> None:
-    """Its user agent tells no metrics, has no network for them, and is not asked."""
+    """Only analyzer and shuffler serve metrics and are scraped."""
     [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
     files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 
@@ -165,8 +165,8 @@ def test_a_persons_device_is_not_measured() -> None:
     assert ["analyzer", "shuffler"] == [n for n, file in files.items() if "metrics_listen" in file]
 
 
-def test_an_image_holds_its_own_folders_and_has_the_usual_base() -> None:
-    """The Dockerfile names what a party's image holds: protos, common and its own."""
+def test_an_image_copies_only_its_partys_folders() -> None:
+    """protos, common and its own, on the default base, as an unprivileged user."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [USUAL_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
     assert [len(IMAGES), 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
@@ -179,8 +179,8 @@ def test_an_image_holds_its_own_folders_and_has_the_usual_base() -> None:
         assert {"/app/protos", "/app/common", f"/app/{party}"} == set(copied)
 
 
-def test_a_build_is_shown_no_secret() -> None:
-    """What the context may hold is a list, and keys are taken off it."""
+def test_a_build_context_excludes_secrets() -> None:
+    """It is an allow-list without keys."""
     lines = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
 
@@ -209,15 +209,15 @@ def _promtool(*arguments: str) -> str:
     return said
 
 
-def test_the_rules_are_valid_and_every_case_of_them_holds() -> None:
-    """To Prometheus's own tool: alerts_test.yaml states which alert fires when, with its labels."""
+def test_the_alert_rules_are_valid_and_pass_their_tests() -> None:
+    """By promtool: alerts_test.yaml states when each alert fires, with its labels."""
     assert f"{len(_rules())} rules found" in _promtool("check", "rules", "alerts.yaml")
     assert "SUCCESS" in _promtool("check", "config", "prometheus.yaml")
     assert "SUCCESS" in _promtool("test", "rules", "alerts_test.yaml")
 
 
-def test_every_alert_is_seen_firing_and_not_firing() -> None:
-    """One without the other could be an alert that always fires, or never."""
+def test_every_alert_is_tested_firing_and_not_firing() -> None:
+    """Otherwise it could fire always, or never."""
     fires: set[str] = set()
     rests: set[str] = set()
     for case in _yaml("prometheus/alerts_test.yaml")["tests"]:
@@ -228,8 +228,8 @@ def test_every_alert_is_seen_firing_and_not_firing() -> None:
 
 
 @pytest.mark.parametrize("alert", _rules().values(), ids=lambda alert: alert["alert"])
-def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None:
-    """Of names and label values that the table has: a misspelt one would never fire."""
+def test_an_alert_uses_existing_metrics(alert: dict[str, Any]) -> None:
+    """A misspelt name or label value would never fire."""
     selected = re.findall(r"\b(shuffledp_\w+|up)\b(?:\{([^}]*)\})?", alert["expr"])
 
     assert selected
@@ -244,7 +244,7 @@ def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None
 
 
 def test_every_alert_has_a_severity_and_a_row_on_the_page() -> None:
-    """In the section that its runbook names; the page explains no alert that there is not."""
+    """In the section that its runbook names, which explains no other alert."""
     page = (_ROOT / "docs" / "operators" / "running.md").read_text(encoding="utf-8")
     section = page.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]

@@ -1,4 +1,4 @@
-"""The documents hold what the code holds: keys, names, tables, snippets. mkdocs checks links."""
+"""Documents and code agree: citations, names, tables, snippets. mkdocs checks links."""
 
 import json
 import re
@@ -27,9 +27,9 @@ _KEY: Final = (
     r"(?:[A-Z][A-Za-z]*(?:\+|-[A-Z]+)?\d{2,4}(?:-\d+)?[A-Z]?|GRappor|XWing|DLMF|Okabe-Ito)"
 )
 _CITED: Final = re.compile(rf"\[({_KEY}(?:[ ,;:][^\[\]]*)?)\](?!\()")
-"""A key in brackets, perhaps with a section or further keys; no link."""
+"""A key in brackets, optionally with a section or further keys; not a link."""
 _NAMED: Final = re.compile(r"((?:docs/[\w/-]+|SECURITY|README|CONTRIBUTING)\.md)(?:#([\w-]+))?")
-"""A page in a program's words or comments, and perhaps its heading."""
+"""A page that code names, optionally with its heading."""
 
 
 def _name(path: Path) -> str:
@@ -42,20 +42,20 @@ def _sources(*endings: str) -> list[Path]:
 
 
 def _cited(path: Path) -> set[str]:
-    """Return the keys that a program or page cites."""
+    """Return the citation keys in a file."""
     within = _CITED.findall(path.read_text(encoding="utf-8"))
     return {key for cited in within for key in re.findall(rf"\b{_KEY}(?![\w+-])", cited)}
 
 
 def _keys() -> list[str]:
-    """Return the keys that the references spell out."""
+    """Return the keys in the list of references."""
     lines = (_DOCS / "references.md").read_text(encoding="utf-8").splitlines()
     cells = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
     return [key for cell in cells[1:] for key in cell.split(", ")]
 
 
 def _run(code: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run snippets one after the other, as a reader would."""
+    """Run snippets one after the other."""
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {}
     for snippet in code:
@@ -64,11 +64,11 @@ def _run(code: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 
 
 def test_the_documents_stay_short() -> None:
-    """In bytes, all pages together."""
+    """In bytes, over all pages."""
     assert sum(len(page.read_bytes()) for page in _PAGES) <= _MOST_BYTES
 
 
-def test_every_source_that_is_cited_is_spelled_out_once() -> None:
+def test_every_cited_source_is_listed_once() -> None:
     """In code, tests and pages."""
     known = _keys()
 
@@ -77,8 +77,8 @@ def test_every_source_that_is_cited_is_spelled_out_once() -> None:
         assert set() == _cited(path) - set(known), _name(path)
 
 
-def test_a_program_names_pages_and_headings_that_exist() -> None:
-    """Each from the root."""
+def test_code_names_pages_and_headings_that_exist() -> None:
+    """Paths are relative to the root."""
     for source in _sources("*.py", "*.toml", "*.yaml"):
         text = re.sub(r'"\s*\n\s*"', "", source.read_text(encoding="utf-8"))
         for page, anchor in _NAMED.findall(text):
@@ -88,7 +88,7 @@ def test_a_program_names_pages_and_headings_that_exist() -> None:
 
 
 def test_a_page_names_files_and_tests_that_exist() -> None:
-    """Every path of a file with a folder in it, and every test."""
+    """Every path with a folder in it."""
     pattern = r"`((?:\w+/)+\w+\.(?:py|proto|yaml|ipynb)|tests/[^`*]*)`"
     named = {name for page in _PAGES for name in re.findall(pattern, page.read_text("utf-8"))}
 
@@ -97,7 +97,7 @@ def test_a_page_names_files_and_tests_that_exist() -> None:
 
 
 def test_every_protocol_and_mechanism_is_listed() -> None:
-    """Protocols with a row each; mechanisms of `shuffledp account` with their source."""
+    """Every protocol has a row, and every mechanism of `shuffledp account` a mention."""
     protocols = (_DOCS / "protocols.md").read_text(encoding="utf-8")
     planning = (_DOCS / "researchers" / "planning.md").read_text(encoding="utf-8")
 
@@ -112,7 +112,7 @@ def _drafts() -> list[str]:
 
 @pytest.mark.parametrize("text", _drafts())
 def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
-    """Nothing is missing from it, and a guarantee follows."""
+    """It has all fields, and a guarantee can be computed."""
     file = tmp_path / "draft.toml"
     file.write_text(text, encoding="utf-8")
     task = task_view.preview(drafts.read(file, bytes(32)), now=SystemClock().now())
@@ -121,7 +121,7 @@ def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
 
 
 def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other; each fits on a screen. The draft is the operators' page's."""
+    """One after the other, with the operators' draft; each fits on a screen."""
     snippets = blocks(_SNIPPETS, "python")
     [draft] = [text for text in _drafts() if text.startswith("# draft.toml")]
     (tmp_path / "draft.toml").write_text(draft, encoding="utf-8")
@@ -147,7 +147,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_example_mechanism_can_be_specified() -> None:
-    """Its integers keep the promise, and its report has room for k items."""
+    """Its weights keep the privacy bound, and its report holds k items."""
     wanted = MechanismRequest(name="grr", domain_size=10, buckets=0, local_epsilon=1.0)
     spec = SubsetSelection.specify(wanted)
 
@@ -156,7 +156,7 @@ def test_the_example_mechanism_can_be_specified() -> None:
 
 
 _TABLES: Final = {"Certificates": "keys.md", "Limits": "running.md"}
-"""Of each section, its page."""
+"""Page of each section."""
 _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
     Caller.SHUFFLER: "`shuffler`",
@@ -168,7 +168,7 @@ _HEALTH: Final = "/grpc.health.v1.Health/Check"
 
 
 def _rows(section: str) -> list[list[str]]:
-    """The rows of the table of a section, without its head, as lists of their cells."""
+    """Return the cells of each row in a section's table, without its head."""
     page = (_DOCS / "operators" / _TABLES[section]).read_text(encoding="utf-8")
     _, _, behind = page.partition(f"\n## {section}\n")
     text = behind.partition("\n## ")[0]
@@ -177,7 +177,7 @@ def _rows(section: str) -> list[list[str]]:
 
 
 def _row(section: str, method: str) -> list[str]:
-    """The one row of a section's table that names a method, or health checks."""
+    """Return the row of a section's table for a method or health checks."""
     names = {row[0]: re.findall(r"`(?:\w+\.)?(\w+)`", row[0]) for row in _rows(section)}
     called = method.rpartition("/")[2]
     [found] = [
@@ -198,8 +198,8 @@ def _seconds(text: str) -> float:
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
-def test_callers_and_limits_of_a_call_are_on_the_page(method: str, call: Call) -> None:
-    """Its certificate and token; how many there may be, of one connection, and for how long."""
+def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) -> None:
+    """Its certificate and token, and its limits of number and time."""
     _, certificate, operators = _row("Certificates", method)
     _, places, share, turns, turns_share, read, answered = _row("Limits", method)
     limits = call.kind.value
@@ -213,8 +213,8 @@ def test_callers_and_limits_of_a_call_are_on_the_page(method: str, call: Call) -
 
 
 @pytest.mark.parametrize("section", _TABLES)
-def test_the_page_names_no_unknown_call(section: str) -> None:
-    """As many names as calls; each call is found above."""
+def test_the_page_names_no_unknown_rpc(section: str) -> None:
+    """It names each call once."""
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
 
     assert sorted(named) == sorted(m.rpartition("/")[2] for m in CALLS if m != _HEALTH)

@@ -1,4 +1,4 @@
-"""The shape of the house: sizes, unique names, no circles, private names, floors."""
+"""Structure of the code: sizes, unique names, no circular imports, private names, layers."""
 
 import ast
 import re
@@ -21,12 +21,12 @@ _PRODUCT_LINES: Final = 46_000
 _DEPLOY_LINES: Final = 19_000
 _TEST_LINES: Final = 36_000
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
-"""Files that each party has at its edge, under one name."""
+"""Files that each party has, under one name."""
 
 
 @cache
 def _sources(*folders: str) -> tuple[Path, ...]:
-    """Return handwritten Python files that git knows, or would if they were added."""
+    """Return handwritten Python files that git tracks or would track."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", *folders],  # noqa: S607
         cwd=_ROOT,
@@ -51,23 +51,23 @@ def _lines(*folders: str) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in _sources(*folders))
 
 
-def test_the_house_stays_small() -> None:
-    """Outside tests, in deploy, and in tests."""
+def test_the_code_stays_small() -> None:
+    """Lines outside tests, in deploy, and in tests."""
     assert _lines(*_FOLDERS) <= _PRODUCT_LINES
     assert _lines("deploy") <= _DEPLOY_LINES
     assert _lines("tests") <= _TEST_LINES
 
 
-def test_no_file_is_too_long_or_a_drawer() -> None:
-    """At most 600 lines, and a noun for a name."""
-    drawers = {"utils", "helpers", "constants", "types", "misc"}
+def test_no_file_is_too_long_or_has_a_catch_all_name() -> None:
+    """At most 600 lines, and no catch-all name."""
+    catch_all = {"utils", "helpers", "constants", "types", "misc"}
     for path in _sources(*_FOLDERS, "tests"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= _MOST_LINES, _name(path)
-        assert path.stem not in drawers, _name(path)
+        assert path.stem not in catch_all, _name(path)
 
 
 def test_a_public_class_name_is_defined_once() -> None:
-    """So that a search finds the one."""
+    """A search for it finds one class."""
     found = defaultdict(list)
     for path in _sources(*_FOLDERS):
         for node in _tree(path).body:
@@ -77,8 +77,8 @@ def test_a_public_class_name_is_defined_once() -> None:
     assert {} == {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
-def test_a_file_name_stands_in_at_most_two_folders() -> None:
-    """But for the files that every party has at its edge."""
+def test_a_file_name_is_used_in_at_most_two_folders() -> None:
+    """Except for the files that every party has."""
     found = defaultdict(list)
     for path in _sources(*_FOLDERS):
         if not path.name.startswith("__") and path.name not in _EVERY_PARTY_HAS:
@@ -88,14 +88,14 @@ def test_a_file_name_stands_in_at_most_two_folders() -> None:
 
 
 def test_deploy_has_no_loose_module() -> None:
-    """The entry point alone stands at its root."""
+    """Its root holds only the entry point."""
     assert ["__init__.py", "cli.py"] == sorted(
         path.name for path in (_ROOT / "deploy").glob("*.py")
     )
 
 
 def _imported(path: Path) -> set[str]:
-    """Return the modules that a file imports, wherever in it."""
+    """Return the modules that a file imports, anywhere in it."""
     found = set()
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -108,7 +108,7 @@ def _imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_folders_import_each_other_one_way_only(depth: int) -> None:
-    """At every depth: no circle, and so no arrow back up."""
+    """At every depth there is no circle."""
     graph: dict[str, set[str]] = defaultdict(set)
     packages = {path.parent for path in _sources(*_FOLDERS)}
     for path in _sources(*_FOLDERS):
@@ -126,7 +126,7 @@ def test_folders_import_each_other_one_way_only(depth: int) -> None:
 
 
 def _private_attributes(source: str) -> set[str]:
-    """Return the private attributes that a file names and neither defines nor inherits."""
+    """Return the private attributes that a file uses and does not define."""
     own, named = set[str](), set[str]()
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -141,8 +141,8 @@ def _private_attributes(source: str) -> set[str]:
     return {name for name in named - own if re.match("_[^_]", name)}
 
 
-def test_no_module_names_a_private_name_of_another() -> None:
-    """Neither by an import nor as an attribute; `os._exit` is public all the same."""
+def test_no_module_uses_a_private_name_of_another() -> None:
+    """Neither by an import nor as an attribute; `os._exit` is public."""
     for path in _sources(*_FOLDERS):
         names = [name.split(".") for name in _imported(path)]
         private = [one for one in names if one[0] in _FOLDERS and re.match("_[^_]", one[-1])]
@@ -152,8 +152,8 @@ def test_no_module_names_a_private_name_of_another() -> None:
 
 
 @pytest.mark.parametrize("party", _PARTIES)
-def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path: Path) -> None:
-    """protos, common and its own folder suffice to load it all; no other party can be imported."""
+def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) -> None:
+    """protos, common and its own folder suffice to load it."""
     for folder in ("protos", "common", party):
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     others = [other for other in (*_PARTIES, "deploy") if other != party]
@@ -184,7 +184,7 @@ def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path
 
 
 def test_real_randomness_and_clocks_are_made_at_the_edge() -> None:
-    """`secure_generator()` and `SystemClock()` are called in server.py and in deploy/ alone."""
+    """Only server.py and deploy/ call `secure_generator()` and `SystemClock()`."""
     paths = _sources("common", *_PARTIES)
     inside = [path for path in paths if path.name not in {"server.py", "clock.py"}]
 
@@ -192,7 +192,7 @@ def test_real_randomness_and_clocks_are_made_at_the_edge() -> None:
 
 
 def _made_at_the_edge(source: str) -> set[str]:
-    """Return the calls, by plain name or as an attribute, that belong to a composition root."""
+    """Return the calls that belong in a composition root, by name or as an attribute."""
     called = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
@@ -204,6 +204,6 @@ def _made_at_the_edge(source: str) -> set[str]:
     "source",
     ["secure_generator()", "numpy.random.default_rng(1)", "x = SystemClock()", "time.time()"],
 )
-def test_the_test_above_would_notice(source: str) -> None:
-    """However it is called."""
+def test_a_call_that_belongs_at_the_edge_is_found(source: str) -> None:
+    """By every way to call it."""
     assert _made_at_the_edge(source)

@@ -1,4 +1,4 @@
-"""Every function that reads bytes from outside is fed by the fuzzer's parsers."""
+"""The fuzzer covers every function that parses outside data."""
 
 import ast
 import pkgutil
@@ -32,7 +32,7 @@ _QUALIFIED: Final = {
 }
 
 _NOT_FROM_OUTSIDE: Final = {
-    "what services sent and stored that the audit has started itself, in a folder of its own": (
+    "data of services that the audit itself started, in its own folder": (
         "deploy.audit.harness.services.Services.channel",
         "deploy.audit.harness.services.Services.start_analyzer",
         "deploy.audit.harness.services.Services.start_shuffler",
@@ -70,7 +70,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.shuffle.BatchShuffler._dummies",
         "shuffler.storage.group.Group.entries",
     ),
-    "what opened under the batch's key": (
+    "data that opened under the batch's key": (
         "shuffler.permutation.ExternalPermutation._iter_buckets",
         "shuffler.shuffle.BatchShuffler._kept",
         "shuffler.storage.group.Group.only",
@@ -86,11 +86,11 @@ _NOT_FROM_OUTSIDE: Final = {
         "user_agent.budget._upgrade",
     ),
 }
-"""Functions that look like readers of outside data, by the reason why they are not."""
+"""Functions that only look like parsers of outside data, by the reason."""
 
 
 def _readers(source: str, module: str) -> set[str]:
-    """Return the functions of a file that read bytes, by module and name."""
+    """Return the functions of a file that parse bytes, by module and name."""
     found: set[str] = set()
 
     def visit(node: ast.AST, where: str, function: str | None) -> None:
@@ -136,7 +136,7 @@ def _found() -> set[str]:
 
 
 def _called() -> set[str]:
-    """Read every example, and return the functions that were called, by module and name."""
+    """Parse every example, and return the called functions, by module and name."""
     called: set[str] = set()
     codecs: set[int] = set()
 
@@ -162,10 +162,12 @@ def _called() -> set[str]:
     }
 
 
-def test_every_function_that_reads_from_outside_is_fed_by_the_fuzzer() -> None:
+def test_the_fuzzer_covers_every_parser_of_outside_data() -> None:
     """
-    A new one is registered with valid examples in tests/support/*_parsers.py, or stands above with
-    the reason why its bytes are the program's own. Every example is read without an error.
+    Every valid example is parsed without an error.
+
+    Register a new parser with examples in tests/support/*_parsers.py, or exempt it above with the
+    reason why its data is the program's own.
     """
     found, exempt = _found(), {name for names in _NOT_FROM_OUTSIDE.values() for name in names}
 
@@ -186,6 +188,6 @@ def test_every_function_that_reads_from_outside_is_fed_by_the_fuzzer() -> None:
         ("def f(raw): return raw.hex()", set()),
     ],
 )
-def test_a_reader_is_found_however_it_reads(source: str, readers: set[str]) -> None:
-    """By its name, by what it calls, in a class, inside a function, or at load."""
+def test_a_parser_is_found_by_each_of_its_forms(source: str, readers: set[str]) -> None:
+    """By its name or calls; in a class, in a function, or at module level."""
     assert readers == _readers(source, "m")

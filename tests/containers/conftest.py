@@ -10,7 +10,7 @@ from tests.support.containers import Images, deployed, engine_of_this_machine
 
 @pytest.fixture(scope="session")
 def images() -> Iterator[Images]:
-    """The four images, built; without an engine everything stops here, with what is missing."""
+    """The four built images; without an engine the run ends with the reason."""
     with ExitStack() as held:
         try:
             built = Images.built(held.enter_context(engine_of_this_machine()))

@@ -1,8 +1,7 @@
 """
-A docker service for one run, where docker is installed and its service is not running.
+A docker service for one run, if docker is installed and its service is not running.
 
-It has a network namespace of its own: bridges, firewall rules and forwarding end with it, and the
-machine's own network stays as it is.
+It has its own network namespace, so that the machine's network stays unchanged.
 """
 
 import os
@@ -32,7 +31,7 @@ def private_engine() -> Iterator[Engine]:
     Start a docker service in a temporary folder; stop it and remove the folder afterwards.
 
     Raises:
-        EngineError: It cannot be started here: not root, or not installed.
+        EngineError: The caller is not root, or docker is not installed.
     """
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
@@ -57,12 +56,12 @@ def _start(home: Path) -> subprocess.Popen[bytes]:
     ]
     begin = 'ip link set lo up; exec dockerd "$@"'
     with (home / "log").open("wb") as log:
-        return subprocess.Popen(  # all of it stands here
+        return subprocess.Popen(  # constant arguments
             ["unshare", "--net", "--mount", "sh", "-c", begin, "dockerd", *options],  # noqa: S607
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # an interrupt is for us; we stop it in order
+            start_new_session=True,  # an interrupt reaches only the tests, which stop it in order
         )
 
 
@@ -83,7 +82,7 @@ def _wait(daemon: subprocess.Popen[bytes], home: Path) -> Engine:
 
 
 def _stop(daemon: subprocess.Popen[bytes]) -> None:
-    """Let it stop its containers; then nothing is left of its namespaces."""
+    """Stop it and its containers, which ends its namespaces."""
     daemon.send_signal(signal.SIGTERM)
     try:
         daemon.wait(_STOP_SECONDS)

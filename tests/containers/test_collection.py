@@ -9,23 +9,23 @@ import numpy as np
 from deploy.docker.deployment import SERVICES, Deployment
 from tests.support.containers import (
     ITEMS,
+    contribute_persons,
     inside,
     inspect,
     kill,
     operator,
-    play_persons,
-    play_users,
     say,
+    submit_users,
     values_of_users,
 )
 
 _USERS: Final = 5000
 _PERSONS: Final = 20
-"""Of them, those who contribute through the user agent."""
+"""Users who contribute through the user agent."""
 _BEFORE: Final = 2000
-"""Of the others, those who are through before anything is killed."""
+"""Other users who are acknowledged before anything is killed."""
 _SEEDS: Final = (7, 8)
-"""Choose the people; what they report is drawn again each time."""
+"""Of the users' values; their reports are random in each run."""
 _RESULT_SECONDS: Final = 120.0
 _BEGIN_SECONDS: Final = 180.0
 
@@ -38,10 +38,10 @@ _LAST_WRITE: Final = (
 
 def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment) -> None:
     """
-    What was acknowledged is counted once each, nothing else is, and the histogram is right.
+    Every acknowledged submission is counted once, and the histogram is right.
 
-    The shuffler is killed while users submit; analyzer and user agent at the same time. The
-    engine brings each back by itself. Users send the same bytes until they are acknowledged.
+    The shuffler is killed while users submit, and then analyzer and user agent. The engine restarts
+    each. Users send the same bytes until they are acknowledged.
     """
     created = operator(
         deployment,
@@ -53,20 +53,20 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     values = [40 * person for person in range(_PERSONS)]
     half = _PERSONS // 2
 
-    played = [play_users(deployment, digest, _BEFORE, _SEEDS[0])]
-    assert [False] * half == play_persons(deployment, digest, values[:half])
+    played = [submit_users(deployment, digest, _BEFORE, _SEEDS[0])]
+    assert [False] * half == contribute_persons(deployment, digest, values[:half])
     say(f"{_BEFORE + half} users are through")
     with ThreadPoolExecutor() as pool:
         written = inside(deployment, "shuffler", _LAST_WRITE)
         rest = _USERS - _BEFORE - _PERSONS
-        running = pool.submit(play_users, deployment, digest, rest, _SEEDS[1])
+        running = pool.submit(submit_users, deployment, digest, rest, _SEEDS[1])
         _wait_for_submissions(deployment, written, running)
         kill(deployment, "shuffler")
-        assert not running.done(), "nobody was left to notice that the shuffler died"
+        assert not running.done(), "all users were done before the shuffler was killed"
         kill(deployment, "analyzer")
         kill(deployment, "user_agent")
-        # Those of before have been answered; the others' agent may still be down.
-        assert [True] * half + [False] * half == play_persons(deployment, digest, values)
+        # The first half answered before; the agent may still be down for the others.
+        assert [True] * half + [False] * half == contribute_persons(deployment, digest, values)
         played.append(running.result())
     say(f"{_USERS} users are through")
     deployment.wait()
@@ -88,7 +88,7 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
 def _wait_for_submissions(
     deployment: Deployment, written: int, running: "Future[dict[str, Any]]"
 ) -> None:
-    """Wait until the shuffler stores something that it had not stored before."""
+    """Wait until the shuffler stores further submissions."""
     give_up = time.monotonic() + _BEGIN_SECONDS
     while inside(deployment, "shuffler", _LAST_WRITE) == written:
         assert time.monotonic() < give_up

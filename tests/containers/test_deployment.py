@@ -1,4 +1,4 @@
-"""How the three run, and whom each can reach."""
+"""Privileges, file systems and networks of the running containers."""
 
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ with ThreadPoolExecutor() as pool:
 
 
 def _addresses(deployment: Deployment, service: str) -> dict[str, str]:
-    """Networks of a service, each with its address there."""
+    """Return a service's address in each of its networks."""
     networks = inspect(deployment, service)["NetworkSettings"]["Networks"]
     prefix = f"{deployment.project}_"
     return {name.removeprefix(prefix): one["IPAddress"] for name, one in networks.items()}
@@ -45,10 +45,9 @@ def _attempts(
     every_device: bool = False,
 ) -> set[str]:
     """
-    What came of connections from a service's container.
+    Connect from a service's container, and return the distinct outcomes.
 
-    With `every_device`, out of each of its networks, whatever its routes say: it only has to ask
-    who there has the address.
+    With `every_device`, through each of its network devices, whatever its routes say.
     """
     program = _CONNECT.format(targets=targets, every_device=every_device)
     found: list[str] = inside(deployment, service, program)
@@ -81,7 +80,7 @@ def test_a_service_has_no_privilege(deployment: Deployment, service: str) -> Non
 def test_a_service_writes_to_its_state_and_to_scratch_alone(
     deployment: Deployment, service: str
 ) -> None:
-    """The root file system is read-only, and the engine does not only say so."""
+    """The root file system is read-only, by the engine's word and in fact."""
     program = (
         "import errno, json\n"
         "found = {}\n"
@@ -106,7 +105,7 @@ def test_a_service_writes_to_its_state_and_to_scratch_alone(
 def test_agents_and_the_analyzer_cannot_reach_each_other(
     deployment: Deployment, one: str, other: str
 ) -> None:
-    """At none of the addresses, on no port, though the shuffler reaches both in its networks."""
+    """At no address and port, while the shuffler reaches both."""
     targets = [
         (address, port)
         for address in _addresses(deployment, other).values()
@@ -123,15 +122,15 @@ def test_agents_and_the_analyzer_cannot_reach_each_other(
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str) -> None:
-    """All its networks are internal: no way to a public address."""
-    outside = [("192.0.2.1", 443), ("198.51.100.1", 53)]  # kept for documentation
+    """All its networks are internal."""
+    outside = [("192.0.2.1", 443), ("198.51.100.1", 53)]  # reserved for documentation
 
     assert {"unreachable"} == _attempts(deployment, service, outside)
 
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
-def test_metrics_are_read_in_a_network_of_their_own(deployment: Deployment, service: str) -> None:
-    """By any container that joins it, under the name in the Prometheus configuration."""
+def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: str) -> None:
+    """By any container in it, under the name in the Prometheus configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
     page = engine.say(
         *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),
@@ -156,8 +155,9 @@ def test_the_other_parties_cannot_read_metrics(
     deployment: Deployment, service: str, caller: str, network: str
 ) -> None:
     """
-    Nobody listens for them in the networks that parties share, and where somebody does cannot be
-    reached out of these. Binding to a device needs no privilege from Linux 5.7 on.
+    No metrics are served in shared networks, and the metrics' networks are unreachable from these.
+
+    Binding to a device needs no privilege from Linux 5.7 on.
     """
     addresses = _addresses(deployment, service)
     shared = [(addresses[network], 9464)]

@@ -1,4 +1,4 @@
-"""What is in an image, and what is not."""
+"""Sizes and contents of images, and reproducible builds."""
 
 import pytest
 
@@ -23,10 +23,8 @@ def test_an_image_is_small(images: Images, image: str) -> None:
         ("operator", ["matplotlib"]),
     ],
 )
-def test_an_image_holds_nothing_that_it_does_not_need(
-    images: Images, image: str, missing: list[str]
-) -> None:
-    """No other party, no statistics at the shuffler, no command line at a service, no installer."""
+def test_an_image_holds_only_what_it_needs(images: Images, image: str, missing: list[str]) -> None:
+    """No other party, statistics at the shuffler, command line at a service, or installer."""
     found = images.python(
         image,
         "import importlib.util, json, os\n"
@@ -40,7 +38,7 @@ def test_an_image_holds_nothing_that_it_does_not_need(
 
 
 def test_the_same_lock_and_base_give_the_same_files(images: Images) -> None:
-    """Built anew without a cache: every path, mode and byte that the image adds to its base."""
+    """Rebuilt without a cache: all paths, modes and bytes that the image adds to its base."""
     again = f"shuffledp-shuffler:{TAG}-again"
     images.build("shuffler", again, "--no-cache")
     first, second = images.files(f"shuffledp-shuffler:{TAG}"), images.files(again)

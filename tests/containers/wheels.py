@@ -1,8 +1,8 @@
 """
-Downloads the images' packages into deploy/docker/wheels, for builds without a network.
+Download the images' packages into deploy/docker/wheels, for offline builds.
 
-This machine's pip downloads them, for the Python of the base image, which may be another. Hashes
-are checked here, and again in the build.
+The local pip downloads them for the Python of the base image. Hashes are checked here and in the
+build.
 """
 
 import json
@@ -22,7 +22,7 @@ OFFLINE: Final = (
     "--network=none",
     "--build-arg=PACKAGES_FROM=--no-index --find-links /build/wheels",
 )
-"""Options of a build from what was downloaded."""
+"""Options of a build from downloaded packages."""
 
 _ASK: Final = """\
 import json, platform, sys
@@ -35,9 +35,9 @@ print(json.dumps({
     "glibc": platform.libc_ver()[1],
 }))
 """
-"""Prints the words of markers, and the C library's version."""
+"""Prints the variables of dependency markers, and the C library's version."""
 _OLDEST_GLIBC: Final = 5
-"""Second number of the oldest C library that wheels are made for, 2.5."""
+"""Minor version of the oldest C library that wheels support, 2.5."""
 
 
 def download(engine: Engine, base: str) -> None:
@@ -64,7 +64,7 @@ def download(engine: Engine, base: str) -> None:
 
 
 def _pins(lock: Path) -> list[tuple[Requirement, str]]:
-    """Every pin of a lock, with its line less the marker."""
+    """Return each pin of a lock, with its line without the marker."""
     lines = lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pins = []
     for line in filter(str.strip, lines):
@@ -76,7 +76,7 @@ def _pins(lock: Path) -> list[tuple[Requirement, str]]:
 
 
 def _platform(target: dict[str, str]) -> list[str]:
-    """Return pip's options for wheels of a target, whatever Python pip runs on."""
+    """Return pip's options for wheels of a target platform."""
     machine, newest = target["platform_machine"], int(target["glibc"].removeprefix("2."))
     numbers = [f"_2_{number}" for number in range(newest, _OLDEST_GLIBC - 1, -1)]
     tags = [f"manylinux{name}_{machine}" for name in (*numbers, "2014", "2010", "1")]

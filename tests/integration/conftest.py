@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_services(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
-    """The three real servers, for every test that neither restarts them nor alters their files."""
+    """The three servers, shared by all tests that neither restart them nor alter their files."""
     started = Services(tmp_path_factory.mktemp("services"))
     await started.start()
     yield started
@@ -27,7 +27,7 @@ async def shared_services(tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def own_services(tmp_path: Path) -> AsyncIterator[Services]:
-    """The three real servers, started and stopped for one test."""
+    """The three servers, started and stopped for one test."""
     started = Services(tmp_path)
     await started.start()
     yield started
@@ -36,7 +36,7 @@ async def own_services(tmp_path: Path) -> AsyncIterator[Services]:
 
 @pytest.fixture
 def services(request: pytest.FixtureRequest) -> Services:
-    """The three real servers, shared by default; a test's own if it is marked `own_services`."""
+    """The three servers: shared, or a test's own if it is marked `own_services`."""
     own = request.node.get_closest_marker("own_services")
     found: Services = request.getfixturevalue("own_services" if own else "shared_services")
     return found

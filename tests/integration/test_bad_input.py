@@ -1,4 +1,4 @@
-"""Whatever a stranger sends gets the right status; nothing that was accepted is lost."""
+"""Invalid input gets the right status, and no accepted submission is lost."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +28,7 @@ from tests.support.clients import (
     DEADLINE,
     contribute,
     envelopes,
+    fetch_task,
     refusal,
     result_of,
 )
@@ -42,7 +43,7 @@ _UNKNOWN = bytes(32)
 
 
 async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Services) -> None:
-    """Unknown task, wrong digest, truncated, oversized, wrong count, flipped bit."""
+    """An unknown task, a wrong digest, length, count, key or context, and a flipped bit."""
     signed = await services.publish(n_min=2, target_size=2)
     digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
     good, last = envelopes(signed, 2)
@@ -85,43 +86,26 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
 
 
 async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Services) -> None:
-    """With a sentence that does not repeat it; a right value is accepted afterwards."""
+    """The message does not repeat the value; a valid value is accepted afterwards."""
     signed = await services.publish()
-    async with services.stubs() as (agent, _, _analyzer):
-
-        async def contribute(
-            value: int, person: str = "one", to: bytes = signed.digest()
-        ) -> object:
-            request = user_agent_pb2.ContributeRequest(task_digest=to, value=value, person=person)
-            return await agent.Contribute(request, timeout=DEADLINE)
-
-        for value in (100, 2**63, 2**64 - 1):
-            status, message = await refusal(contribute(value))
-            assert ("INVALID_ARGUMENT", "a value must lie between 0 and 99") == (status, message)
-        forgotten = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), person="one")
-        status, message = await refusal(agent.Contribute(forgotten, timeout=DEADLINE))
-        assert ("INVALID_ARGUMENT", "the call holds 0 values; it must hold 1") == (status, message)
-        assert (await refusal(contribute(1, to=_UNKNOWN)))[0] == "NOT_FOUND"
-        assert (await refusal(contribute(1, to=b"")))[0] == "INVALID_ARGUMENT"
-        assert (await refusal(contribute(1, person="x" * 129)))[0] == "INVALID_ARGUMENT"
-        await contribute(99)
+    for value in (100, 2**63, 2**64 - 1):
+        status, message = await refusal(contribute(services, signed, "one", value))
+        assert ("INVALID_ARGUMENT", "a value must lie between 0 and 99") == (status, message)
+    await contribute(services, signed, "one", 99)
 
 
 @pytest.mark.own_services
 async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     services: Services,
 ) -> None:
-    """Whoever pinned another identity takes part in nothing."""
+    """A shuffler that pins another analyzer serves none of its tasks."""
     signed = await services.publish()
     services.identity = "00" * 32
     address = services.shuffler.address
     await services.shuffler.stop()
     await services.start_shuffler(address)
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        status, message = await refusal(shuffler.FetchTask(fetch, timeout=DEADLINE))
-        assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
-        status, message = await refusal(contribute(services, signed))
+    for call in (fetch_task(services, signed.digest()), contribute(services, signed)):
+        status, message = await refusal(call)
         assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
 
 
@@ -133,20 +117,20 @@ _SERVICES: Final = {
     "shuffler": shuffler_pb2,
     "analyzer": analyzer_pb2,
 }
-_FORESEEN: Final = {
+_EXPECTED: Final = {
     *(error.status for error in ShuffleDpError.__subclasses__() if error.status != "INTERNAL"),
     *("OK", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"),
 }
-"""UNKNOWN and INTERNAL, and what only a server that hangs or dies answers, are not among them."""
+"""All but UNKNOWN, INTERNAL and the statuses of a server that hangs or dies."""
 
 
-_UNHEARD: Final = "unheard"
-"""The server answered a stream while it was still being sent: gRPC's client then fails by itself
-now and then, with an INTERNAL of its own, and does not tell what the answer was."""
+_ANSWER_LOST: Final = "answer lost"
+"""The server answered a stream that was still being sent: gRPC's client then sometimes fails with
+an INTERNAL of its own, and hides the answer."""
 
 
 def _calls() -> Iterator[tuple[str, str, Any]]:
-    """Yield the party, the path and the method of every call."""
+    """Yield the party, path and descriptor of every RPC."""
     for party, module in _SERVICES.items():
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
@@ -179,13 +163,13 @@ async def _status(
             await unary(requests[0], timeout=_DEADLINE, metadata=metadata)
     except grpc.aio.AioRpcError as error:
         if "SendMessageOperation" in (error.debug_error_string() or ""):
-            return _UNHEARD
+            return _ANSWER_LOST
         return error.code().name
     return "OK"
 
 
 def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
-    """Return examples of each message, for a task that is there."""
+    """Return examples of each message, for a published task."""
     examples: dict[str, tuple[bytes, ...]] = {}
     for parser in parsers().values():
         seeds = tuple(seed.replace(EXAMPLE_DIGEST, signed.digest()) for seed in parser.seeds)
@@ -199,10 +183,11 @@ def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
 
 
 @pytest.mark.own_services
-async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -> None:
+async def test_any_bytes_to_any_call_get_an_expected_status(services: Services) -> None:
     """
-    Variants of valid requests, and noise, to every call of every service, health checks too, as an
-    operator and as a stranger. SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS run others, and more.
+    Mutated requests to every RPC, with and without a token.
+
+    SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS choose the inputs and their number.
     """
     signed = await services.publish(n_min=20, target_size=1000)
     examples, asked = _examples(signed), analyzer_pb2.GetTaskRequest(task_digest=signed.digest())
@@ -226,13 +211,13 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
                 if stream and rng.random() < 0.5:
                     requests[0] = seeds[0]
                 shown = rng.choice((tokens[party], "", "x" * 5000, "~ ~"))
-                channel, status = rng.choice(channels[party]), _UNHEARD
-                while status == _UNHEARD:
+                channel, status = rng.choice(channels[party]), _ANSWER_LOST
+                while status == _ANSWER_LOST:
                     status = await _status(channel, path, requests, stream=stream, token=shown)
                 seen.add(status)
 
-                assert status in _FORESEEN, (path, number, given_seed(), requests)
-    # The look reaches behind the first check: some of it is accepted.
+                assert status in _EXPECTED, (path, number, given_seed(), requests)
+    # Some inputs pass all checks, and others each reach a different one.
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED"} <= seen
 
 
@@ -243,10 +228,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff", b"\x08"])
 async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: bytes) -> None:
-    """
-    GRPC hands over nothing for it. A client says that the other party cannot serve, and what was
-    acknowledged with garbage counts as not delivered.
-    """
+    """A delivery or submission acknowledged with garbage counts as not delivered."""
 
     async def answered(_requests: AsyncIterator[bytes], _context: object) -> bytes:
         return garbage

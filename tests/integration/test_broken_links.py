@@ -1,4 +1,4 @@
-"""When one party does not reach another, the caller reads where the way is broken."""
+"""Errors and warnings say which party or file is at fault."""
 
 import socket
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.services import Services
 async def test_a_person_is_told_which_party_does_not_answer(
     services: Services, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The sentences of those on the way follow each other; the shuffler's operator has its log."""
+    """Each party on the way adds its sentence; the shuffler also logs the failure."""
     signed, address = await services.publish(), services.analyzer.address
     await services.analyzer.stop()
     with pytest.raises(PeerError) as caught:
@@ -38,13 +38,13 @@ async def test_a_person_is_told_which_party_does_not_answer(
 
 
 async def test_a_person_whose_own_agent_does_not_run_is_told_so(tmp_path: Path) -> None:
-    """With the address that was asked."""
+    """The message has the address."""
     with pytest.raises(PeerError, match=r"^the user agent at unix:.*nobody does not answer"):
         await send(f"unix:{tmp_path}/nobody", TaskDigest(bytes(32)), 1, "")
 
 
-async def test_a_socket_on_which_somebody_listens_is_not_taken_away(tmp_path: Path) -> None:
-    """And what a process that ended left behind is, but no other kind of file."""
+async def test_a_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
+    """A stale socket is replaced, and no other kind of file."""
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -65,7 +65,7 @@ async def test_a_socket_on_which_somebody_listens_is_not_taken_away(tmp_path: Pa
 def test_a_certificate_of_another_authority_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The service would serve, and nobody would take it; an intermediate authority may be meant."""
+    """Only warned of: an intermediate authority is possible."""
     clock = ManualClock()
     own = development_files(tmp_path / "one", "analyzer", clock)
     Tls.open(own, "analyzer", clock)
@@ -78,18 +78,18 @@ def test_a_certificate_of_another_authority_is_warned_of(
 
 
 @pytest.mark.parametrize(("mode", "open_"), [(0o700, False), (0o755, False), (0o770, True)])
-def test_a_state_directory_that_others_may_write_to_is_known(
+def test_a_state_directory_that_others_may_write_to_is_detected(
     tmp_path: Path, mode: int, *, open_: bool
 ) -> None:
-    """They could put keys of their own there; to look is not enough, secrets are sealed."""
+    """Writers could plant keys; readers see only sealed secrets."""
     state = StateDirectory.open(tmp_path / "state")
     state.path.chmod(mode)
 
     assert open_ is state.is_open_to_others()
 
 
-async def test_a_task_is_not_created_with_the_key_beside_the_right_one(services: Services) -> None:
-    """It would look like any other, and no envelope would ever open."""
+async def test_no_task_is_created_with_an_identity_as_shuffler_key(services: Services) -> None:
+    """No envelope of such a task would ever open."""
     state = services.directory / "shuffler"
     draft = services.directory / "draft.toml"
     draft.write_text("", encoding="ascii")

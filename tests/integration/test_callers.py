@@ -1,4 +1,4 @@
-"""Who may call what, over real connections."""
+"""Access control over real connections."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -16,7 +16,7 @@ from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.wire.tasks import draft_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
-from tests.support.clients import DEADLINE, envelopes, refusal, result_of
+from tests.support.clients import DEADLINE, envelopes, fetch_task, refusal, result_of
 from tests.support.services import Services
 from tests.support.tasks import draft
 
@@ -34,7 +34,7 @@ async def _status(call: Awaitable[object]) -> str:
 async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
     services: Services,
 ) -> None:
-    """All of one authority, and all with the operator's token."""
+    """All certificates are by one authority, and all callers show the operator's token."""
     digest = (await services.publish()).digest()
     token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
     beside: Any = {"timeout": DEADLINE, "metadata": (("authorization", f"Bearer {token}"),)}
@@ -57,7 +57,7 @@ async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
 
 
 async def test_every_call_of_an_operator_asks_for_the_token(services: Services) -> None:
-    """None, or nonsense, is refused before the message is read; a certificate is not enough."""
+    """A missing or wrong token is refused before the message is read, despite a certificate."""
     operators = {Caller.OPERATOR, Caller.TOKEN_HOLDER}
     methods = [name for name, call in CALLS.items() if call.caller in operators]
     assert len(methods) > 5
@@ -73,7 +73,7 @@ async def test_every_call_of_an_operator_asks_for_the_token(services: Services) 
 
 
 async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: Services) -> None:
-    """None, or one of another authority; at the shuffler a device needs none."""
+    """Nor with one by another authority; devices need none at the shuffler."""
     stranger = services.directory / "stranger"
     development_files(stranger, "shuffler", SystemClock())
     authority = (services.directory / "tls" / "authority.pem").read_bytes()
@@ -85,16 +85,15 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
         ) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
             assert "UNAVAILABLE" == await _status(stub.GetTask(request, timeout=DEADLINE))
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=bytes(32))
-        assert "NOT_FOUND" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
+    assert "NOT_FOUND" == await _status(fetch_task(services, bytes(32)))
 
 
 @pytest.mark.own_services
 async def test_renewed_certificates_are_shown_without_a_restart(services: Services) -> None:
     """
-    The authority itself is replaced: who trusts the new one is served, the old one is not. A new
-    certificate beside the old key changes nothing.
+    Callers by a new authority are served, and callers by the old one are not.
+
+    A new certificate beside an old key is ignored.
     """
     signed, tls, clock = await services.publish(), services.directory / "tls", SystemClock()
     old, key = services.channel_as("operator"), (tls / "analyzer.key").read_bytes()
@@ -119,14 +118,12 @@ async def test_renewed_certificates_are_shown_without_a_restart(services: Servic
     address = services.analyzer.address
     await services.analyzer.stop()
     await services.start_analyzer(address)
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=DEADLINE))
+    assert signed == await fetch_task(services, signed.digest())
 
 
 @pytest.mark.own_services
 async def test_a_batch_waits_for_the_right_certificate(services: Services) -> None:
-    """A renewal went wrong, and the shuffler shows another party's: nothing is quarantined."""
+    """While the shuffler shows another party's certificate, nothing is quarantined."""
     signed = await services.publish(n_min=2, target_size=2)
     tls = services.directory / "tls"
     right = {kind: (tls / f"shuffler.{kind}").read_bytes() for kind in ("pem", "key")}
@@ -150,7 +147,7 @@ async def test_a_batch_waits_for_the_right_certificate(services: Services) -> No
     assert 2 == (await result_of(services, signed)).n_users
 
 
-async def test_health_is_asked_one_at_a_time(services: Services) -> None:
+async def test_health_cannot_be_watched(services: Services) -> None:
     """A stream of answers would hold its place for as long as the caller likes."""
     async with services.channel("shuffler", services.shuffler.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)

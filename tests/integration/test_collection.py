@@ -19,6 +19,7 @@ from tests.support.clients import (
     command,
     contribute,
     envelopes,
+    fetch_task,
     final_state,
     result_of,
     submit,
@@ -30,7 +31,7 @@ from tests.support.tasks import draft
 
 @pytest.mark.own_services
 async def test_a_histogram_comes_out_of_three_servers(services: Services) -> None:
-    """Some users answer through the user agent, one of them twice, the others in bulk."""
+    """Users answer through the user agent, one of them twice, and in bulk."""
     signed = await services.publish(n_min=200, target_size=200, local_epsilon=4.0)
     for person in ("one", "two", "three"):
         assert not (await contribute(services, signed, person)).repeated
@@ -54,10 +55,7 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
 async def test_acknowledged_submissions_outlive_the_absence_of_services(
     services: Services, suite: str
 ) -> None:
-    """
-    A task of another suite: all services restart while users submit, and the analyzer is away when
-    the batch closes.
-    """
+    """All services restart while users submit; the analyzer is down when the batch closes."""
     key = (services.directory / "shuffler" / f"envelope-{suite}.pub").read_text(encoding="ascii")
     wanted = draft(bytes.fromhex(key), suite=suite, n_min=20, target_size=20)
     async with services.operator() as operator:
@@ -67,9 +65,7 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     await submit(services, signed, *users[:10])
     await services.stop()
     await services.start()
-    async with services.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=DEADLINE)
+    assert signed == await fetch_task(services, signed.digest())
     address = services.analyzer.address
     await services.analyzer.stop()
     await submit(services, signed, *users[5:])
@@ -80,8 +76,8 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     assert (20, 0) == (result.n_users, sum(result.refused.values()))
 
 
-async def test_a_device_finds_out_by_itself_that_it_was_counted(services: Services) -> None:
-    """Through the shuffler, from the analyzer's signature; in a batch of several buckets."""
+async def test_a_device_checks_that_it_was_counted(services: Services) -> None:
+    """By the analyzer's signature, fetched through the shuffler; the batch has several buckets."""
     signed = await services.publish(n_min=600, target_size=600)
     for person in ("one", "two"):
         await contribute(services, signed, person)
@@ -102,10 +98,10 @@ async def test_a_device_finds_out_by_itself_that_it_was_counted(services: Servic
     assert ("arrived", "counted") == (after.state, after.inclusion)
 
 
-async def test_sentinels_go_the_way_of_users_and_count_as_none(
+async def test_sentinels_are_delivered_and_not_counted_as_users(
     services: Services, tmp_path: Path
 ) -> None:
-    """An operator plants them among forty users; the result is of those forty."""
+    """An operator plants twenty among forty users."""
     signed = await services.publish(n_min=40, target_size=60, local_epsilon=4.0)
     kept, directory = tmp_path / "sentinels.jsonl", services.directory
     printed = await command(
@@ -131,7 +127,7 @@ async def test_sentinels_go_the_way_of_users_and_count_as_none(
 
 
 async def test_sentinels_that_fill_several_messages_are_registered(services: Services) -> None:
-    """Six thousand of 28 reports, twice the contents of one call; as acknowledged, too."""
+    """6,000 sentinels of 28 reports fill two calls, as planned and as acknowledged."""
     signed = await services.publish(dummies_per_user=27, n_min=10, target_size=6_010)
     leaves = np.random.default_rng(3).bytes(6_001 * 28 * 32)
     *sentinels, last = [leaves[at : at + 28 * 32] for at in range(0, len(leaves), 28 * 32)]

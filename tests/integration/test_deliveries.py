@@ -1,4 +1,4 @@
-"""What the analyzer answers to a manifest reaches the shuffler, and no report is sent in vain."""
+"""The shuffler sends reports only after the analyzer accepts the manifest."""
 
 from collections.abc import AsyncIterator
 
@@ -16,11 +16,11 @@ from tests.support.services import Services
 
 _CHUNKS = 100
 _TIMES = 20
-"""Written in vain, an answer would be lost two times in three."""
+"""Without waiting, two answers in three would be lost."""
 
 
 class _Reports:
-    """Counts the chunks that are asked for; none is a sealed report."""
+    """Counts the chunks that are read; none is a sealed report."""
 
     def __init__(self, sealed_report_bytes: int) -> None:
         self.asked = 0
@@ -39,7 +39,7 @@ def _manifest(digest: TaskDigest) -> BatchManifest:
 
 
 async def test_a_refused_manifest_is_answered_before_a_report_is_sent(services: Services) -> None:
-    """With the reason, every time: INTERNAL would be tried again for ever."""
+    """With the reason, every time: an INTERNAL would be retried for ever."""
     reports = _Reports(1000)
     async with services.channel_as("shuffler") as channel:
         for _ in range(_TIMES):
@@ -52,7 +52,7 @@ async def test_a_refused_manifest_is_answered_before_a_report_is_sent(services: 
 
 
 async def test_a_batch_that_is_there_is_not_sent_again(services: Services) -> None:
-    """The same commitment comes back every time, for a manifest alone."""
+    """A manifest alone is answered with the same commitment."""
     signed = await services.publish()
     size = Task.from_bytes(signed.task_bytes).sealed_report_bytes
     first, again = _Reports(size), _Reports(size)
@@ -66,14 +66,14 @@ async def test_a_batch_that_is_there_is_not_sent_again(services: Services) -> No
     assert (_CHUNKS, 0) == (first.asked, again.asked)
 
 
-async def test_an_analyzer_that_says_nothing_to_a_manifest_is_tried_again(
+async def test_an_analyzer_that_does_not_answer_a_manifest_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It waits for reports that wait for its word; the call is ended, and may be made again."""
+    """Both sides wait for each other, until the call ends with a retryable error."""
     monkeypatch.setattr(client, "LONG_DEADLINE", 0.3)
 
     async def answered(requests: AsyncIterator[bytes], _context: object) -> bytes:
-        async for _ in requests:  # to their end, before it says anything
+        async for _ in requests:  # until the stream ends
             pass
         return b""
 

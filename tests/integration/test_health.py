@@ -1,4 +1,4 @@
-"""The check that a container's engine runs, against real services."""
+"""The health check of containers, against real services."""
 
 import asyncio
 import os
@@ -23,11 +23,8 @@ def _settings(services: Services, party: str) -> ServiceSettings:
 
 
 @pytest.mark.own_services
-async def test_only_the_party_that_serves_is_healthy(services: Services) -> None:
-    """
-    At its own address, the analyzer with a certificate, wherever it listens; another party at the
-    address does not pass, nor does a service that has stopped.
-    """
+async def test_only_a_running_service_is_healthy(services: Services) -> None:
+    """Wherever it listens; another party at its address, or a stopped service, fails."""
     for party in ("analyzer", "shuffler", "user_agent"):
         await check(_settings(services, party), party)
     port = services.shuffler.address.rpartition(":")[2]
@@ -45,8 +42,8 @@ async def test_only_the_party_that_serves_is_healthy(services: Services) -> None
     await services.start_shuffler()
 
 
-async def test_a_service_on_a_unix_socket_is_asked_there(services: Services) -> None:
-    """No certificate is needed for it."""
+async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -> None:
+    """It needs no certificate."""
     settings = UserAgentSettings(
         state_directory=services.directory / "device",
         listen=f"unix:{services.directory}/agent.sock",
@@ -60,10 +57,7 @@ async def test_a_service_on_a_unix_socket_is_asked_there(services: Services) -> 
 
 
 async def test_the_command_reads_what_the_service_reads(services: Services) -> None:
-    """
-    Its file, with keys of that party alone, and its environment; the exit status says it. Of a
-    service that has not started the sentence names the file.
-    """
+    """Its settings file and environment; the error names the address file that is missing."""
     file = services.directory / "shuffler.toml"
     file.write_text(
         f"state_directory = '{services.directory}/nowhere'\n"

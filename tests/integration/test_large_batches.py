@@ -1,9 +1,4 @@
-"""
-Batches larger than what may be held, each in a process of its own whose memory is looked at.
-
-Envelopes are not sealed and reports not opened here:
-`tests/benchmarks/bench_large_batches.py` says why.
-"""
+"""Batches larger than memory, without encryption: see tests/benchmarks/bench_large_batches.py."""
 
 import json
 import subprocess
@@ -14,7 +9,7 @@ import pytest
 
 
 def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
-    """Run one case; a lost report, or a repeat that is not known, ends it."""
+    """Run one case in its own process; a lost report or an unknown repeat fails it."""
     command = [sys.executable, "-m", "tests.benchmarks.bench_large_batches", party, str(n_reports)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds)
     assert 0 == done.returncode, done.stderr
@@ -24,13 +19,13 @@ def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["shuffler", "restart"], ids=["in bulk", "one by one"])
-def test_a_million_undelivered_submissions_hold_up_no_start(how: str) -> None:
-    """The shuffler has started, and known a repeat of one, within ten seconds."""
+def test_a_shuffler_starts_fast_on_a_million_submissions(how: str) -> None:
+    """Within ten seconds it has started and recognised a repeat."""
     assert _measured(how, 1_000_000, 900)["restart_s"] < 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("party", ["shuffler", "analyzer"])
 def test_ten_million_reports_fit_into_a_gibibyte(party: str) -> None:
-    """600 MB of sealed reports: taken, known again after a restart, permuted, and delivered."""
+    """600 MB of sealed reports: stored, recognised after a restart, permuted and delivered."""
     assert _measured(party, 10_000_000, 1800)["peak_mib"] < 1024

@@ -1,4 +1,4 @@
-"""Simulated users against the three real servers: every count to the last submission."""
+"""The load generator against the three servers: all counts are exact."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.support.clients import envelopes, result_of, submit
 from tests.support.services import Services
 
 _STORED = 228
-"""Of 240 users, of whom four misbehave in each way: in three ways nothing of them is stored."""
+"""Of 240 users; four misbehave in each way, and in three ways nothing is stored."""
 _PLAN = LoadPlan(n_users=240, shares=dict.fromkeys(MISBEHAVING, 1 / 60), dataset="zipf:100", seed=4)
 _HONEST = LoadPlan(n_users=30, dataset="zipf:100", mode="bulk")
 
@@ -32,7 +32,7 @@ _HONEST = LoadPlan(n_users=30, dataset="zipf:100", mode="bulk")
 async def _run(
     services: Services, signed: SignedTask, plan: LoadPlan, **changes: Any
 ) -> Finished | None:
-    """Run with all operators' files; changes are arguments of `execute`."""
+    """Run with both operators' tokens; changes are arguments of `execute`."""
     folder = services.directory
     connecting = connect(
         "services",
@@ -59,7 +59,7 @@ async def _run(
         ),
     ],
 )
-async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
+async def test_every_count_is_exact_with_a_tenth_misbehaving(
     services: Services, changes: dict[str, Any]
 ) -> None:
     """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
@@ -77,7 +77,7 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
     assert '"counts_match": true' in dumps(as_json(finished))
 
 
-async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
+async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
     """Two steps that any machine holds."""
     ramp = Ramp(first=10, last=20, steps=2, step_seconds=2.0)
     signed = await services.publish(n_min=1, target_size=100)
@@ -94,8 +94,8 @@ async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     assert finished.result is None
 
 
-async def test_a_batch_whose_counts_cannot_be_compared_is_left_alone(services: Services) -> None:
-    """It would close before the last user, or real users are in it, or have filled it."""
+async def test_a_batch_whose_counts_cannot_be_compared_is_refused(services: Services) -> None:
+    """It would close early, already holds users, or is closed."""
     small = await services.publish(n_min=1, target_size=20)
     taken = await services.publish(n_min=1, target_size=1000)
     closed = await services.publish(n_min=1, target_size=1)
@@ -111,10 +111,10 @@ async def test_a_batch_whose_counts_cannot_be_compared_is_left_alone(services: S
             await _run(services, signed, _HONEST)
 
 
-async def test_what_was_prepared_is_replayed_and_the_batch_closed(
+async def test_prepared_users_are_replayed_and_the_batch_is_closed(
     services: Services, tmp_path: Path
 ) -> None:
-    """With both operators' tokens; another task's file is refused."""
+    """Users prepared for another task are refused."""
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
@@ -132,7 +132,7 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
 
 @pytest.mark.parametrize("mode", ["users", pytest.param("bulk", marks=pytest.mark.slow)])
 def test_the_command_measures_itself_against_a_sink(mode: str) -> None:
-    """With nothing but itself, and says what came of it as JSON."""
+    """No service is needed, and the report is JSON."""
     asked = ["load", "--sink", "--users", "40", "--mode", mode, "--seed", "1", "--json"]
     result = CliRunner().invoke(app, [*asked, "--misbehaving", "oversized=0.1"])
 

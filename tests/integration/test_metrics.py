@@ -1,4 +1,4 @@
-"""What the metrics of running services tell, and what they do not."""
+"""Metrics of running services: what they count, and what they hide."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,11 +7,10 @@ import pytest_asyncio
 
 from common.messages.batch import BatchState
 from common.runtime.metrics import DEFINITIONS, PARTIES, Party
-from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
-    DEADLINE,
     contribute,
     envelopes,
+    fetch_task,
     final_state,
     result_of,
     submit,
@@ -39,7 +38,7 @@ async def _scrapes(services: Services) -> dict[Party, Series]:
 
 
 async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Services) -> None:
-    """Once, by whole users; names and labels are those of the table, all of them and no others."""
+    """Once, by whole users; names and labels are exactly those of the table."""
     signed = await measured.publish(n_min=4, target_size=4, population="staff", budget_epsilon=50.0)
     await contribute(measured, signed, "Ada")
     await submit(measured, signed, *envelopes(signed, 2))
@@ -81,15 +80,10 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
 
 
 async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
-    """
-    The first device's call, fifty submissions and ten that are refused move what is the process's,
-    and no more.
-    """
+    """Fifty submissions and ten refused ones change only metrics of the process."""
     signed = await measured.publish(n_min=100, target_size=100)
     before = await _scrapes(measured)
-    async with measured.stubs() as (_, shuffler, _analyzer):
-        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
-        await shuffler.FetchTask(fetch, timeout=DEADLINE)
+    await fetch_task(measured, signed.digest())
     users = envelopes(signed, 50)
     await submit(measured, signed, *users)
     await submit_bulk(measured, signed, [bytes(len(users[0]))] * 10)

@@ -1,4 +1,4 @@
-"""Each way of cheating, and the mechanism that detects it."""
+"""Each way in which a shuffler cheats, and the mechanism that detects it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,7 +29,7 @@ _SENTINELS = 20
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def line(tmp_path: Path) -> AsyncIterator[InProcessRun]:
-    """All parties, started; nobody has answered yet."""
+    """All parties, started; no user has answered."""
     started = InProcessRun(tmp_path)
     await started.start(draft(n_min=15, target_size=100))
     yield started
@@ -42,7 +42,7 @@ async def _contribute(line: InProcessRun) -> None:
 
 
 async def _result(line: InProcessRun) -> Result:
-    """Return the operator's result; it always fits the task."""
+    """Return the released result, after the operator's checks."""
     found = await line.analyzer.releases.result(line.digest)
     check_fits(found, line.analyzer.task)
     check_guarantees(found, line.analyzer.task)
@@ -52,7 +52,7 @@ async def _result(line: InProcessRun) -> Result:
 async def test_an_honest_run_raises_no_alarm(
     line: InProcessRun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Everybody is counted, and no sentinel counts as a user: in the result and in the ledger."""
+    """Every user is counted, and no sentinel, in the result and in the ledger."""
     await _contribute(line)
     await line.plant(_SENTINELS)
     await line.shuffler.deliver(shuffles)
@@ -69,7 +69,7 @@ async def test_an_honest_run_raises_no_alarm(
 async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     line: InProcessRun, tampering: Tampering, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That person's device alone, by a signed receipt and a signed batch that lacks the answer."""
+    """Only that device holds a signed receipt and a signed commitment without the answer."""
     await _contribute(line)
     await line.shuffler.deliver(tampering)
     found = await line.inclusions(_USERS)
@@ -112,7 +112,7 @@ async def test_a_tampered_batch_is_not_estimated(
     reason: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing is released or charged; the reports and the reason are kept."""
+    """Nothing is released or charged; the reason is kept."""
     await _contribute(line)
     await line.plant(sentinels)
     await line.shuffler.deliver(tampering)
@@ -125,7 +125,7 @@ async def test_a_tampered_batch_is_not_estimated(
 
 
 async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
-    """A user's place is taken by a copy of a sentinel: the sentinels are all there."""
+    """A copy of a sentinel replaces a user, and no sentinel is missing."""
     await _contribute(line)
     await line.plant(_SENTINELS)
 
@@ -140,7 +140,7 @@ async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
 async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
     line: InProcessRun,
 ) -> None:
-    """Another key's receipt is none: the answer stays pending, and is sent again."""
+    """A receipt by another key does not count: the answer stays pending, and is resent."""
     other = line.device(line.analyzer.keys.identity.public_identity())
     with pytest.raises(PeerError, match="shuffler identity did not sign"):
         await other.contribute(line.digest, 0, "person 0")

@@ -1,11 +1,12 @@
-"""Commands that change a running task or shuffler, against real servers."""
+"""Operators close batches and restrict who may submit, against real servers."""
 
+import asyncio
 import json
 
 import grpc
 import pytest
 
-from protos.shuffledp.v1 import shuffler_pb2
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import (
     DEADLINE,
     contribute,
@@ -28,7 +29,7 @@ async def _close(services: Services, digest: bytes, party: str) -> tuple[int | N
 
 
 async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Services) -> None:
-    """Not with the token of another service, not below n_min; then the result comes."""
+    """Not with another service's token, and not below n_min; then the result is released."""
     signed = await services.publish(n_min=10, target_size=100)
     *users, last = envelopes(signed, 10)
     await submit_bulk(services, signed, users)
@@ -45,7 +46,7 @@ async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Service
 
 
 async def _ask_for_tokens(services: Services) -> list[str]:
-    """Make three tokens, and start the shuffler again with their issuer's identity."""
+    """Make three tokens, and restart the shuffler with their issuer's identity."""
     file, address = services.directory / "tokens.txt", services.shuffler.address
     status, printed, _ = await run_command(
         *("tokens", "make", "3", "--out", str(file), "--json"),
@@ -58,17 +59,26 @@ async def _ask_for_tokens(services: Services) -> list[str]:
 
 
 @pytest.mark.own_services
-async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Services) -> None:
-    """A device with the right file takes part once; the token reaches no log and no analyzer."""
+async def test_a_shuffler_that_requires_tokens_takes_no_submission_without(
+    services: Services,
+) -> None:
+    """
+    An answer without a token is saved, and the restarted agent sends it with the right token.
+
+    A token counts once, and reaches no log and no analyzer.
+    """
     tokens = await _ask_for_tokens(services)
     used, unused = (bytes.fromhex(token) for token in tokens[:2])
+    signed = await services.publish(n_min=2, target_size=2)
+    for person in ("Ada", "Bob"):
+        assert "UNAUTHENTICATED" == (await refusal(contribute(services, signed, person)))[0]
     (services.directory / "mine").write_text(f"{tokens[0]} Ada\n", encoding="ascii")
     await services.user_agent.stop()
     await services.start_user_agent(token_file=services.directory / "mine")
-    signed = await services.publish(n_min=2, target_size=2)
-    assert "UNAUTHENTICATED" == (await refusal(contribute(services, signed, "Bob")))[0]
-    await contribute(services, signed, "Ada")
-    async with services.stubs() as (_, shuffler, _analyzer):
+    question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="Ada")
+    async with services.stubs() as (agent, shuffler, _analyzer), asyncio.timeout(DEADLINE):
+        while (await agent.GetReceipt(question, timeout=DEADLINE)).state != "arrived":
+            await asyncio.sleep(0.05)
         for token, code in ((used, "ALREADY_EXISTS"), (unused[:-1], "INVALID_ARGUMENT")):
             request = shuffler_pb2.SubmitRequest(
                 task_digest=signed.digest(), envelope=envelopes(signed, 1)[0], token=token
@@ -91,7 +101,7 @@ async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Se
 
 @pytest.mark.own_services
 async def test_a_connection_has_a_limit_without_tokens(services: Services) -> None:
-    """Over it, another connection is served; the refusal asks for a pause."""
+    """Another connection is still served; the refusal may be retried."""
     address = services.shuffler.address
     await services.shuffler.stop()
     await services.start_shuffler(address, submissions_per_connection=3)

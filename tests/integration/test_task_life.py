@@ -1,4 +1,4 @@
-"""A task's life and its population's budget as operators see them, against real servers."""
+"""Commands about tasks, batches and budgets, against real servers."""
 
 import asyncio
 import json
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, ShuffleDpError
+from common.errors import PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchState
 from common.messages.guarantee import rounded_down
-from common.runtime.rpc import reply
 from common.task_digest import TaskDigest
 from deploy.clients.shuffler import ShufflerClient
-from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.clients import (
     DEADLINE,
     collect,
@@ -35,8 +33,7 @@ _AT_A_TERMINAL = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
     "from deploy.cli import main; main()"
 )
-"""A command that Ctrl-C ends, where these tests are a shell's background job too: such a job, and
-whatever it starts, ignores SIGINT."""
+"""Ends on Ctrl-C even in a shell's background job, which ignores SIGINT by default."""
 
 
 def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  # noqa: S107  # a folder
@@ -48,7 +45,7 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
 
 
 async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Services) -> None:
-    """Users so far and refusals by cause; others may ask for the state, which has no number."""
+    """Users and refusals by cause; others see only the state."""
     signed = await services.publish(n_min=4, target_size=9)
     first, second, third = envelopes(signed, 3)
     broken = first[:-1] + bytes([first[-1] ^ 1])
@@ -78,7 +75,7 @@ async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Se
 async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     services: Services, tmp_path: Path
 ) -> None:
-    """List, show, and the result as a table and in files."""
+    """`task list`, `task show`, and `result` as a table and as CSV."""
     waiting = await services.publish(n_min=4, target_size=9)
     signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
     await collect(services, signed, 3)
@@ -101,7 +98,7 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
 async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     services: Services, tmp_path: Path
 ) -> None:
-    """By the identity that is named, or not at all, and then nothing is written."""
+    """Against the given identity; after a failed check nothing is written."""
     signed = await services.publish()
     digest, agreed = signed.digest().hex(), tmp_path / "agreed"
     identity, another = tmp_path / "identity.pub", tmp_path / "another.pub"
@@ -125,7 +122,7 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
 
 
 async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Services) -> None:
-    """The command serves the page and the numbers, and ends when it is told to."""
+    """`live` serves the page and its numbers, and ends on Ctrl-C."""
     signed = await services.publish(n_min=4, target_size=9)
     await submit_bulk(services, signed, envelopes(signed, 3))
     process = await asyncio.create_subprocess_exec(
@@ -164,7 +161,7 @@ _USERS = 50
 
 @pytest.mark.own_services
 async def test_a_batch_over_its_populations_budget_is_quarantined(services: Services) -> None:
-    """The refusal is final at the shuffler; the ledger holds the first release alone."""
+    """The ledger holds only the first release."""
     fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 0.75}
     first, second = await services.publish(**fields), await services.publish(**fields)
     result = await collect(services, first, _USERS)
@@ -192,11 +189,3 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
-
-
-async def test_a_limit_of_grpc_is_no_spent_budget(services: Services) -> None:
-    """The same status without the project's mark: the call may be made again."""
-    async with services.stubs() as (_, shuffler, _analyzer):
-        request = shuffler_pb2.SubmitRequest(task_digest=bytes(32), envelope=bytes(5 * 2**20))
-        with pytest.raises(PeerError, match="it has no room at the moment"):
-            await reply(shuffler.Submit(request, timeout=DEADLINE), "it")

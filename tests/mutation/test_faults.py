@@ -35,14 +35,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_table_is_short_and_names_each_fault_once() -> None:
-    """Rows that a mutation tester would find have no place in it."""
+    """Mutants that a mutation tester generates do not belong in it."""
     assert len(_FAULTS) <= _MOST_ROWS
     assert len({fault["name"] for fault in _FAULTS}) == len(_FAULTS)
 
 
 @_each_fault
 def test_a_fault_still_applies(fault: dict[str, str]) -> None:
-    """Its text stands once in its file, and its test exists."""
+    """Its text occurs once in its file, and its test exists."""
     file, _, function = fault["test"].partition("::")
 
     assert 1 == (_ROOT / fault["file"]).read_text(encoding="utf-8").count(fault["text"])
@@ -53,7 +53,7 @@ def test_a_fault_still_applies(fault: dict[str, str]) -> None:
 @pytest.mark.slow
 @_each_fault
 def test_a_fault_fails_its_test(fault: dict[str, str], tree: Path) -> None:
-    """By an assertion or an error of the test itself, not because it cannot be collected."""
+    """By an assertion or an error of the test itself, not by a failed collection."""
     file = tree / fault["file"]
     whole = file.read_text(encoding="utf-8")
     file.write_text(whole.replace(fault["text"], fault["replacement"]), encoding="utf-8")

@@ -1,8 +1,8 @@
 """
 A crash at any boundary, followed by a restart, changes no outcome.
 
-A boundary is either side of a transaction, of a change of a key file, or of a call between parties.
-The boundaries are found by a run without a crash.
+Boundaries lie before and after transactions, changes of key files, and calls between parties. A run
+without a crash finds them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ from user_agent.budget import SubmissionState
 
 _PERSONS: Final = 3
 Begin = Callable[[], None]
-"""Called when all is set up: boundaries count from here."""
+"""Called after the setup: boundaries count from here."""
 
 
 async def _everybody_answers(world: World) -> None:
@@ -30,10 +30,10 @@ async def _everybody_answers(world: World) -> None:
     for person in range(_PERSONS):
         while len(await world.saved(signed.digest())) <= person:
             await world.contribute(person, signed)
-            await world.raise_the_dead()
+            await world.restart_crashed()
     while any(each.state is SubmissionState.PENDING for each in await world.saved(signed.digest())):
         await world.resend()
-        await world.raise_the_dead()
+        await world.restart_crashed()
 
 
 async def _released(world: World, begin: Begin) -> None:
@@ -43,7 +43,7 @@ async def _released(world: World, begin: Begin) -> None:
     await _everybody_answers(world)
     while await world.batch_state(signed.digest()) is BatchState.COLLECTING:
         await world.advance()
-        await world.raise_the_dead()
+        await world.restart_crashed()
     await world.contribute(_PERSONS, signed)
     await world.check_end()
     [entry] = await world.analyzer.store.ledger(0)
@@ -66,7 +66,7 @@ async def _expired(world: World, begin: Begin) -> None:
 
 
 async def _refused(world: World, begin: Begin) -> None:
-    """The analyzer holds another batch of the task: the shuffler's is quarantined."""
+    """The analyzer holds another batch of the task, and the shuffler's is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
     n_reports = _PERSONS * task.reports_per_user
@@ -83,7 +83,7 @@ async def _refused(world: World, begin: Begin) -> None:
     begin()
     await _everybody_answers(world)
     await world.advance()
-    await world.calm_down()
+    await world.finish()
     assert BatchState.QUARANTINED is await world.batch_state(signed.digest())
     assert 1 == len(world.shuffler.key_files())
 
@@ -131,10 +131,10 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     tmp_path: Path, scenario: str, *, every: bool
 ) -> None:
     """
-    The scenario's own assertions hold: same histogram, same states, no key left behind.
+    The scenario's own assertions hold: same histogram, same states, no key left.
 
     The short form crashes at the first boundary of each kind. Boundaries before the batch closes
-    are alike in all scenarios, and crossed in the first one only.
+    are alike in all scenarios, and crashed at only in the first.
     """
     boundaries = await _run(tmp_path / "no crash", scenario, None)
     ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))

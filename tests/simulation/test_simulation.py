@@ -1,4 +1,4 @@
-"""Random lists of operations, in the manner of Janus's simulation tests."""
+"""Random lists of operations and faults, as in Janus's simulation tests."""
 
 import asyncio
 import tempfile
@@ -25,12 +25,12 @@ Act = Literal[
 _REFUSED: Final = (ShuffleDpError, Crash)
 _MAY_BE_REFUSED: Final = {"publish", "malformed", "replay batch"}
 _SECONDS: Final = 20.0
-"""That a list of operations may take before it counts as hanging."""
+"""Time limit of a list of operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that happens, and what goes wrong meanwhile."""
+    """One operation and its faults."""
 
     act: Act
     what: int = 0
@@ -41,8 +41,8 @@ class Operation:
     crash: int | None = None
     """Boundaries left until the next crossing crashes; None for no crash."""
 
-    async def happen(self, world: World) -> None:
-        """Let it happen."""
+    async def run(self, world: World) -> None:
+        """Run the operation."""
         signed = world.signed[min(self.what // 6, len(world.signed) - 1)]
         match self.act:
             case "publish":
@@ -64,21 +64,21 @@ class Operation:
                 await getattr(world, self.act)()
 
     async def _submit_malformed(self, world: World, signed: SignedTask) -> None:
-        """Send what is no submission as a stranger: random bytes, or one with a bit changed."""
+        """Submit random bytes, or a submission with a flipped bit, as a stranger."""
         envelopes = [each.envelope for each in await world.saved(signed.digest())]
         good = envelopes[self.who % len(envelopes)] if envelopes else bytes(100)
         place = self.who % len(good)
         flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
         bad = (b"", good[:-1], good + b"\0", bytes(len(good)), flipped)[self.what % 5]
         await world.submit_as_stranger(signed.digest(), bad)
-        raise AssertionError("what is no submission was taken")
+        raise AssertionError("a malformed submission was accepted")
 
     async def _submit_again(self, world: World, signed: SignedTask) -> None:
-        """Send again as a stranger what a device has sent, to its task and to another."""
+        """Resubmit devices' envelopes as a stranger, to every task."""
         for other in world.signed:
             for saved in (await world.saved(signed.digest()))[:2]:
                 if other.digest() == saved.task_digest and saved.state.value == "pending":
-                    continue  # nobody can have seen it for certain
+                    continue  # a stranger may not have seen it
                 try:
                     await world.submit_as_stranger(other.digest(), saved.envelope)
                 except ShuffleDpError:
@@ -86,10 +86,10 @@ class Operation:
 
     async def _replay_batch(self, world: World) -> None:
         """
-        Deliver a whole batch again: as it was, under another id, or with another size.
+        Deliver a batch again, unchanged or with another id or size.
 
-        The last two only once the shuffler knows that it arrived: before that, nobody but the
-        shuffler can deliver, and it knows one id and one size.
+        Changed only once the shuffler knows that it arrived: before that, only the shuffler can
+        deliver, and it knows one id and one size.
         """
         if not world.shuffler.delivered:
             return
@@ -102,12 +102,12 @@ class Operation:
         )
         other = others[self.what % 3] if arrived else manifest
         await world.deliver_as_stranger(other, list(chunks))
-        assert other == manifest, "another batch was taken for the same task"
+        assert other == manifest, "a second batch was accepted for a task"
         await world.analyzer.settle()
 
 
 async def _run(path: Path, operations: list[Operation]) -> None:
-    """Run operations one after the other on a new system, checking after each."""
+    """Run operations one after the other on a new system, with checks after each."""
     world = World(path)
     async with asyncio.timeout(_SECONDS):
         await world.start()
@@ -121,7 +121,7 @@ async def _run(path: Path, operations: list[Operation]) -> None:
                 if operation.crash is not None:
                     world.around.faults.countdown = operation.crash
                 with suppress(*(_REFUSED if operation.act in _MAY_BE_REFUSED else ())):
-                    await operation.happen(world)
+                    await operation.run(world)
                 await world.check()
             await world.check_end()
         finally:
@@ -161,7 +161,7 @@ _PROFILE: Final = settings(
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=25, derandomize=True)
 def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) -> None:
-    """After any operations in any order, World.check and World.check_end hold."""
+    """After any list of operations, World.check and World.check_end pass."""
     _run_anew(operations)
 
 
@@ -169,12 +169,12 @@ def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) 
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=1500)
 def test_nothing_is_lost_and_nothing_counted_twice_at_length(operations: list[Operation]) -> None:
-    """With other lists each time."""
+    """With different lists in each run."""
     _run_anew(operations)
 
 
 @pytest.mark.parametrize("way", range(3))
 def test_a_replayed_batch_changes_nothing(way: int) -> None:
-    """Unchanged it is acknowledged again; under another id or size it is refused."""
+    """Unchanged it is acknowledged again; with another id or size it is refused."""
     answers = [Operation("contribute", who=person) for person in range(3)]
     _run_anew([*answers, Operation("advance"), Operation("replay batch", what=way)])

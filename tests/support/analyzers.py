@@ -1,4 +1,4 @@
-"""An analyzer in memory, as a shuffler sees it."""
+"""In-memory analyzers for a shuffler's tests."""
 
 from collections.abc import AsyncIterator
 
@@ -14,7 +14,7 @@ from tests.support.leaves import SALT
 
 
 class CountingAnalyzer:
-    """Serves one task, and keeps of what is delivered how much it is and a sum over its words."""
+    """Serves one task, and counts and sums delivered reports instead of keeping them."""
 
     def __init__(self, signed: SignedTask, report_bytes: int) -> None:
         self._signed = signed
@@ -39,7 +39,7 @@ class CountingAnalyzer:
 
 
 def word_sum(content: bytes) -> int:
-    """Add up the 32-bit words of some bytes: the same in whatever order reports stand."""
+    """Add up the 32-bit words of some bytes: a checksum independent of the reports' order."""
     return int(np.frombuffer(content, dtype="<u4").sum(dtype=np.uint64))
 
 
@@ -50,9 +50,9 @@ class MemoryAnalyzer:
         self._signed = signed
         self._identity = identity
         self.forget: int = 0
-        """How many of the reports that came it commits to having received fewer."""
+        """Number of received reports that the commitment omits."""
         self.listen = True
-        """Whether it hears a delivery out; once it has a batch it need not."""
+        """Whether it reads a delivery's chunks; it need not once it has the batch."""
         self.delivered: list[tuple[BatchManifest, bytes]] = []
         self.reachable = True
         self.lose_answers = False

@@ -1,4 +1,4 @@
-"""Reports of audits, as a run makes them: of the demo's task, and of one without local noise."""
+"""Handmade audit reports on the demo's task, and on one without local noise."""
 
 import dataclasses
 import hashlib
@@ -23,7 +23,7 @@ N_USERS: Final = 20_000
 
 @cache
 def demo_task() -> Task:
-    """Return the task of the demo, of 915 values."""
+    """Return the demo's task, with 915 items."""
     key = SHUFFLER_KEY.public_key().raw
     fields = {"domain_size": 915, **HASHED}
     wanted = closing_draft(fields, N_USERS, now=FAR_FUTURE, shuffler_key=key)
@@ -31,7 +31,7 @@ def demo_task() -> Task:
 
 
 def finding(**changes: Any) -> Finding:
-    """Return a row on something that was checked and holds, with some fields changed."""
+    """Return the finding of a check that passed, with some fields changed."""
     fields: dict[str, Any] = {
         "scenario": "randomizer",
         "title": "The randomizer's distribution",
@@ -53,19 +53,19 @@ def finding(**changes: Any) -> Finding:
 
 @cache
 def demo_report() -> AuditReport:
-    """Return a report of the demo's task in which everything is as it must be."""
+    """Return a report on the demo's task in which every check passed."""
     return report_of(demo_task(), (_of_the_pair(4.0, 3.98), *_REST), curves=(_CURVE,))
 
 
 @cache
 def noiseless_report() -> AuditReport:
-    """Return a report of a task whose reports carry no local noise."""
+    """Return a report on a task without local noise."""
     return report_of(protocol_task("puredump"), (_of_the_pair(math.inf, 11.97), *_REST))
 
 
 @cache
 def failed_report() -> AuditReport:
-    """Return a report of the demo's task in which an attack got more than is claimed."""
+    """Return a report on the demo's task in which an attack beat the claim."""
     broken = dataclasses.replace(
         _ANALYZER,
         title="A batch that came in order",
@@ -80,7 +80,7 @@ def failed_report() -> AuditReport:
 def report_of(
     task: Task, findings: tuple[Finding, ...], *, curves: tuple[Curve, ...] = ()
 ) -> AuditReport:
-    """Return a report with these rows."""
+    """Return a report with these findings."""
     return AuditReport(
         task=task,
         task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),

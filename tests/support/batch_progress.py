@@ -1,4 +1,4 @@
-"""How far a batch is, as a shuffler would tell its operator, for tests."""
+"""A batch's progress, as its shuffler's operator sees it."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from common.messages.batch import BatchProgress, BatchState
 
 
 def progress(n_users: int, **changes: Any) -> BatchProgress:
-    """Return a batch that collects towards 1,000 users, or 2,000; changes are fields of it."""
+    """Return a collecting batch with n_min 1,000 and target 2,000, with some fields changed."""
     fields: dict[str, Any] = {
         "state": BatchState.COLLECTING,
         "n_users": n_users,

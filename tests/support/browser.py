@@ -1,4 +1,4 @@
-"""A real browser that shows pages, and keeps their requests and complaints."""
+"""A real browser that records the requests and errors of pages."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SCREENS: Final = (
     pytest.param(DESKTOP, "dark", marks=pytest.mark.slow, id="desktop-dark"),
     pytest.param(PHONE, "light", marks=pytest.mark.slow, id="phone-light"),
 )
-"""Sizes with schemes."""
+"""Sizes and colour schemes."""
 
 _FAINT_TEXT: Final = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -66,7 +66,7 @@ _QUIET: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A page, with all that it asked for after itself, and all that went wrong."""
+    """A page, with its requests and errors."""
 
     page: Page
     requests: list[str] = field(default_factory=list)
@@ -77,13 +77,13 @@ class Watched:
         return int(self.page.evaluate("document.scrollingElement.scrollWidth - innerWidth"))
 
     def close(self) -> None:
-        """Close the page and what it kept."""
+        """Close the page and its context."""
         self.page.context.close()
 
 
 @contextmanager
-def a_browser() -> Iterator[Browser]:
-    """Start a browser; the test is skipped where there is none."""
+def launch_browser() -> Iterator[Browser]:
+    """Start a browser; the test is skipped if none is installed."""
     program = tool("chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=list(_QUIET))
@@ -97,7 +97,7 @@ def watch(
     size: ViewportSize = DESKTOP,
     scheme: Scheme = "light",
 ) -> Watched:
-    """Open an empty page that is watched."""
+    """Open an empty page, and record its requests and errors."""
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(10_000)
     watched = Watched(page=context.new_page())
@@ -119,7 +119,7 @@ def show(
     size: ViewportSize = DESKTOP,
     scheme: Scheme = "light",
 ) -> Watched:
-    """Write a page to a file, and open it as somebody would who was sent it."""
+    """Write a page to a file, and open the file."""
     file = folder / "page.html"
     file.write_text(html, encoding="utf-8")
     watched = watch(browser, size=size, scheme=scheme)
@@ -131,9 +131,9 @@ def check_page(
     browser: Browser, html: str, folder: Path, *, size: ViewportSize, scheme: Scheme
 ) -> None:
     """
-    Check that a page, with all details open, asks for nothing and complains of nothing.
+    Check that a page, with all details open, requests nothing else and raises no error.
 
-    Nothing is too wide or too faint, and it is dark where that is asked for. Controls have names,
+    It fits the window, has enough contrast, and follows the colour scheme. Controls have names and
     tables captions; there is one main part and one title, and heading levels step by one.
     """
     watched = show(browser, html, folder, size=size, scheme=scheme)

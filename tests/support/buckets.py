@@ -1,8 +1,8 @@
-"""Buckets in memory."""
+"""In-memory buckets of an external permutation."""
 
 
 class MemoryBuckets:
-    """Keeps records, and remembers how many reports' bytes each bucket was given."""
+    """Keeps records, and counts the bytes added to each bucket."""
 
     def __init__(self) -> None:
         self._records: dict[int, list[bytes]] = {}

@@ -48,7 +48,7 @@ _ISSUER: Final = TokenIssuer(TokenIssuer.generate())
 
 
 def _prepared(raw: bytes) -> object:
-    """Read a task like a device, up to the mechanism and the seals of an answer."""
+    """Read a task as a device does, and prepare an answer's mechanism and seals."""
     task = Task.from_bytes(raw)
     task.batch_reports(task.n_min)
     task.honest_users(task.n_min)
@@ -71,7 +71,7 @@ def _without_repeats(raw: bytes) -> bytes:
 
 
 def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array
-    """Count the valid reports, like the analyzer."""
+    """Count the valid reports, as the analyzer does."""
     size = mechanism.report_dtype.itemsize
     reports = np.frombuffer(raw[: len(raw) // size * size], dtype=mechanism.report_dtype)
     return mechanism.tally(reports[mechanism.valid(reports)])

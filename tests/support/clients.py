@@ -1,8 +1,8 @@
-"""Users, devices and operators of three running services."""
+"""Users, devices and operators of three running services, in this process or in child processes."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import numpy as np
@@ -13,13 +13,23 @@ from common.messages.batch import BatchState
 from common.messages.result import Result
 from common.task.task import Task
 from common.wire.batches import status_from_wire
+from common.wire.tasks import signed_task_from_wire
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
 from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 DEADLINE: Final = 20.0
 """Seconds."""
+
+
+async def publish(cluster: Cluster, n_users: int, **changes: Any) -> SignedTask:
+    """Publish a task that closes at n_users and not before, over child processes."""
+    fields = {"local_epsilon": 4.0, "n_min": n_users, "target_size": n_users}
+    async with cluster.operator() as operator:
+        return await operator.create_task(draft(cluster.shuffler_key, **fields | changes))
 
 
 def envelopes(signed: SignedTask, count: int, *, seed: int = 1) -> list[bytes]:
@@ -27,6 +37,14 @@ def envelopes(signed: SignedTask, count: int, *, seed: int = 1) -> list[bytes]:
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     rng = np.random.default_rng(seed)
     return [contributor.prepare(0, rng).envelope for _ in range(count)]
+
+
+async def fetch_task(services: Services, digest: bytes) -> SignedTask:
+    """Fetch a task through the shuffler, as devices do."""
+    request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        answer = await shuffler.FetchTask(request, timeout=DEADLINE)
+    return signed_task_from_wire(answer.task)
 
 
 async def submit(
@@ -60,7 +78,7 @@ async def submit_bulk(
 async def contribute(
     services: Services, signed: SignedTask, person: str = "", value: int = 0
 ) -> user_agent_pb2.ContributeResponse:
-    """Answer a task through the user agent; by default as a person who answers this task alone."""
+    """Answer a task through the user agent, by default as a person of this task only."""
     digest = signed.digest()
     request = user_agent_pb2.ContributeRequest(
         task_digest=digest, value=value, person=person or digest.hex()
@@ -97,7 +115,7 @@ def credentials(services: Services, party: str = "analyzer") -> tuple[str, ...]:
 
 
 async def run_as_operator(services: Services, *arguments: str) -> tuple[int | None, str, str]:
-    """Run a command as the analyzer's operator: its status, output and error output."""
+    """Run a command as the analyzer's operator; return status, output and error output."""
     return await run_command(
         *arguments, "--analyzer", services.analyzer.address, *credentials(services)
     )

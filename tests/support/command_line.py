@@ -1,8 +1,7 @@
 """
-Commands of `shuffledp` as an operator runs them: each in a process of its own.
+Run commands of `shuffledp`, each in its own process.
 
-The process is forked from one that has loaded the command, once a run of tests, because loading
-it takes seconds. Exit status, standard output and standard error are the command's own.
+Processes are forked from one that has loaded the command, because loading takes seconds.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ def _main(arguments: tuple[str, ...], printed: str, complaint: str) -> None:
 
 
 async def run_command(*arguments: str) -> tuple[int | None, str, str]:
-    """Run a command: its exit status, what it printed, and what it complained of."""
+    """Run a command; return its exit status, standard output and standard error."""
     return await asyncio.to_thread(_run, arguments)
 
 

@@ -1,4 +1,4 @@
-"""Every command of `shuffledp`, its help and its examples; and the commands that pages show."""
+"""Every command of `shuffledp` with its help and examples, and the commands on pages."""
 
 import re
 import shlex
@@ -19,7 +19,7 @@ _BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _COMMAND: Final = re.compile(
     r"(?:^|\| |/)(?P<words>shuffledp .*)|(?:operator|loadgen) (?P<inner>.*)"
 )
-"""A command by itself, after a pipe or a folder, or what a container of compose runs."""
+"""A command alone, after a pipe or a folder, or as the argument of a compose service."""
 
 
 def _commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
@@ -49,7 +49,7 @@ def help_text(name: str) -> str:
 
 
 def joined(text: str) -> list[str]:
-    """Return the lines of a shell's text, those that a backslash breaks in one."""
+    """Return the lines of a shell's text, with continued lines joined."""
     return [line.strip() for line in re.sub(r"\\\n\s*", "", text).splitlines()]
 
 
@@ -60,24 +60,24 @@ def examples(command: Command) -> list[str]:
 
 
 def words_of(line: str) -> list[str]:
-    """Split a command as a shell does, without what it reads from a file."""
+    """Split a command as a shell does, without redirected input."""
     return shlex.split(line.partition(" < ")[0], comments=True)
 
 
 def called(words: list[str]) -> tuple[str, Command]:
-    """Find the command that a line calls, with its full name."""
+    """Return the full name and the command that a line calls."""
     names = (" ".join(words[:length]) for length in range(len(words), 0, -1))
     return next((name, COMMANDS[name]) for name in names if name in COMMANDS)
 
 
 def blocks(page: Path, language: str = "") -> list[str]:
-    """Return the fenced blocks of a page in a language; without one, of a shell."""
+    """Return the fenced blocks of a page in a language; by default those without one."""
     text = page.read_text(encoding="utf-8")
     return [inner for named, inner in _BLOCK.findall(text) if named == language]
 
 
 def commands_on(page: Path) -> list[str]:
-    """Return the commands that a page shows in blocks, each as it stands after `shuffledp`."""
+    """Return the `shuffledp` commands in a page's blocks."""
     lines = [line for block in blocks(page) for line in joined(block)]
     found = (_COMMAND.search(line) for line in lines)
     return [one["words"] or f"shuffledp {one['inner']}" for one in found if one]

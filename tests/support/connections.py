@@ -1,4 +1,4 @@
-"""Clients with connections of their own, and raw ones that never finish their calls."""
+"""Clients with separate connections, and raw HTTP/2 connections that misbehave."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ _INITIAL_WINDOW = 0x4
 
 
 def connect(address: str, authority: bytes | None) -> grpc.aio.Channel:
-    """Open a channel with a connection of its own: gRPC would let alike channels share one."""
+    """Open a channel with its own connection, which gRPC would otherwise share."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
     if authority is None:
         return grpc.aio.insecure_channel(address, options=options)
@@ -31,16 +31,13 @@ def connect(address: str, authority: bytes | None) -> grpc.aio.Channel:
 async def shuffler_stub(
     address: str, authority: bytes | None
 ) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
-    """Yield a stub with a connection of its own."""
+    """Yield a stub with its own connection."""
     async with connect(address, authority) as channel:
         yield shuffler_pb2_grpc.ShufflerStub(channel)
 
 
 class RawConnection:
-    """
-    HTTP/2 written by hand, on plaintext: calls that announce a message and send no more, or that
-    never take the answer.
-    """
+    """Handwritten plaintext HTTP/2, for calls that never end or whose answer is never read."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -54,7 +51,7 @@ class RawConnection:
 
         Args:
             address: host:port.
-            window: Bytes of an answer that are taken; 0 leaves all of them with the server.
+            window: Bytes of answers that the server may send; 0 for none.
         """
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -63,7 +60,7 @@ class RawConnection:
         return cls(reader, writer)
 
     async def begin(self, method: str, announced: int) -> int:
-        """Begin a call whose message has so many bytes; return the number of its stream."""
+        """Begin a call and announce its message's length; return the stream's number."""
         stream, self._next = self._next, self._next + 2
         fields = {
             ":method": "POST",
@@ -79,23 +76,23 @@ class RawConnection:
         return stream
 
     async def call(self, method: str, message: bytes) -> int:
-        """Make a whole call, of a short message; return the number of its stream."""
+        """Make a whole call with a short message; return the stream's number."""
         stream = await self.begin(method, len(message))
         self._writer.write(_frame(_DATA, _END_STREAM, stream, message))
         await self._writer.drain()
         return stream
 
     async def trickle(self, stream: int, part: bytes) -> None:
-        """Send a part of a call's message."""
+        """Send part of a call's message."""
         self._writer.write(_frame(_DATA, 0, stream, part))
         await self._writer.drain()
 
     async def read(self) -> bytes:
-        """Read from the server; empty once it has hung up."""
+        """Read from the server; empty once the connection is closed."""
         return await self._reader.read(65_536)
 
     async def stay(self) -> None:
-        """Answer settings and pings, as a client that is alive does, until the server hangs up."""
+        """Answer settings and pings until the server closes the connection."""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await self._reader.readexactly(9)
@@ -106,11 +103,11 @@ class RawConnection:
                     self._writer.write(_frame(kind, _ACKNOWLEDGED, 0, said))
 
     def is_over(self) -> bool:
-        """Return whether the server has hung up."""
+        """Return whether the server has closed the connection."""
         return self._reader.at_eof()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
@@ -129,7 +126,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def tree_resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process and of those that it started."""
+    """Return the resident memory of a process and its children."""
     total = resident_bytes(pid)
     for child in psutil.Process(pid).children():
         with suppress(psutil.NoSuchProcess):  # it has ended

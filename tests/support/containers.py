@@ -1,4 +1,4 @@
-"""The three services in containers, for tests: built, started, looked into, killed, loaded."""
+"""Build, start, inspect, kill and load the three services in containers."""
 
 import json
 import os
@@ -25,12 +25,12 @@ ITEMS: Final = 915
 
 _HERE: Final = Path(__file__).parents[1] / "containers"
 _MADE: Final = ("shuffledp-base:bookworm", "shuffledp-builder:bookworm")
-"""What make_base.sh makes."""
+"""The images that make_base.sh builds."""
 _STARTED: Final = time.monotonic()
 
 
 def say(line: str) -> None:
-    """Show what happens, and when."""
+    """Print a line with the elapsed time."""
     sys.stdout.write(f"[{time.monotonic() - _STARTED:4.0f} s] {line}\n")
     sys.stdout.flush()
 
@@ -38,10 +38,10 @@ def say(line: str) -> None:
 @contextmanager
 def engine_of_this_machine() -> Iterator[Engine]:
     """
-    Return the engine that runs, or else one for this run alone.
+    Yield the running engine, or start one for this run only.
 
     Raises:
-        EngineError: There is neither.
+        EngineError: None runs, and none can be started.
     """
     with ExitStack() as held:
         try:
@@ -65,12 +65,12 @@ class Images:
 
     @classmethod
     def built(cls, engine: Engine) -> "Images":
-        """Build them of packages that this machine downloads, without a network."""
+        """Build them offline from downloaded packages."""
         base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
         images = cls(engine, base, os.environ.get("SHUFFLEDP_BUILDER") or base)
         here = engine.run("image", "inspect", base, check=False).returncode == 0
         if not here and engine.run("pull", base, check=False).returncode:
-            say(f"there is no {base}, and no registry: a base of Debian is made in its place")
+            say(f"{base} cannot be pulled: a Debian base is built instead")
             environment = {**os.environ, **engine.environment}
             subprocess.run([_HERE / "make_base.sh"], env=environment, check=True)
             images = cls(engine, *_MADE)
@@ -93,7 +93,7 @@ class Images:
         return ("run", "--rm", "--network=none", "--entrypoint=python3", name, "-c", program)
 
     def files(self, name: str) -> dict[str, str]:
-        """Return what an image adds to its base: paths, each with its mode and hash."""
+        """Return the mode and hash of every path that an image adds to its base."""
         program = (
             "import hashlib, json, os\n"
             "found = {}\n"
@@ -113,7 +113,7 @@ class Images:
 
 @contextmanager
 def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
-    """Start the three with keys of their own; remove all of it afterwards."""
+    """Start the three services with new keys; remove everything afterwards."""
     deployment = Deployment(
         engine=images.engine,
         project=PROJECT,
@@ -121,7 +121,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
         secrets=folder / "secrets",
         variables_file=folder / "variables.env",
     )
-    deployment.stop(remove_volumes=True)  # what an interrupted run left
+    deployment.stop(remove_volumes=True)  # of an interrupted run
     try:
         deployment.prepare()
         say("keys and identities are made")
@@ -134,7 +134,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
 
 
 def _remove_secrets(engine: Engine, secrets: Path) -> None:
-    """They belong to the services' user: without root, the engine removes them."""
+    """Remove secrets by the engine: they belong to the services' user."""
     engine.run(
         *("run", "--rm", "--network=none", "--user=0:0", "--entrypoint=sh"),
         *(f"--volume={secrets}:/secrets", f"shuffledp-operator:{TAG}", "-c", "rm -rf /secrets/*"),
@@ -156,10 +156,10 @@ def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
 
 def kill(deployment: Deployment, service: str) -> None:
     """
-    Kill a service's process as a crash would, so that the engine does not know who did it.
+    Kill a service's process as a crash would.
 
-    Of a container that it killed itself the engine thinks that it is meant to be down. From within
-    nobody can kill the first process, so another container does that sees all of them.
+    The engine would not restart a container that it killed itself, and a container cannot kill its
+    own first process: another container with the host's processes does.
     """
     process = inspect(deployment, service)["State"]["Pid"]
     deployment.engine.run(
@@ -171,7 +171,7 @@ def kill(deployment: Deployment, service: str) -> None:
 
 
 def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any:
-    """Run an operator's command, and read the JSON that it prints; None if it fails unchecked."""
+    """Run an operator's command, and parse its JSON output; None if it fails unchecked."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "operator", *arguments, "--analyzer", "analyzer:7001"),
         *("--token-file", "/run/secrets/analyzer.token", "--authority", AUTHORITY),
@@ -180,8 +180,8 @@ def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any
     return json.loads(outcome.stdout) if outcome.returncode == 0 else None
 
 
-def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> dict[str, Any]:
-    """Let users of the load generator submit, each until it is answered; give what it reports."""
+def submit_users(deployment: Deployment, digest: str, users: int, seed: int) -> dict[str, Any]:
+    """Submit for users by the load generator, each until acknowledged; return its report."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
         *("--i-run-these-services", "--authority", AUTHORITY),
@@ -193,7 +193,7 @@ def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> di
 
 
 def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
-    """Return how many of the load generator's users have each value, by its own draws."""
+    """Count the values that the load generator draws for its users."""
     program = (
         "import json\n"
         "import numpy as np\n"
@@ -208,22 +208,22 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
     return found
 
 
-def play_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> list[bool]:
+def contribute_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> list[bool]:
     """
-    Let persons contribute through the user agent, the first called 0, each until it is answered.
+    Contribute for `person 0`, … through the user agent, each until it is answered.
 
     Returns:
-        For each, whether the agent had an answer of theirs already.
+        For each person, whether the agent already had their answer.
     """
     socket = "unix:/run/shuffledp/user_agent.sock"
-    script = (_HERE / "play_persons.py").read_text(encoding="utf-8")
+    script = (_HERE / "contribute_persons.py").read_text(encoding="utf-8")
     numbers = [str(value) for value in values]
     found: list[bool] = _in_loadgen(deployment, "-", socket, digest, *numbers, text=script)
     return found
 
 
 def _in_loadgen(deployment: Deployment, *arguments: str, text: str = "") -> Any:
-    """Run Python in the load generator's container, and read the JSON that it prints."""
+    """Run Python in the load generator's container, and parse its JSON output."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "--entrypoint", "python3", "loadgen", *arguments), text=text
     )

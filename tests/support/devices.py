@@ -1,4 +1,4 @@
-"""Agents of devices for tests."""
+"""User agents for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from user_agent.credentials import PersonalSecrets
 def agent_of(
     path: Path, case: PublishedTask, shuffler: MemoryShuffler, *, seed: int = 1, **changes: Any
 ) -> Agent:
-    """Make an agent of one person that answers the case's task; its budget lies in `path`."""
+    """Return an agent of one person for a published task; its budget is in `path`."""
     fields: dict[str, Any] = {
         "shuffler": shuffler,
         "budget": Budget(path / "budget.sqlite"),

@@ -1,4 +1,4 @@
-"""Disks that are full, and what is written to them when."""
+"""Full disks, and the order of flushes."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Let no file that this process writes grow beyond so many bytes."""
+    """Limit the size of every file that this process writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -22,7 +22,7 @@ def disk_of(size: int) -> Iterator[None]:
 
 @contextmanager
 def flushes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int]]]:
-    """Note each flush with its file's number and size, and each renaming with its source's."""
+    """Record the inode and size of each flushed or renamed file."""
     seen: list[tuple[str, int, int]] = []
     fsync, replace = os.fsync, Path.replace
 

@@ -1,7 +1,7 @@
 """
 The true δ of tiny shuffled protocols, by enumerating every multiset of messages.
 
-Slow and obvious on purpose: it shares no formula with the accountant.
+Deliberately slow and simple: it shares no formula with the accountant.
 """
 
 import itertools
@@ -27,7 +27,7 @@ def grr_distribution(value: int, items: int, local_epsilon: float) -> Distributi
 def _hashed_distribution(
     hashes: Iterable[tuple[int, int]], buckets: int, local_epsilon: float
 ) -> Distribution:
-    """Distribution of one report of local hashing: of each seed, the value's bucket there."""
+    """Distribution of one report of local hashing, given each seed and the value's bucket."""
     drawn = list(hashes)
     total = (math.exp(local_epsilon) + buckets - 1) * len(drawn)
     return {
@@ -58,7 +58,7 @@ def uniform_distribution(messages: Sequence[Message]) -> Distribution:
 
 
 def unary_distribution(value: int | None, bits: int, p: float, q: float) -> Distribution:
-    """Distribution of unary encoding: own bit set with chance p, each other (None: all) q."""
+    """Distribution of unary encoding: the own bit is set with chance p, others with q."""
     chances = [p if bit == value else q for bit in range(bits)]
     return {
         report: math.prod(
@@ -77,7 +77,7 @@ def duchi_distribution(value: float, local_epsilon: float) -> Distribution:
 def _spread(
     parts: Iterable[Mapping[Any, float]], start: Mapping[Any, float], join: Callable[..., Any]
 ) -> Mapping[Any, float]:
-    """Distribution of what independent parts come to, joined one after the other."""
+    """Distribution of independent parts, joined one after the other."""
     spread = start
     for part in parts:
         grown: dict[Any, float] = defaultdict(float)
@@ -97,7 +97,7 @@ def _added(counts: Histogram, more: Histogram) -> Histogram:
 
 
 def _largest_excess(worlds: Iterable[Mapping[Any, float]], epsilon: float) -> float:
-    """Hockey-stick divergence of the farthest two of some distributions."""
+    """Return the largest hockey-stick divergence between two of some distributions."""
     return max(
         math.fsum(
             max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0))
@@ -118,7 +118,7 @@ def true_delta(
     """
     Return the largest δ over the victim's two values and every choice of the others' values.
 
-    `dummies` is a number, or the distribution of one: what the analyzer sees tells how many came.
+    `dummies` is a number or its distribution: the analyzer sees how many messages arrive.
     """
     numbers = {dummies: 1.0} if isinstance(dummies, int) else dummies
     worst = 0.0
@@ -134,7 +134,7 @@ def true_delta(
 
 
 def own_dummies_distribution(items: int, chance: float, most: int) -> Added:
-    """Distribution of one user's dummies of each item, conditioned on at most so many."""
+    """Distribution of one user's dummies of each item, conditioned on at most `most`."""
     distribution = {
         drawn: math.prod(chance if one else 1 - chance for one in drawn)
         for drawn in itertools.product((0, 1), repeat=items)
@@ -156,7 +156,7 @@ def true_delta_with_item_noise(
     """
     Return the largest δ where the shuffler drops reports and adds noise to each item's count.
 
-    Every histogram that the analyzer can see is enumerated, for the victim's two values and every
+    Enumerates every histogram that the analyzer can see, for the victim's two values and every
     choice of the others' values. `own` is the distribution of the dummies that each user adds.
     """
     items = len(distributions)

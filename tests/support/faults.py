@@ -1,9 +1,8 @@
 """
-Crashes at every boundary that a party crosses: around each commit, each change of a key file, and
-each call to another party, over a network in memory that loses what it is told to lose.
+Crashes before and after each commit, change of a key file and call between parties.
 
-A boundary is named by who crosses it, what it is about to do or has just done, and which of the
-two. A crash is a BaseException, so that no part of a party lives on by handling it.
+Calls cross an in-memory network that loses requests and responses. A boundary has a party, an act
+and a side of it. A crash is a BaseException, so that no part of a party survives by handling it.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ PartyName = Literal["user_agent", "shuffler", "analyzer", "stranger"]
 Loss = Literal["request", "response"]
 
 _PASSING: Final = frozenset({"UNAVAILABLE", "ABORTED"})
-"""Of the statuses that the project's errors name, those after which a call is made again."""
+"""Statuses of the project's errors after which a call is retried."""
 
 
 class Boundary(NamedTuple):
-    """One place where a crash makes a difference."""
+    """One place where a crash can change the outcome."""
 
     party: PartyName
     act: str
@@ -36,22 +35,22 @@ class Boundary(NamedTuple):
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process has crashed."""
 
 
 @dataclass
 class Faults:
-    """Counts the boundaries that are crossed, and lets the party crash at one of them."""
+    """Records crossed boundaries, and crashes the party at one of them."""
 
     crossed: list[Boundary] = field(default_factory=list)
     crashes: list[Boundary] = field(default_factory=list)
     countdown: int | None = None
     """Boundaries until the crash; None for none."""
     suspended: bool = False
-    """A test is looking into a file, or has had enough of faults: nothing is a boundary."""
+    """While a test reads files, or after the last fault: nothing is a boundary."""
 
     def due(self, boundary: Boundary) -> bool:
-        """Take note of a boundary; return whether the party crashes at it."""
+        """Record a boundary; return whether the party crashes at it."""
         if self.suspended or boundary.party == "stranger":
             return False
         self.crossed.append(boundary)
@@ -78,14 +77,14 @@ class Life:
         Cross a boundary.
 
         Raises:
-            Crash: Here, or earlier: what is left of a crashed process gets no further.
+            Crash: The process crashes here, or has crashed before.
         """
         if self.over.is_set() or self._faults.due(Boundary(self.party, act, side)):
             self.over.set()
             raise Crash
 
     async def around(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something with a boundary on either side."""
+        """Do something, with a boundary before and after it."""
         self.cross(act, "before")
         done = await work()
         self.cross(act, "after")
@@ -96,8 +95,8 @@ class FaultyDatabase(Database):
     """A database whose transactions are boundaries."""
 
     def __init__(self, database: Database, life: Life) -> None:
-        # Not Database's own: the file is open already. The system outlives every crash here, so
-        # that waiting for the disk would prove nothing.
+        # Not Database's own: the file is open already. No crash here loses written data, so that
+        # waiting for the disk would prove nothing.
         database._thread.submit(database._connection.execute, "PRAGMA synchronous=OFF").result()
         self._inner = database
         self._life = life
@@ -156,19 +155,19 @@ class FaultyState(StateDirectory):
 
 @dataclass
 class Network:
-    """What the next call between two parties loses."""
+    """Calls between parties, and their losses."""
 
     losses: dict[PartyName, Loss] = field(default_factory=dict)
-    """By who is called."""
+    """What the next call to a party loses."""
 
     async def call(
         self, caller: Life, callee: Life, act: str, work: Callable[[], Awaitable[T]]
     ) -> T:
         """
-        Make a call, with a boundary on either side of it.
+        Make a call, with a boundary before and after it.
 
         Raises:
-            PeerError: It was lost on its way, or the party is down, or crashed meanwhile.
+            PeerError: The call was lost, or the called party is down or crashed.
             PeerRefusalError: The party refused.
         """
         caller.cross(act, "before")
@@ -183,7 +182,7 @@ class Network:
 
 
 async def _served(callee: Life, work: Callable[[], Awaitable[T]]) -> T:
-    """Let a party serve a call, and turn its errors into what a caller sees (see runtime/rpc)."""
+    """Let a party serve a call, and map its errors as runtime/rpc does."""
     serving = asyncio.ensure_future(work())
     dying = asyncio.ensure_future(callee.over.wait())
     await asyncio.wait({serving, dying}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Files written by a person, an operator or another program."""
+"""Parsers of files written by people, operators or other programs."""
 
 import gzip
 import io
@@ -86,7 +86,7 @@ def _database(path: Path) -> None:
 
 
 def _sentinels(path: Path) -> None:
-    """Continue a file of sentinels."""
+    """Read and continue a file of sentinels."""
     with SentinelFile.opened(path, _TASK, 3) as kept:
         for number in range(len(kept.sentinels)):
             kept.record(number, SentinelState.UNKNOWN)
@@ -163,7 +163,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     ("binary", "state.sqlite", _database, _sqlite()),
     ("binary", "raw.users", _submissions, _users()),
 )
-"""Forms, names, readers, and contents that they read."""
+"""Formats, names, readers and valid contents."""
 _LESS: Final[dict[str, dict[str, Any]]] = {
     "questions.json": {"share": 0.05},  # several searches for an epsilon each
     # 128 kB hold up to 64 million rows, each read in some microseconds

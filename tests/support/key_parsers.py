@@ -1,4 +1,4 @@
-"""Keys, key rings and certificates on the disk: damaged, or put there by another."""
+"""Parsers of keys, key rings and certificates, which may be damaged or planted."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -23,11 +23,11 @@ _OWN: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(32))).public_key()
 _OLD: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(1, 33))).public_key()
 
 Files = dict[str, bytes]
-"""Contents by name below a folder."""
+"""Contents of files, by name below a folder."""
 
 
 def _made(folder: Path, paths: Iterable[Path]) -> Files:
-    """Read files that were made below a folder."""
+    """Read files below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
@@ -44,7 +44,7 @@ _PEM: Final = _made(_FOLDER / "tls", (_FOLDER / "tls").iterdir())
 def _among(
     others: Files, read: Callable[[Path], object], file_name: str, *seeds: bytes, **more: Any
 ) -> Parser:
-    """Register a reader of a folder of which one file is hostile and the others are as made."""
+    """Register a reader of a folder in which one file is hostile."""
     folder = directory() / f"{len(others)} files beside {file_name.replace('/', ' ')}"
 
     def changed(raw: bytes) -> object:
@@ -64,7 +64,7 @@ def _among(
 
 
 def _started(folder: Path) -> str:
-    """Read the keys like a party that starts, and open each."""
+    """Read the keys as a party does when it starts, and open each."""
     keys = AnalyzerKeys.load(StateDirectory.open(folder / "state"), SCHEDULE, _NOW + DAY)
     keys.operator_token.matches("token")
     for entry in keys.reports.ring.held():
@@ -78,7 +78,7 @@ def _published(folder: Path) -> None:
 
 
 def _rotated(raw: bytes) -> str:
-    """Rotate a ring long after its keys were due."""
+    """Rotate a ring long after its keys expired."""
     ring = KeyRing.from_json(raw.decode("ascii", "replace"))
     return ring.rotated(
         now=_NOW + 100 * DAY,
@@ -101,7 +101,7 @@ def _ring() -> bytes:
 
 
 def _own(folder: Path) -> object:
-    """Read PEM files of an operator's own."""
+    """Read an operator's own PEM files."""
     settings = AnalyzerSettings(
         state_directory=folder,
         tls_certificate=folder / "analyzer.pem",
@@ -112,12 +112,12 @@ def _own(folder: Path) -> object:
 
 
 def _issued(folder: Path) -> object:
-    """Issue a certificate under an authority that was put there."""
+    """Issue a certificate under a planted authority."""
     return development_files(folder, "analyzer", ManualClock()).read()
 
 
 def _renewed(folder: Path) -> object:
-    """Show and renew a certificate of a folder for parties."""
+    """Show and renew a certificate in a key folder."""
     (folder / "analyzer").mkdir()
     (folder / "analyzer.pem").replace(folder / "analyzer" / "analyzer.pem")
     keys = KeyFolder(folder)

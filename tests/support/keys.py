@@ -1,4 +1,4 @@
-"""Key stores for tests: keys that live long, and keys that were there before."""
+"""Key stores, key files and receipts for tests."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DA
 
 
 def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:
-    """Return a key store that has these keys besides its own."""
+    """Return a key store that holds these keys beside its own."""
     for key in keys:
         state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
     store = KeyStore(state, SCHEDULE)
@@ -32,14 +32,14 @@ def active_key(path: Path) -> HpkePrivateKey:
 
 
 def key_files(path: Path) -> list[str]:
-    """Files of HPKE keys in a state directory."""
+    """List the files of HPKE keys in a state directory."""
     return sorted(file.name for file in path.glob("hpke-*.key"))
 
 
 def bulk_receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, stored: Iterable[bytes], receipt: bytes
 ) -> bool:
-    """Check that a receipt acknowledges these envelopes, in this order, and no others."""
+    """Check that a receipt acknowledges exactly these envelopes, in this order."""
     hashes = b"".join(hashlib.sha256(envelope).digest() for envelope in stored)
     message = digest + hashlib.sha256(hashes).digest()
     return identity.signed(b"shuffledp v1 bulk receipt", message, receipt)

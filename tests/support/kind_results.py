@@ -1,4 +1,4 @@
-"""A result of every kind of value but items, with its task, for tests of tables and pages."""
+"""A result for every kind of task except items, with its task."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -48,7 +48,7 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
 
 
 def result_of(task: Task, **changes: Any) -> Result:
-    """Return a result of a task; an estimate is among the changes."""
+    """Return a result of a task; `changes` must contain an estimate."""
     fields: dict[str, Any] = {
         "n_users": N_USERS,
         "n_reports": N_USERS,
@@ -81,7 +81,7 @@ def _estimate(task: Task) -> Estimate:
 
 
 def bit_table(task: Task) -> BitTable:
-    """Draw what the filters of 4,000 people come to; seed 7."""
+    """Draw the bit counts of 4,000 people's filters, with seed 7."""
     rappor, rng = rappor_of(task), np.random.default_rng(7)
     held = np.array([3 * N_USERS // 4, N_USERS // 4], dtype=np.int64)
     cells = rappor.sample_cells(held, CANDIDATES[:2], rng)

@@ -1,4 +1,4 @@
-"""A small task of every kind of value but items, and values that answer them."""
+"""A small task of every kind except items, and valid values."""
 
 from functools import cache
 from typing import Any, Final
@@ -26,11 +26,11 @@ VALUES: Final[dict[Kind, Value]] = {
     "vector": (1.0, 2.0, 3.0, 4.5, 5.0),
     "key-value": {0: 4.5, 5: 0.0},
 }
-"""One that is accepted."""
+"""A valid value of each kind."""
 
 
 def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
-    """Return what a draft of a protocol says beside what every draft says."""
+    """Return the fields of a protocol's draft that others lack or set differently."""
     return {
         "protocol": protocol,
         "buckets": 0,
@@ -43,7 +43,7 @@ def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
 
 @cache
 def kind_task(protocol: str, **changes: Any) -> Task:
-    """Make a small task of a protocol for another kind than items."""
+    """Make a small task of a protocol for a kind other than items."""
     fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol), **changes}
     wanted = draft(SHUFFLER_KEY.public_key().raw, **fields)
     key = ANALYZER_KEY.public_key().raw
@@ -51,6 +51,6 @@ def kind_task(protocol: str, **changes: Any) -> Task:
 
 
 def lasting_task(**changes: Any) -> Task:
-    """Make a small RAPPOR task of a question that a population may be asked again."""
+    """Make a small RAPPOR task whose question its population may be asked again."""
     texts = TextDraft(bits=32, cohorts=8, question="state")
     return kind_task("rappor", **{"population": "staff", "texts": texts, **changes})

@@ -1,4 +1,4 @@
-"""Leaves of made-up reports, and trees over them."""
+"""Leaves of invented reports, and trees over them."""
 
 from typing import Final
 
@@ -12,18 +12,18 @@ SALT: Final = bytes(range(32))
 
 
 def some_leaves(count: int, start: int = 0) -> list[bytes]:
-    """Leaves of reports that hold nothing but their number."""
+    """Return the leaves of reports that hold only their number."""
     return [leaf(number.to_bytes(8)) for number in range(start, start + count)]
 
 
 def tree_over(leaves: list[bytes], salt: bytes = SALT) -> Tree:
-    """The tree over leaves in any order."""
+    """Return the tree over leaves in any order."""
     return Tree.over(bytearray(b"".join(leaves)), salt)
 
 
 def commitment_over(
     leaves: list[bytes], identity: SigningIdentity, digest: TaskDigest, salt: bytes = SALT
 ) -> BatchCommitment:
-    """What an analyzer that received them signs."""
+    """Return the commitment that an analyzer signs for these leaves."""
     tree = tree_over(leaves, salt)
     return BatchCommitment.sign(identity, digest, BatchId(bytes(16)), tree, salt)

@@ -1,4 +1,4 @@
-"""A ledger's first entry, and populations with their budgets, for tests."""
+"""Ledger entries, and populations with their budgets, for tests."""
 
 from typing import Any, Final
 
@@ -23,17 +23,17 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def first_entry(**changes: Any) -> LedgerEntry:
-    """Return a valid first entry; changes are fields of it."""
+    """Return a valid first entry, with some fields changed."""
     return LedgerEntry.chained(FIRST_PREVIOUS_HASH, **_FIELDS | {"entry": 1} | changes)
 
 
 def next_entry(before: LedgerEntry, **changes: Any) -> LedgerEntry:
-    """Return a valid entry after another; changes are fields of it."""
+    """Return a valid entry after another, with some fields changed."""
     number = before.entry + 1
     return LedgerEntry.chained(before.entry_hash, **_FIELDS | {"entry": number} | changes)
 
 
 def population_budgets(population: str = "staff", *, spent: float = 0.70001) -> PopulationBudgets:
-    """Return a population that was promised 1.2 at delta 1e-5."""
+    """Return a population with a budget of epsilon 1.2 at delta 1e-5."""
     budget = PopulationBudget(epsilon=1.2, delta=1e-5, spent_epsilon=spent)
     return PopulationBudgets(population=population, releases=2, budgets=(budget,))

@@ -1,4 +1,4 @@
-"""One small example of every mechanism, and a generator that says what it is told."""
+"""One small example of every mechanism, and scripted generators."""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ NONCE: Final = b"n" * 32
 
 
 def _least_field(items: int, q: int) -> HashFamily:
-    """Return the smallest field that holds the items, where seed 0 is often drawn."""
+    """Return the smallest field that holds the items: seed 0 is drawn often."""
     return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
 
 
 def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -> Mechanism:
-    """Return a mechanism over so many items, with weights 3 : 1 unless they are given."""
+    """Return a mechanism, by default over six items with weights 3 : 1."""
     weights = ResponseWeights(true=3, other=1) if odds is None else odds
     examples: dict[str, Mechanism] = {
         "grr": Grr(items, weights),
@@ -59,14 +59,14 @@ EXAMPLES: Final = (
 
 
 class Scripted(np.random.Generator):
-    """A generator whose draws are written down beforehand, in order."""
+    """A generator that returns given draws in order."""
 
     def __init__(self, *draws: Any) -> None:
         super().__init__(np.random.PCG64(0))
         self._draws = [np.asarray(draw) for draw in draws]
 
     def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
-        """Return the next draw, if it is one that was asked for."""
+        """Return the next draw; its shape and range must fit the request."""
         draw = self._draws.pop(0)
         assert np.broadcast_shapes(draw.shape, asked["size"]) == draw.shape
         assert (low <= draw).all()
@@ -75,14 +75,14 @@ class Scripted(np.random.Generator):
 
 
 class RowByRow(np.random.Generator):
-    """A generator that draws for each row from a stream of its own, however many rows there are."""
+    """A generator that draws each row from its own stream, however many rows there are."""
 
     def __init__(self, rows: Sequence[int]) -> None:
         super().__init__(np.random.PCG64(0))
         self._streams = [np.random.default_rng(row) for row in rows]
 
     def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
-        """Draw for each row apart."""
+        """Draw each row from its stream."""
         rows, *rest = np.atleast_1d(asked.pop("size")).tolist()
         if not rows:  # no coin was left undecided
             return np.empty((0, *rest), dtype=np.int64)
@@ -92,7 +92,7 @@ class RowByRow(np.random.Generator):
         )
 
     def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
-        """Permute each row apart."""
+        """Permute each row by its stream."""
         assert (1, None) == (axis, out)
         assert len(self._streams) == len(x)
         return np.stack(

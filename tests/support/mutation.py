@@ -1,9 +1,9 @@
 """
-Hostile variants of valid examples, as an attacker who knows the format would send them.
+Mutate valid examples into hostile inputs, as an attacker who knows the format would.
 
-Blind changes (bits, lengths, splices) reach a parser's first checks; changes that keep the format
-whole (a number of a task, a field of a message) reach those behind. Everything is drawn from the
-generator that is passed in, so that a seed and a number name an input for good.
+Blind changes (bits, lengths, splices) test a parser's first checks; changes that keep the format
+valid (a task's number, a message's field) test the later ones. The given generator makes all
+choices, so that a seed and a number identify an input.
 """
 
 import json
@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 Form = Literal["binary", "protobuf", "json", "canonical", "toml", "csv", "text"]
-"""How a format is laid out; `canonical` is JSON in the one form that a task has."""
+"""The syntax of a format; `canonical` is JSON in the canonical form of tasks."""
 
 MAX_BYTES: Final = 1 << 17
-"""Longest input that is made; what is refused by its length alone has tests of its own."""
+"""Maximum length of an input; refusals by length alone have their own tests."""
 
 _INTEGERS: Final = (
     *(0, 1, -1, 2, 3, 7, 13, 101, 255, 2**16, 2**20 + 1, 2**24, 2**24 + 1, 2**31 - 1, 2**31),
@@ -137,7 +137,7 @@ def _change_text(rng: Random, raw: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def _change_json(rng: Random, raw: bytes, seeds: Sequence[bytes], *, canonical: bool) -> bytes:
-    """Change one value and write it again; where it is no JSON any more, change it as text."""
+    """Change one value and encode it again; change invalid JSON as text."""
     try:
         holder = [json.loads(raw)]
         _change_inside(rng, holder)
@@ -149,7 +149,7 @@ def _change_json(rng: Random, raw: bytes, seeds: Sequence[bytes], *, canonical: 
 
 
 def _change_inside(rng: Random, holder: Any) -> None:
-    """Walk down to a random place, and change what stands there."""
+    """Descend to a random place, and change the value there."""
     key: Any = rng.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     inside = holder[key]
     if isinstance(inside, dict | list) and inside and rng.random() < 0.85:  # most changes go deep
@@ -179,7 +179,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def _change_message(rng: Random, raw: bytes, _: Sequence[bytes] = ()) -> bytes:
-    """Leave out, repeat, move, renumber, retype or change a field; without one, add one."""
+    """Drop, repeat, move, renumber, retype or change a field; add one if there is none."""
     parsed = _parsed(raw)
     if not parsed:
         parsed = [(rng.randrange(1, 26), _BYTES, rng.randbytes(rng.choice(_LENGTHS)))]
@@ -201,7 +201,7 @@ def _change_message(rng: Random, raw: bytes, _: Sequence[bytes] = ()) -> bytes:
 
 
 def _parsed(raw: bytes) -> list[tuple[int, int, Any]]:
-    """Take a message apart: number, wire type and value; nothing of what is none, or has groups."""
+    """Parse a message into numbers, wire types and values; empty if invalid or with groups."""
     try:
         fields = UnknownFieldSet(Empty.FromString(raw))
     except DecodeError:
@@ -219,7 +219,7 @@ def _changed(rng: Random, kind: int, data: Any) -> Any:
         return int.from_bytes(struct.pack("<d", rng.choice(_FLOATS)), "little")
     if kind == _FIXED32:
         return rng.getrandbits(32)
-    if _parsed(data) and rng.random() < 0.6:  # it may be text that looks like a message
+    if _parsed(data) and rng.random() < 0.6:  # or text that parses as a message
         return _change_message(rng, data)
     if data and len(data) % 8 == 0 and rng.random() < 0.3:  # packed doubles
         start = 8 * rng.randrange(len(data) // 8)

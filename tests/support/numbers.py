@@ -1,4 +1,4 @@
-"""Examples of every mechanism for numbers, and the exact distributions of their answers."""
+"""Examples of every number mechanism, and exact distributions of their answers."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -16,18 +16,18 @@ SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi
 EVERY: Final = ONE_NUMBER + SEVERAL
 
 Distribution = dict[int, Fraction]
-"""Chances of codes."""
+"""Probability of each code."""
 
 
 def dimensions_of(name: NumberMechanismName) -> int:
-    """Return how many numbers the examples have."""
+    """Return the number of dimensions in the examples."""
     return 1 if name in ONE_NUMBER else 5
 
 
 def spec_for(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberSpec:
-    """Work out the integers of a mechanism, for numbers in 0 .. 10."""
+    """Return a mechanism's specification for numbers in 0 .. 10."""
     wanted = NumberRequest(
         name=name,
         dimensions=dimensions_of(name) if dimensions is None else dimensions,
@@ -39,12 +39,12 @@ def spec_for(
 
 
 def class_of(name: NumberMechanismName) -> Any:
-    """Return the class of a mechanism; its `of_spec` takes a nonce where vectors are projected."""
+    """Return a mechanism's class; `of_spec` of multi-rphm takes a nonce."""
     return number_mechanism_named(name)
 
 
 def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
-    """Build a mechanism from what a task says of it."""
+    """Build a mechanism from its specification."""
     d = dimensions_of(spec.name) if dimensions is None else dimensions
     more = (NONCE,) if spec.name == "multi-rphm" else ()
     mechanism: NumberMechanism = class_of(spec.name).of_spec(spec, d, *more)
@@ -59,13 +59,13 @@ def number_example(
 
 
 def distribution_of(codes: Any) -> Distribution:
-    """Return the distribution of codes that are listed once for each of equally likely draws."""
+    """Return the distribution of codes listed once for each equally likely draw."""
     listed = np.asarray(codes).tolist()
     return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
 
 
 def worst_ratio(distributions: list[Distribution]) -> Fraction:
-    """Return how much likelier a code can be under one distribution than another; all have it."""
+    """Return the largest ratio of a code's probabilities; all distributions have the same codes."""
     codes = {code for distribution in distributions for code in distribution}
     assert all(codes == set(distribution) for distribution in distributions)
     return max(

@@ -1,9 +1,8 @@
 """
-Every function of the project that reads bytes or text from outside, with valid examples of each.
+Every function of the project that parses outside data, with valid examples.
 
-A test in tests/architecture reads all examples, and fails if a function of the tree that reads
-outside data was not called. Any bytes must give a value or a ShuffleDpError, in bounded time and
-memory, and never another exception.
+A test in tests/architecture reads all examples, and fails if such a function was not called. Any
+bytes must give a value or a ShuffleDpError, in bounded time and memory.
 """
 
 from collections.abc import Callable
@@ -25,20 +24,20 @@ _KEPT: Final[list[TemporaryDirectory[str]]] = []
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """One entry point, and its inputs."""
+    """One parser and its inputs."""
 
     name: str
     read: Callable[[bytes], object]
-    """Reads bytes from outside, and uses the value like its first caller."""
+    """Parses bytes, and uses the value as its first caller does."""
     seeds: tuple[bytes, ...]
-    """Valid examples: each gives a value."""
+    """Valid examples."""
     form: Form = "binary"
     message: str = ""
-    """The name of the message, of those that are sent."""
+    """Name of the protobuf message, if it is one."""
     share: float = 16.0
-    """Share of all inputs, relative to the others: less where an input costs more."""
+    """Relative share of all inputs: less for parsers that cost more."""
     most_seconds: float = 5.0
-    """Of processor time for one input of at most 128 kB."""
+    """Processor time for one input of at most 128 kB."""
 
 
 @cache
@@ -49,7 +48,7 @@ def directory() -> Path:
 
 
 def typed(name: str, read: Callable[[str], object], *seeds: str, share: float = 16.0) -> Parser:
-    """Register a reader of text from the operating system: wrong UTF-8 becomes lone surrogates."""
+    """Register a reader of text from the operating system; invalid UTF-8 becomes surrogates."""
     return Parser(
         name=name,
         read=lambda raw: read(raw.decode("utf-8", "surrogateescape")),
@@ -77,7 +76,7 @@ def file_parser(
 def message_parser(
     name: str, read: Callable[[Any], object], *seeds: Message, share: float = 16.0
 ) -> Parser:
-    """Register a reader of a message, of the seeds' kind."""
+    """Register a reader of the seeds' message type."""
     return Parser(
         name=name,
         read=lambda raw: read(read_message(type(seeds[0]).FromString, raw)),

@@ -1,4 +1,4 @@
-"""The three parties' cores on real files, over a network in memory, each of which may crash."""
+"""The three parties' cores on real files and an in-memory network; each may crash."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ _SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, retention=100_000.0)
 
 @dataclass
 class Surroundings:
-    """What all parties share: a folder for their files, the time, the network, and their luck."""
+    """A folder, clock, network, faults and seeds that all parties share."""
 
     path: Path
     clock: ManualClock = field(default_factory=ManualClock)
@@ -49,12 +49,12 @@ class Surroundings:
     seeds: Iterator[int] = field(default_factory=itertools.count)
 
     def rng(self) -> np.random.Generator:
-        """Return a generator of its own to every start of every party."""
+        """Return a new generator for each start of a party."""
         return np.random.default_rng(next(self.seeds))
 
 
 class AnalyzerParty(AnalyzerCore):
-    """An analyzer's core."""
+    """An analyzer's core with boundaries."""
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around.path / "analyzer")
@@ -62,7 +62,7 @@ class AnalyzerParty(AnalyzerCore):
         self.life = Life("analyzer", around.faults)
 
     def open_files(self) -> None:
-        """Open the keys and the database, both of which may fail."""
+        """Open the keys and the database, with boundaries."""
         self.life = Life("analyzer", self._around.faults)
         self.clock = self._around.clock
         state = FaultyState.of(self.path, self.life)
@@ -71,7 +71,7 @@ class AnalyzerParty(AnalyzerCore):
         self.store._database = FaultyDatabase(self.store._database, self.life)
 
     async def start(self) -> None:
-        """Start, or start again on the same files."""
+        """Start, or restart on the same files."""
         await super().start()
         await self.releases.resume()
 
@@ -81,7 +81,7 @@ class AnalyzerParty(AnalyzerCore):
         self.keys.reports.rotate(self._around.clock.now(), needed)
 
     async def settle(self) -> None:
-        """Wait until nothing is being released; a party may crash meanwhile."""
+        """Wait until all releases end, or the party crashes."""
         while releasing := list(self.releases._releasing.values()):
             over = asyncio.ensure_future(self.life.over.wait())
             await asyncio.wait({over, *releasing}, return_when=asyncio.FIRST_COMPLETED)
@@ -91,43 +91,43 @@ class AnalyzerParty(AnalyzerCore):
             await asyncio.sleep(0)
 
     async def end(self) -> None:
-        """Drop what is under way, as the end of a process does."""
+        """Stop at once, as a killed process does."""
         self.life.over.set()
         await self.stop()
 
 
 class ShufflerParty(Shuffler):
-    """A shuffler's core, which makes its calls itself and records its deliveries."""
+    """A shuffler's core, which is its own client of the analyzer and records its deliveries."""
 
     def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
         super().__init__(around.path / "shuffler", keep_seconds=10.0**6)
         self._around = around
         self._to = analyzer
         self.clock = around.clock
-        self.analyzer = self  # type: ignore[assignment]  # as far as its core knows
+        self.analyzer = self  # type: ignore[assignment]  # the core's client
         self.delivered: list[tuple[BatchManifest, list[bytes]]] = []
-        """Every delivery that was begun, as far as it got."""
+        """Every delivery that began, with the chunks sent so far."""
         self.life = Life("shuffler", around.faults)
 
     async def start(self) -> None:
-        """Start, or start again on the same files."""
+        """Start, or restart on the same files."""
         self.life = Life("shuffler", self._around.faults)
         self.identity = self._to.keys.identity.public_identity()
         self.rng = self._around.rng()
         await super().start()
 
     def open_state(self) -> StateDirectory:
-        """Open the state directory, which may fail."""
+        """Open the state directory, with boundaries."""
         return FaultyState.of(self.path, self.life)
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
-        """Open keys that are soon replaced."""
+        """Open keys with a short lifetime."""
         keys = KeyStore(state, _SCHEDULE)
         keys.rotate(self.clock.now())
         return keys
 
     def open_spool(self) -> Spool:
-        """Open the database, which may fail."""
+        """Open the database, with boundaries."""
         spool = super().open_spool()
         spool._database = FaultyDatabase(spool._database, self.life)
         return spool
@@ -140,17 +140,17 @@ class ShufflerParty(Shuffler):
         return await self._around.network.call(self.life, self._to.life, act, work)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the analyzer; see shuffler/client."""
+        """Fetch a task from the analyzer; see shuffler/analyzer_client."""
         return await self._call("fetch task", lambda: self._to.registry.get(digest))
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
-        """Deliver a batch to the analyzer; see shuffler/client."""
+        """Deliver a batch to the analyzer; see shuffler/analyzer_client."""
         seen: list[bytes] = []
         self.delivered.append((manifest, seen))
 
-        async def on_the_way() -> AsyncIterator[bytes]:
+        async def recorded() -> AsyncIterator[bytes]:
             try:
                 async for chunk in chunks:
                     seen.append(chunk)
@@ -159,11 +159,11 @@ class ShufflerParty(Shuffler):
                 raise ConnectionError from None
 
         return await self._call(
-            "deliver batch", lambda: self._to.releases.deliver(manifest, on_the_way())
+            "deliver batch", lambda: self._to.releases.deliver(manifest, recorded())
         )
 
     async def advance(self) -> None:
-        """Do what is due with every batch, whatever becomes of it."""
+        """Advance every batch that is due, until the end or a crash."""
         self.deliveries._not_before.clear()
         try:
             await self.deliveries.advance()
@@ -171,7 +171,7 @@ class ShufflerParty(Shuffler):
             await asyncio.gather(*self.deliveries._moving.values(), return_exceptions=True)
 
     async def end(self) -> None:
-        """Drop what is under way, as the end of a process does."""
+        """Stop at once, as a killed process does."""
         self.life.over.set()
         moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
         if self.spool._committing is not None:
@@ -183,7 +183,7 @@ class ShufflerParty(Shuffler):
 
 
 class DeviceParty:
-    """A user agent's core that answers for several persons, and makes its calls itself."""
+    """A user agent's core for several persons, which is its own client of the shuffler."""
 
     def __init__(
         self, around: Surroundings, shuffler: ShufflerParty, analyzer: AnalyzerParty
@@ -195,7 +195,7 @@ class DeviceParty:
         self.path.mkdir()
 
     async def start(self) -> None:
-        """Start, or start again on the same files."""
+        """Start, or restart on the same files."""
         self.life = Life("user_agent", self._around.faults)
         self.budget = Budget(self.path / "budget.sqlite")
         self.budget._database = FaultyDatabase(self.budget._database, self.life)
@@ -219,11 +219,11 @@ class DeviceParty:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the shuffler; see user_agent/client."""
+        """Fetch a task from the shuffler; see user_agent/agent."""
         return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit to the shuffler; see user_agent/client."""
+        """Submit to the shuffler; see user_agent/agent."""
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
@@ -232,7 +232,7 @@ class DeviceParty:
         return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Ask the shuffler for a proof; see user_agent/client."""
+        """Ask the shuffler for a proof; see user_agent/agent."""
 
         async def relayed() -> InclusionProof:
             shown = await self._shuffler.inclusions.relay(digest, prefix)
@@ -241,6 +241,6 @@ class DeviceParty:
         return await self._call("ask for a proof", relayed)
 
     async def end(self) -> None:
-        """Drop what is under way, as the end of a process does."""
+        """Stop at once, as a killed process does."""
         self.life.over.set()
         self.budget.close()

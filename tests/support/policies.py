@@ -1,4 +1,4 @@
-"""Limits of a person, for tests."""
+"""Privacy policies for tests."""
 
 from common.crypto.signing import PublicIdentity
 from user_agent.policy import Policy
@@ -6,9 +6,9 @@ from user_agent.policy import Policy
 
 def generous(identity: PublicIdentity, local_epsilon_cap: float = 4.0) -> Policy:
     """
-    Pin an analyzer and leave room for tiny batches, which claim little less than their local ε.
+    Pin an analyzer, with room for tiny batches, whose central ε is close to their local ε.
 
-    Whoever has no cap for one answer has none for all of them either.
+    The total cap is at least the cap for one answer.
     """
     return Policy(
         identity=identity,

@@ -1,4 +1,4 @@
-"""Text of a terminal, for tests."""
+"""Terminal output for tests."""
 
 import io
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from rich.console import Console
 
 
 def printed(show: Callable[[Console], object], width: int = 160) -> str:
-    """Return what is shown on a terminal of a width."""
+    """Return the output on a terminal of this width."""
     written = io.StringIO()
     show(Console(file=written, width=width))
     return written.getvalue()

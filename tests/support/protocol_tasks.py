@@ -1,4 +1,4 @@
-"""A small task of every protocol for items, with the widest distribution of dummies it allows."""
+"""A small task of every item protocol, with the most general dummies that it allows."""
 
 from functools import cache
 from typing import Any, Final
@@ -41,7 +41,7 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
     "sageo": {**_NONE, "shuffler": _GEOMETRIC},
     "hybrid": {"shuffler": _GEOMETRIC},
 }
-"""What a draft says beside the protocol's name."""
+"""Fields of each protocol's draft."""
 
 
 ITEM_PROTOCOLS: Final = protocols_of("categorical")
@@ -49,7 +49,7 @@ ITEM_PROTOCOLS: Final = protocols_of("categorical")
 
 @cache
 def protocol_task(name: str, **changes: Any) -> Task:
-    """Make the small task of a protocol, with some fields of its draft changed."""
+    """Return a protocol's small task, with some fields of its draft changed."""
     items = 2 if protocol_named(name).domain == "binary" else _ITEMS
     fields: dict[str, Any] = {"buckets": 0, "dummies_per_user": 0.0}
     wanted = draft(

@@ -1,4 +1,4 @@
-"""A device that remembers what it sealed, so that a test can follow it."""
+"""A device that records its submissions before sealing."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from user_agent.contribution import Contributor
 
 
 class RecordingContributor(Contributor):
-    """Prepares submissions as every device does, and keeps what went into each envelope."""
+    """Prepares submissions, and keeps each envelope's content."""
 
     def __init__(self, task: Task, digest: TaskDigest) -> None:
         super().__init__(task, digest)
@@ -21,7 +21,7 @@ class RecordingContributor(Contributor):
             self.submissions.append(unpack(plaintext, task))
             return seal(plaintext)
 
-        self._seal_envelope = recorded  # a seal, and a note of it
+        self._seal_envelope = recorded
 
 
 def sealed_reports(submission: Submission, task: Task) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Bounds that only tests compare with: the δ of attacks, and match counts as blanket pairs."""
+"""Reference bounds for tests: the δ of attacks, and match counts as blanket pairs."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from common.mechanisms.reduction import MatchCountReduction
 def delta_lower(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, epsilon: float
 ) -> float:
-    """Return a δ that attacks prove: no (ε, δ') holds with a smaller δ'."""
+    """Return a lower bound on δ at an ε, by attacks."""
     return max(attack(epsilon) for attack in _attacks(reduction, anonymity_set))
 
 

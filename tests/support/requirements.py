@@ -1,4 +1,4 @@
-"""Requirements on a plan, and its designs, for tests."""
+"""Planning requirements and designs for tests."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from deploy.planning.value_design import ValueDesign
 
 
 def small_requirements(**changes: Any) -> Requirements:
-    """Return what can be planned in a moment: 20,000 users, 30 items; changes are fields of it."""
+    """Return requirements that are fast to plan: 20,000 users, 30 items; some fields changed."""
     fields: dict[str, Any] = {
         "n_users": 20_000,
         "n_min": changes.get("n_users", 20_000),
@@ -23,12 +23,12 @@ def small_requirements(**changes: Any) -> Requirements:
 
 
 def amplified_requirements(**changes: Any) -> Requirements:
-    """Return the same without a messages cap, and with a shuffler that may add dummies."""
+    """Return them without a messages cap, and with a shuffler that may add dummies."""
     return small_requirements(**{"messages_cap": math.inf, "trust": "shuffler-dummies"} | changes)
 
 
 def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:
-    """Return the same for other kinds of values: 5,000 users, three numbers or keys."""
+    """Return requirements for other kinds: 5,000 users, and one number or three numbers or keys."""
     fields: dict[str, Any] = {
         "kind": kind,
         "n_users": 5000,
@@ -41,6 +41,6 @@ def value_requirements(kind: Kind = "mean", **changes: Any) -> Requirements:
 
 
 def planned_value_design(found: Design) -> ValueDesign:
-    """Return the design of a plan about another kind of values."""
+    """Narrow a design to that of a kind other than items."""
     assert isinstance(found, ValueDesign)
     return found

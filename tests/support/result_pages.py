@@ -20,7 +20,7 @@ N_USERS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Collected:
-    """A result, its task, and the truth that only a test knows."""
+    """A result, its task, and the true shares."""
 
     result: Result
     task: Task
@@ -41,9 +41,9 @@ def _published(labels: tuple[str, ...], size: int) -> PublishedTask:
 
 def collected(*, size: int = 0, labels: Sequence[str] = ()) -> Collected:
     """
-    Return a result of some values: shares that fall as 1 / rank, and normal noise of seed 7.
+    Return a result with shares proportional to 1 / rank and normal noise of seed 7.
 
-    The last value has a share of 0 in truth, and an estimate below it.
+    The last item's true share is 0, and its estimate is negative.
     """
     size = size or len(labels)
     signed = _published(tuple(labels), size)
@@ -81,7 +81,7 @@ def collected(*, size: int = 0, labels: Sequence[str] = ()) -> Collected:
 
 
 def page_of(found: Collected, *, known: bool = False) -> str:
-    """Render the page of a result; in a demo the truth is known."""
+    """Render the page of a result; with `known`, beside the true shares, as in a demo."""
     people = None
     if known:
         people = SamplePeople(kind="categorical", title="", values=[], draft={}, truth=found.truth)

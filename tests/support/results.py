@@ -1,4 +1,4 @@
-"""A result as an analyzer would release it, for tests."""
+"""Results and guarantees for tests."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from common.task_digest import TaskDigest
 
 
 def guarantee(coalition: Coalition, epsilon: float, delta: float, **changes: Any) -> Guarantee:
-    """Return a guarantee with some theorem and assumption."""
+    """Return a guarantee with an arbitrary theorem and assumption."""
     fields: dict[str, Any] = {
         "neighbouring": REPLACE_ONE,
         "theorem": "a theorem",
@@ -49,7 +49,7 @@ def result(digest: TaskDigest, **changes: Any) -> Result:
 
 
 def released(task: Task, digest: TaskDigest | None = None, **changes: Any) -> Result:
-    """Return a result of a task with its guarantees; an estimate is among the changes."""
+    """Return a result of a task with the task's claims as guarantees, with some fields changed."""
     fields: dict[str, Any] = {
         "protocol": task.protocol,
         "mechanism": task.mechanism.name,

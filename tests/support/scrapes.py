@@ -1,4 +1,4 @@
-"""Reading metrics as Prometheus does."""
+"""Read metrics as Prometheus does."""
 
 import asyncio
 import urllib.request
@@ -21,7 +21,7 @@ OF_PROCESS: Final = frozenset(
         "shuffledp_state_size_bytes",
     }
 )
-"""Metrics that move with the process or its machine, not with batches."""
+"""Metrics of the process and its machine rather than of batches."""
 
 
 async def scrape(state: Path) -> Series:
@@ -31,7 +31,7 @@ async def scrape(state: Path) -> Series:
 
 
 def fetch(address: str) -> str:
-    """Read a page of metrics."""
+    """Fetch a page of metrics."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:  # a test's own
         text: str = answer.read().decode("utf-8")
     return text
@@ -43,7 +43,7 @@ def series_of(metrics: Metrics) -> Series:
 
 
 def series_in(text: str) -> Series:
-    """Read the text format: a value for each name with labels."""
+    """Parse the text format: a value for each name with labels."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -52,10 +52,10 @@ def series_in(text: str) -> Series:
 
 
 def by_batches(series: Series) -> Series:
-    """Leave out what moves with the process."""
+    """Leave out the metrics of the process."""
     return {key: value for key, value in series.items() if key[0] not in OF_PROCESS}
 
 
 def value(series: Series, name: str, **labels: str) -> float:
-    """Return one number."""
+    """Return the value of one series."""
     return series[name, tuple(sorted(labels.items()))]

@@ -1,4 +1,4 @@
-"""The audit's services in this process, with bare stubs and small tasks."""
+"""The three services in this process, with gRPC stubs and small tasks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ class Services(services.Services):
     """Analyzer, shuffler and user agent, for tests."""
 
     async def start(self) -> None:
-        """Start all three, each after the one that it calls."""
+        """Start each service after the one that it calls."""
         await self.start_analyzer()
         await self.start_shuffler()
         await self.start_user_agent()
@@ -40,7 +40,7 @@ class Services(services.Services):
             "analyzer_pb2_grpc.AnalyzerAsyncStub",
         ]
     ]:
-        """Yield bare stubs for arbitrary messages; the analyzer takes its stub for the operator."""
+        """Yield a stub for each service; the analyzer's has the operator's certificate."""
         async with (
             self.channel("user_agent", self.user_agent.address) as agent,
             self.channel("shuffler", self.shuffler.address) as shuffler_,

@@ -40,7 +40,7 @@ class Shuffler:
     minimum_batch: int = 1
     most_dummies: int = 10_000
     pool: HpkePool | None = None
-    """Opens and seals; without one it is done in place."""
+    """Opens and seals; by default in this thread."""
     token_identity: TokenIdentity | None = None
     keep_seconds: float = 1000.0
     """How long proofs of inclusion are kept."""
@@ -101,7 +101,7 @@ class Shuffler:
         )
 
     async def restart(self) -> None:
-        """Start again on the same files, as after a crash."""
+        """Restart on the same files, as after a crash."""
         self.spool.close()
         await self.start()
 
@@ -122,7 +122,7 @@ class Shuffler:
         return self._contributor.prepare(value, self.rng).envelope
 
     async def submit(self, count: int) -> None:
-        """Let some users submit."""
+        """Submit for some users, all of whom are stored."""
         digest = self.case.signed.digest()
         outcomes = await self.collection.submit_bulk(
             digest, [self.envelope() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A shuffler in memory, as a user agent sees it."""
+"""An in-memory shuffler for a user agent's tests."""
 
 from common.crypto.merkle import Tree
 from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
@@ -8,7 +8,7 @@ from common.task_digest import TaskDigest
 
 
 class MemoryShuffler:
-    """Serves one task and keeps what it is sent."""
+    """Serves one task and keeps all envelopes."""
 
     def __init__(self, signed: SignedTask) -> None:
         self._signed = signed
@@ -23,13 +23,13 @@ class MemoryShuffler:
         self.asked: list[int | None] = []
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Return the task, whatever was asked for."""
+        """Return the task, for any digest."""
         assert len(digest) == 32
         self.fetched += 1
         return self._signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Keep an envelope, and the token that came with it; give a receipt."""
+        """Check the token and keep the envelope; return a receipt."""
         assert digest == self._signed.digest()
         if not self.reachable:
             raise PeerError("away")
@@ -41,7 +41,7 @@ class MemoryShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Relay what was signed, once there is something."""
+        """Return a proof, once there is a tree and a commitment."""
         assert digest == self._signed.digest()
         self.asked.append(prefix)
         if self.tree is None or self.commitment is None:

@@ -1,4 +1,4 @@
-"""Rows of a simulation, made by hand."""
+"""Handmade rows of a simulation."""
 
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ from deploy.simulate.row import Accounting, SweepRow
 from tests.support.tasks import published
 
 TASK: Final = published().task
-"""Whose claims the rows have."""
+"""The rows state its claims."""
 PEOPLE: Final = Population.of_items(
     Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])), 10
 )
@@ -33,7 +33,7 @@ def row(
     reference: CentralErrors = MappingProxyType({}),
     **changes: str,
 ) -> SweepRow:
-    """Return the row of a protocol with these errors of its repeats; without any, a refused one."""
+    """Return a protocol's row with one repeat for each error; without errors, a refused row."""
     repeats = [
         Repeat(
             errors=dict.fromkeys(_ERRORS, mse),

@@ -1,4 +1,4 @@
-"""Tasks as an analyzer would publish them, for tests."""
+"""Drafts and published tasks for tests."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTask:
-    """A signed task and every key that belongs to it."""
+    """A signed task with its keys."""
 
     task: Task
     signed: SignedTask
@@ -39,7 +39,7 @@ class PublishedTask:
 
 
 def published(**changes: Any) -> PublishedTask:
-    """Publish a task made of a small draft with some fields changed."""
+    """Publish the task of a small draft, with some fields changed."""
     suite = changes.get("suite", DEFAULT_SUITE)
     identity, analyzer_key = SigningIdentity.generate(), HpkePrivateKey.generate(suite)
     shuffler_key = HpkePrivateKey.generate(suite)

@@ -1,8 +1,7 @@
 """
-Run two batches over three child processes, with markers planted, and keep all that is written.
+Run two batches with planted markers over three child processes, and keep all that is written.
 
-The markers are drawn from a seed that can be given from outside, SHUFFLEDP_MARKERS_SEED, so that
-nobody can have written code that avoids these very markers.
+SHUFFLEDP_MARKERS_SEED chooses the markers, so that no code can be written to avoid them.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from deploy.audit.observation.recorder import files_of
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
+from tests.support.clients import publish
 from tests.support.scrapes import fetch, series_in
 from user_agent.contribution import Contributor
 
@@ -41,7 +40,7 @@ _LABELS: Final = 6
 _CLIENTS: Final = 12
 _PATIENCE: Final = 60.0
 LOUD: Final = {"GRPC_VERBOSITY": "debug", "GRPC_TRACE": "all"}
-"""All that gRPC can print: headers, metadata, addresses of peers, bytes before and in TLS."""
+"""All of gRPC's traces: headers, metadata, addresses of peers, bytes before and in TLS."""
 
 Headers = tuple[tuple[str, str | bytes], ...]
 
@@ -52,23 +51,23 @@ class Markers:
     def __init__(self) -> None:
         self._rng = rng = Random(int(os.environ.get("SHUFFLEDP_MARKERS_SEED", "20261121")))  # noqa: S311  # not a secret
         self.values = sorted(rng.sample(range(10_001, _ITEMS), 5))
-        """Items of a large domain, below every port that a system gives out by itself."""
+        """Items of a large domain, below the range of ephemeral ports."""
         self.labels = tuple(f"label {self._word()}" for _ in range(_LABELS))
         self.persons = [self._word() for _ in range(PERSONS)]
         self.addresses = [
             f"127.{rng.randrange(64, 127)}.{rng.randrange(100, 255)}.{rng.randrange(100, 255)}"
             for _ in range(_CLIENTS)
         ]
-        """Of loopback; each a client's own."""
+        """Loopback addresses, one for each client."""
         self.ids = list[bytes]()
-        """Bytes and words in headers."""
+        """Bytes and words in the headers."""
         self.headers = [self._headers() for _ in range(_CLIENTS)]
 
     def _word(self) -> str:
         return "".join(self._rng.choices(ascii_lowercase, k=14)).capitalize()
 
     def _headers(self) -> Headers:
-        """Return what tracing libraries and gateways send along."""
+        """Return headers as tracing libraries and gateways send them."""
         trace, span = self._rng.randbytes(16), self._rng.randbytes(8)
         vendor, user, request = self._word(), self._word(), self._word()
         address = f"203.0.{self._rng.randrange(100, 255)}.{self._rng.randrange(100, 255)}"
@@ -85,7 +84,7 @@ class Markers:
 
 @dataclass(kw_only=True)
 class Evidence:
-    """What was planted, and what was written and sent."""
+    """The planted markers, and everything that was written and sent."""
 
     markers: Markers = field(default_factory=Markers)
     begun: float = field(default_factory=time.time)
@@ -93,7 +92,7 @@ class Evidence:
     tasks: list[SignedTask] = field(default_factory=list)
     """One of many items, one with labels."""
     ports: set[int] = field(default_factory=set)
-    """Of clients, as the shuffler saw them."""
+    """Of clients, as the shuffler sees them."""
     files: dict[str, bytes] = field(default_factory=dict)
     """Of shuffler and analyzer: just before the batch closed, after the release, and stopped."""
     logs: dict[str, bytes] = field(default_factory=dict)
@@ -102,7 +101,7 @@ class Evidence:
     numbers: list[float] = field(default_factory=list)
     """Every number in a column of the databases, and every metric."""
     failure: str = ""
-    """What a person reads whose answer cannot be sent."""
+    """The error message to a person whose answer cannot be sent."""
 
     def everything(self) -> bytes:
         """Return all that was written or sent."""
@@ -110,7 +109,7 @@ class Evidence:
         return b"\n".join((self.without_ciphertexts(), *self.files.values(), *chunks))
 
     def without_ciphertexts(self) -> bytes:
-        """Return what short patterns can be searched for in: not files, nor chunks of reports."""
+        """Return all but files and chunks of reports, where chance would find short patterns."""
         parts = [*self.logs.values(), *self.metrics.values(), self.failure.encode()]
         for call in self.relay.calls:
             for header in call.headers:
@@ -119,7 +118,7 @@ class Evidence:
         return b"\n".join(parts)
 
     def planted(self) -> dict[str, list[bytes]]:
-        """Return patterns by what they would reveal; none is so short that chance finds it."""
+        """Return patterns by the fact that they reveal, all too long to occur by chance."""
         markers, moments = self.markers, range(int(self.begun) - 1, int(self.ended) + 2)
         tokens = {raw for name, raw in self.files.items() if name.endswith("/operator.token")}
         values = [v.to_bytes(8, order) for v in markers.values for order in ("big", "little")]
@@ -144,7 +143,7 @@ class Evidence:
 
 
 async def run(directory: Path) -> Evidence:
-    """Start the three, let everybody answer both tasks, and wait until the batches are over."""
+    """Start the services, collect both batches, and wait for their release."""
     found = Evidence()
     cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
     try:
@@ -218,9 +217,9 @@ async def _client(
     cluster: Cluster, found: Evidence, source: str
 ) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
     """
-    Connect to the shuffler from an address that nobody else has, through a TCP relay.
+    Connect to the shuffler from a separate address, through a TCP relay.
 
-    Once it speaks no TLS: libraries log failed handshakes.
+    The first connection speaks no TLS, because libraries log failed handshakes.
     """
     host, _, port = cluster.shuffler.address.rpartition(":")
     pumps = set[asyncio.Task[None]]()

@@ -1,4 +1,4 @@
-"""Text from command lines, the environment and pages of metrics."""
+"""Parsers of text from command lines, the environment and pages of metrics."""
 
 import re
 from functools import partial
@@ -40,14 +40,14 @@ _VALUES: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 def _data_set(name: str) -> object:
-    """Read a name, unless it has millions of items: those take hundreds of megabytes."""
+    """Read a data set by name, unless its items would take hundreds of megabytes."""
     if re.search(r"\d{6}", name):
         raise TaskError("a data set of too many items for a test")
     return dataset(name, 100)
 
 
 def _environment(text: str) -> object:
-    """Read settings from variables, a line each."""
+    """Read settings from variables, one a line."""
     variables = (line.partition("=") for line in text.split("\n"))
     environment = {f"{_PREFIX}_{name}": value for name, _, value in variables}
     return load(ShufflerSettings, None, environment, _PREFIX)

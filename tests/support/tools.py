@@ -1,4 +1,4 @@
-"""Programs that some tests need beside Python."""
+"""External programs that tests need."""
 
 import os
 import shutil
@@ -7,10 +7,7 @@ import pytest
 
 
 def tool(name: str) -> str:
-    """
-    Find a program that a test needs; without it the test is skipped, and fails where
-    SHUFFLEDP_REQUIRE_TOOLS is 1.
-    """
+    """Find a program, or skip the test; with SHUFFLEDP_REQUIRE_TOOLS=1, fail it."""
     found = shutil.which(name)
     if found is None:
         sentence = f"{name} is not installed (Debian: apt install {_PACKAGES.get(name, name)})"
@@ -21,4 +18,4 @@ def tool(name: str) -> str:
 
 
 _PACKAGES = {"promtool": "prometheus"}
-"""Debian's packages that are not called like their program."""
+"""Debian packages whose name is not the program's."""

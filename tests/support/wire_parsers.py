@@ -1,4 +1,4 @@
-"""Messages of the parties, operators and people, and the evidence that the shuffler keeps."""
+"""Parsers of all protobuf messages, and of the shuffler's stored evidence."""
 
 import asyncio
 from functools import partial
@@ -109,7 +109,7 @@ def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
 
 
 def _inclusions(folder: Path) -> InclusionProofs:
-    """Start on a folder that holds a task's commitment and leaves, or damaged ones."""
+    """Start on a folder with a task's commitment and leaves, one of which may be damaged."""
     folder.mkdir(exist_ok=True)
     kept = {"commitment": _UNTIL + _KEPT_COMMITMENT, "leaves": _TREE.leaves.tobytes()}
     for kind, content in kept.items():
@@ -127,7 +127,7 @@ def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | Non
 
 
 def _relayed(path: Path) -> bytes:
-    """Show the commitment alone and with each bucket, and clear it up."""
+    """Relay the commitment alone and with a bucket, and delete it."""
     inclusions = _inclusions(path.parent)
     try:
         return b"".join(_answered(inclusions, EXAMPLE_DIGEST, prefix) for prefix in (None, 0))
@@ -238,7 +238,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         user_agent_pb2.GetReceiptRequest(task_digest=EXAMPLE_DIGEST, person="Ada"),
     ),
 )
-"""Names, readers, and messages that they read."""
+"""Names, readers and valid messages."""
 _SHARES: Final = {
     "description of a task": 8.0,
     "result": 8.0,

@@ -1,9 +1,9 @@
 """
-The system as a whole, in one event loop, and what must be true of it whatever happens.
+The whole system in one event loop, and its invariants.
 
-What is counted is compared with what was sent: the world holds the keys, opens every submission
-that a device has saved, and knows each sealed report by its bytes. No two are alike, so that one
-that is delivered twice, or is missing, shows.
+The counted reports are compared with the sent ones: the world holds the keys and opens every
+submission that a device has saved. Sealed reports are distinct, so that a repeated or missing one
+is detected.
 """
 
 import sqlite3
@@ -40,14 +40,14 @@ PERSONS: Final = 8
 
 @dataclass
 class World:
-    """Three parties, their files under one folder, and everything that was ever published."""
+    """Three parties, their files under one folder, and all published tasks."""
 
     path: Path
     signed: list[SignedTask] = field(default_factory=list)
     _ledger: list[LedgerEntry] = field(default_factory=list)
 
     async def start(self) -> None:
-        """Start the three."""
+        """Start the parties."""
         self.path.mkdir(exist_ok=True)
         self.around = Surroundings(self.path)
         self._stranger = Life("stranger", self.around.faults)
@@ -59,12 +59,12 @@ class World:
             await party.start()
 
     async def end(self) -> None:
-        """Stop the three."""
+        """Stop the parties."""
         for party in self.parties:
             await party.end()
 
     async def restart(self, party: AnalyzerParty | ShufflerParty | DeviceParty) -> None:
-        """Stop a party, as a crash between two boundaries would, and start it again."""
+        """Stop a party, as a crash between two boundaries would, and restart it."""
         await party.end()
         for _ in range(_TRIES):
             try:
@@ -74,13 +74,13 @@ class World:
             return
         raise AssertionError("it does not start")
 
-    async def raise_the_dead(self) -> None:
-        """Start every party that has crashed."""
+    async def restart_crashed(self) -> None:
+        """Restart every crashed party."""
         for party in self.parties:
             if party.life.over.is_set():
                 await self.restart(party)
 
-    # --- what people and operators do -------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     async def publish(self, n_min: int, target_size: int) -> SignedTask:
         """Publish a task whose submissions hold three reports each."""
@@ -100,12 +100,12 @@ class World:
         return signed
 
     async def contribute(self, person: int, signed: SignedTask) -> None:
-        """Let a person answer; every value is held by one person alone."""
-        with suppress(ShuffleDpError, Crash):  # what is owed is saved
+        """Let a person answer; each has a different value."""
+        with suppress(ShuffleDpError, Crash):  # unsent answers are saved
             await self.device.agent.contribute(signed.digest(), 7 * person, f"person {person}")
 
     async def submit_as_stranger(self, digest: TaskDigest, envelope: bytes) -> None:
-        """Let somebody without a device submit."""
+        """Submit without a device."""
         shuffler = self.shuffler
         await self.around.network.call(
             *(self._stranger, shuffler.life, "submit"),
@@ -113,7 +113,7 @@ class World:
         )
 
     async def deliver_as_stranger(self, manifest: BatchManifest, chunks: list[bytes]) -> None:
-        """Let somebody who is no shuffler deliver a batch."""
+        """Deliver a batch without being the shuffler."""
         analyzer = self.analyzer
         await self.around.network.call(
             *(self._stranger, analyzer.life, "deliver batch"),
@@ -121,48 +121,48 @@ class World:
         )
 
     async def resend(self) -> None:
-        """Let devices send again what may not have arrived."""
+        """Let devices resend pending answers."""
         with suppress(Crash):
             await self.device.agent.resend_pending()
 
     async def rotate(self) -> None:
-        """Let shuffler and analyzer replace the keys whose time has come."""
+        """Let shuffler and analyzer rotate their keys."""
         for party in (self.shuffler, self.analyzer):
             with suppress(Crash):
                 await party.rotate()
 
     async def ask(self) -> None:
-        """Let devices ask whether their answers were counted."""
+        """Let devices check that their answers were counted."""
         self.around.clock.seconds += 2
         with suppress(Crash):
             await self.device.watch.check_due()
 
     async def advance(self) -> None:
-        """Let the shuffler do what is due, and the analyzer what follows from it."""
+        """Let the shuffler advance its batches, and the analyzer finish its releases."""
         await self.shuffler.advance()
         await self.analyzer.settle()
 
-    async def calm_down(self) -> None:
-        """Let everything end: no more faults, and time passes until every batch is over."""
+    async def finish(self) -> None:
+        """Stop all faults, and advance the clock until every batch is over."""
         self.around.faults.suspended = True
         self.around.network.losses.clear()
         for seconds in (0, 0, 2 * _ROUND_SECONDS, 0, 0):
             self.around.clock.seconds += seconds
-            await self.raise_the_dead()
+            await self.restart_crashed()
             for act in (self.rotate, self.resend, self.advance, self.ask, self.check):
                 await act()
 
-    # --- what must be true ------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     async def check(self) -> None:
         """
-        Check what must be true at any time.
+        Check the invariants that hold at any time.
 
-        The ledger never decreases, and holds one release for a task and for a batch, of enough
-        users. Every batch has one order, and no report is in two of them.
+        The ledger never decreases, and holds one release for each task and batch, of at least n_min
+        users. Every batch has one order, and no report is delivered in two places.
         """
-        await self.raise_the_dead()
-        with self._looking():
+        await self.restart_crashed()
+        with self._without_faults():
             entries = await self.analyzer.store.ledger(0)
         assert self._ledger == entries[: len(self._ledger)], "the ledger has decreased"
         self._ledger = entries
@@ -186,8 +186,8 @@ class World:
         self._delivered = delivered.keys()
 
     async def check_end(self) -> None:
-        """Check, once everything is over, what became of each submission."""
-        await self.calm_down()
+        """Finish, and check the outcome of each submission."""
+        await self.finish()
         for signed in self.signed:
             await self._check_end_of(signed.digest())
 
@@ -197,7 +197,7 @@ class World:
         try:
             await self.analyzer.releases.result(digest)
         except BatchStateError:
-            assert len(arrived) < task.n_min, "what was acknowledged is lost"
+            assert len(arrived) < task.n_min, "acknowledged submissions are lost"
             assert await self.batch_state(digest) in {None, BatchState.EXPIRED}
             return
         assert await self.batch_state(digest) is BatchState.ERASED
@@ -208,7 +208,7 @@ class World:
             assert len(there) == 1, "half a submission was delivered"
         counted = {who: them for who, them in sent.items() if them[0] in self._delivered}
         assert {each.person for each in arrived} <= counted.keys(), "lost"
-        assert entry.n_users == len(counted), "counted twice, or nobody's"
+        assert entry.n_users == len(counted), "counted twice, or counted without a user"
         cells = np.frombuffer(await self.analyzer.store._database.run(_cells, digest), np.int64)
         by_hand = self._cells_of([one for them in counted.values() for one in them], digest)
         assert cells.tolist() == by_hand.tolist(), "another histogram"
@@ -219,8 +219,8 @@ class World:
             assert evidence.receipt_verified
 
     @contextmanager
-    def _looking(self) -> Generator[None]:
-        """Look into the parties' files without a fault."""
+    def _without_faults(self) -> Generator[None]:
+        """Read the parties' files without a fault."""
         faults = self.around.faults
         before, faults.suspended = faults.suspended, True
         try:
@@ -229,16 +229,16 @@ class World:
             faults.suspended = before
 
     async def saved(self, digest: TaskDigest) -> list[SavedSubmission]:
-        """Look up what every person's device has saved for a task."""
+        """Return every person's saved submission for a task."""
         people = [f"person {number}" for number in range(PERSONS)]
-        with self._looking():
+        with self._without_faults():
             found = [await self.device.budget.find(person, digest) for person in people]
         return [each for each in found if each is not None]
 
     async def batch_state(self, digest: TaskDigest) -> BatchState | None:
-        """Look up where a task's batch is; None if nobody has asked for the task."""
+        """Return the state of a task's batch; None if nobody has fetched the task."""
         try:
-            with self._looking():
+            with self._without_faults():
                 return (await self.shuffler.collection.status(digest)).state
         except UnknownTaskError:
             return None
@@ -253,7 +253,7 @@ class World:
         return split_every(unpack(plaintext, task).sealed_reports, task.sealed_report_bytes)
 
     def _cells_of(self, sealed: list[bytes], digest: TaskDigest) -> np.ndarray:
-        """Count by hand what these reports hold."""
+        """Open and tally these reports."""
         task = self._task(digest)
         keys, mechanism = self.analyzer.keys.reports, mechanism_of(task)
         key = keys.private_key(task.suite, task.analyzer_key, whose="analyzer_key")

@@ -12,7 +12,7 @@ from deploy.cli import app
 from deploy.datasets.sample_people import sample_people
 
 
-def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> None:
+def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     """
     Three processes, 3,000 people of seed 11, and every field of result.json.
 
@@ -54,8 +54,8 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
     assert result["mse_vs_truth"] == pytest.approx(error)
 
 
-def test_an_impossible_number_of_users_is_one_sentence() -> None:
-    """Before a service is started."""
+def test_an_invalid_number_of_users_is_refused() -> None:
+    """Before a service starts, in one sentence."""
     outcome = CliRunner().invoke(app, ["demo", "--users", "31670032"])
 
     assert isinstance(outcome.exception, ShuffleDpError)

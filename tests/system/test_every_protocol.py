@@ -38,7 +38,7 @@ from tests.support.kind_tasks import OTHER_KINDS
 _USERS: Final = 3_000
 _DEADLINE: Final = 120.0
 _FAR: Final = 7.0
-"""Standard deviations that no estimate may be off by."""
+"""Standard deviations: no estimate may err by more."""
 _CHANCE: Final = 1e-9
 _GROUPS: Final = [list(protocols_of("categorical"))[start::8] for start in range(8)]
 
@@ -46,7 +46,7 @@ _GROUPS: Final = [list(protocols_of("categorical"))[start::8] for start in range
 async def _collect(
     cluster: Cluster, values: Sequence[Value], draft: TaskDraft, through_the_agent: int = 3
 ) -> tuple[Task, Result]:
-    """Let 3,000 people answer, some of them through the user agent's process, which has caps."""
+    """Let 3,000 people answer, some of them through the user agent's process and its caps."""
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
         signed = await operator.create_task(draft)
         for number, value in enumerate(values[:through_the_agent]):
@@ -109,7 +109,7 @@ async def test_every_protocol_for_items_gives_what_the_simulator_gives(
 
         assert (np.abs(collected - truth) <= _FAR * spread).all(), protocol
         assert (np.abs(collected - simulated.frequencies) <= _FAR * between).all(), protocol
-        # Which dummies came differs, and so does the error that is stated.
+        # The dummies differ, and so do the stated errors.
         assert simulated.mse_theory / 1.5 <= result.histogram.mse_theory, protocol
         assert result.histogram.mse_theory <= simulated.mse_theory * 1.5, protocol
 
@@ -127,7 +127,7 @@ def _draft(cluster: Cluster, people: SamplePeople, **changes: Any) -> TaskDraft:
 @pytest.mark.parametrize(
     ("kind", "protocol"), [(kind, name) for kind in OTHER_KINDS for name in protocols_of(kind)]
 )
-async def test_every_other_protocol_estimates_what_is_true(
+async def test_every_other_protocol_estimates_the_truth(
     cluster: Cluster, kind: Kind, protocol: str
 ) -> None:
     """
@@ -152,7 +152,7 @@ async def test_every_other_protocol_estimates_what_is_true(
     else:
         assert isinstance(estimate, Means)
         off, errors = estimate.means - people.truth, estimate.standard_errors
-    if protocol == "multi-rphm":  # what the projection leaves out is no noise
+    if protocol == "multi-rphm":  # the projection's error is not noise
         assert not estimate.unbiased  # type: ignore[union-attr]  # a mean's
         return
     assert (errors > 0).all()
@@ -166,11 +166,10 @@ async def test_a_second_iteration_starts_where_the_first_ended(
     """
     PrivKVM in two tasks: the first releases owners, the second means with better fakes.
 
-    Every other film has no star, the others all five. In the second half of those who do not own a
-    key tell their fake, what the first came to: means are off by the share 1 - f of fakes of the
-    way to it. With other fakes, such as the middle of the range, the squares of what is off from
-    there would add up to too much. The services draw as in production; fails by chance with
-    probability 1e-9 (a chi-squared test over twelve keys).
+    Films have 0 or 5 stars. With f the share of owners, a mean moves by 1 - f of the way to its
+    fake, the first iteration's mean. Other fakes, such as the middle of the range, fail the test.
+    The services draw as in production; fails by chance with probability 1e-9 (a chi-squared test
+    over twelve keys).
     """
     ends = np.tile([0.0, 5.0], 6)
     people = _people("key-value")
@@ -197,10 +196,9 @@ async def test_a_second_iteration_starts_where_the_first_ended(
 
 async def test_a_text_goes_from_the_device_to_the_table(cluster: Cluster) -> None:
     """
-    Of 3,000 people half of whom hold one text, it is detected, and nobody's candidate is not.
+    A text that half of 3,000 people hold comes first in the table, and is detected.
 
-    Fails by chance with probability below 1e-9: the text's share is nine standard errors; and the
-    other candidate would be detected by chance in one of forty runs, so that is not asked for.
+    Fails by chance with probability below 1e-9: the text's share is nine standard errors.
     """
     half, quarter = _USERS // 2, _USERS // 4
     texts: list[Value] = [*["rhubarb"] * half, *["sorrel"] * quarter, *[""] * quarter]

@@ -1,4 +1,4 @@
-"""Many clients at once, and ones that want everything: memory is bounded, others are served."""
+"""Floods of calls: the shuffler's memory is bounded, and other clients are served."""
 
 import asyncio
 from collections import Counter
@@ -10,18 +10,17 @@ import pytest
 
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
-from tests.support.clients import envelopes
+from tests.support.clients import envelopes, publish
 from tests.support.connections import connect, resident_bytes, shuffler_stub
 
 _MEBIBYTE = 2**20
 _ROOM = 400 * _MEBIBYTE
-"""What a flood may make the shuffler's process take, beyond what it takes idle."""
+"""Bytes that a flood may add to the shuffler's idle process."""
 _PATIENCE = 60.0
 
 
 async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
-    """Let so many clients submit at once, each on a connection of its own."""
+    """Let clients submit at the same time, each on its own connection."""
     signed = await publish(cluster, 100_000)
     authority = cluster.authority.read_bytes()
     outcomes: Counter[str] = Counter()
@@ -53,7 +52,7 @@ async def test_many_clients_at_once_are_all_served(cluster: Cluster, clients: in
 async def _flood(
     cluster: Cluster, method: str, request: object, calls: int
 ) -> AsyncIterator[Counter[str]]:
-    """Keep so many calls under way on one connection, without ever waiting."""
+    """Repeat calls on one connection, with so many in flight."""
     outcomes: Counter[str] = Counter()
     async with connect(cluster.shuffler.address, cluster.authority.read_bytes()) as channel:
         call = getattr(shuffler_pb2_grpc.ShufflerStub(channel), method)
@@ -80,10 +79,7 @@ async def _flood(
     "kind", ["bulk", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("long", "short"))]
 )
 async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind: str) -> None:
-    """
-    Bulk calls of 4 MB, single ones of 4 MB, or thousands of short ones: the process stays within
-    its bound, and five submissions of somebody else all arrive.
-    """
+    """With bulk calls of 4 MB, single calls of 4 MB, or a thousand short calls at a time."""
     signed = await publish(cluster, 100_000)
     digest = signed.digest()
     Submit, Bulk = shuffler_pb2.SubmitRequest, shuffler_pb2.SubmitBulkRequest  # noqa: N806  # classes

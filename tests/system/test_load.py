@@ -1,4 +1,4 @@
-"""A large load on services that run as child processes."""
+"""The load generator at full size, on child processes."""
 
 import pytest
 from rich.console import Console
@@ -14,9 +14,10 @@ from deploy.load.target import local
 @pytest.mark.parametrize("mode", ["users", "bulk"])
 async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode: Mode) -> None:
     """
-    By `shuffledp load --local`; and the error is what theory says: over 915 items the ratio is
-    within a half with certainty, as far as tests are concerned (its standard deviation is below
-    .05, so this fails by chance with probability far below 1e-9).
+    By `shuffledp load --local`; the mean squared error is as predicted.
+
+    Over 915 items the ratio's standard deviation is below .05: fails by chance with probability
+    below 1e-9.
     """
     plan = LoadPlan(mode=mode, n_users=20_000, shares=shares_from("0.1"))
     with Bars(Console(quiet=True)) as bars:

@@ -1,8 +1,8 @@
 """
-Batch after batch, without a pause: what shuffler and analyzer hold does not grow.
+The memory of shuffler and analyzer does not grow from batch to batch.
 
-Looked at are the two processes with their workers, once caches and pools are filled: the most that
-is resident in the second half of the time is compared with the most in the first.
+Once caches and pools are filled, peak resident memory with workers in the second half of the run is
+compared with that in the first half.
 """
 
 import asyncio
@@ -17,39 +17,33 @@ from common.runtime.rpc import open_channel
 from common.wire.submissions import outcomes_from_wire
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
-from tests.support.clients import envelopes
+from tests.support.clients import envelopes, publish
 from tests.support.connections import tree_resident_bytes
 
 _TO_WARM_UP: Final = 2
 """Batches."""
+_SECONDS: Final = 600
 _USERS: Final = 2000
 _CALL: Final = 200
 _GROWTH: Final = 8 * 2**20
-"""Allowed to either party with its workers, whatever the length of the run: allocators wander."""
+"""Bytes by which a party with its workers may grow: allocators fluctuate."""
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [
-        pytest.param(8, id="8 s", marks=pytest.mark.slow),
-        pytest.param(600, id="10 min", marks=pytest.mark.slow),
-    ],
-)
-async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster, seconds: int) -> None:
-    """Thousands of submissions for each of many tasks: taken, permuted, delivered and released."""
+@pytest.mark.slow
+async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster) -> None:
+    """Over ten minutes: batches of 2,000 users are taken, permuted, delivered and released."""
     for _ in range(_TO_WARM_UP):
         await _whole_batch(cluster)
-    first = await _most_held(cluster, seconds / 2)
-    second = await _most_held(cluster, seconds / 2)
+    first = await _most_held(cluster, _SECONDS / 2)
+    second = await _most_held(cluster, _SECONDS / 2)
 
     for party in first:
         grown = second[party] - first[party]
-        assert grown < _GROWTH, f"{party} grew by {grown} bytes within {seconds} s"
+        assert grown < _GROWTH, f"{party} grew by {grown} bytes within {_SECONDS} s"
 
 
 async def _most_held(cluster: Cluster, seconds: float) -> dict[str, int]:
-    """Return the most that each of the two held while batches passed for so long."""
+    """Collect batches for some seconds, and return each party's peak resident bytes."""
     processes = {one.party: one.process.pid for one in (cluster.shuffler, cluster.analyzer)}
     most = dict.fromkeys(processes, 0)
 

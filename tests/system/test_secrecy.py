@@ -1,8 +1,8 @@
 """
-The memory and the files of running services, searched for keys and reports.
+Search the memory and files of running services for keys and reports.
 
-Every search here has a counterpart that must find something, so that it cannot pass by looking in
-the wrong place. `test_telemetry.py` searches traffic and logs.
+Every search has a counterpart that must succeed, so that none passes by searching the wrong place.
+`test_telemetry.py` searches traffic and logs.
 """
 
 import re
@@ -18,7 +18,7 @@ from deploy.audit.observation.byte_search import encodings, kinds_found
 from deploy.audit.observation.recorder import files_of, stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from tests.support.children import publish
+from tests.support.clients import publish
 from tests.support.keys import active_key
 from tests.support.recording import sealed_reports
 from user_agent.contribution import Contributor
@@ -42,12 +42,14 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
-async def test_no_party_holds_what_is_not_its_own_while_a_batch_collects(cluster: Cluster) -> None:
+async def test_no_party_holds_another_partys_secrets_while_a_batch_collects(
+    cluster: Cluster,
+) -> None:
     """
-    The analyzer's private key is in the analyzer's memory alone, and in no file: its own is
-    encrypted. Neither reports, plain or sealed, nor ids are on the shuffler's disk or in its log.
+    The analyzer's private key is only in the analyzer's memory: its key file is encrypted.
 
-    A large field, so that a report is not found by chance among zeros.
+    The shuffler's disk and log hold no report, plain or sealed, and no id. A large field makes it
+    unlikely that a report is found by chance among zeros.
     """
     signed = await publish(cluster, 1000, domain_size=10_000_000, buckets=251)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
@@ -78,6 +80,6 @@ async def test_no_party_holds_what_is_not_its_own_while_a_batch_collects(cluster
         },
         written[1],
     )
-    # The search is in the right place: the reports are there, under the batch's key.
+    # Not the wrong place: the reports are there, under the batch's key.
     stored = b"".join(stored_groups(cluster.shuffler.state, digest))
     assert [] == [report for report in sealed if report not in stored]

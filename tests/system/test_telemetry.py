@@ -1,17 +1,16 @@
 """
-Nothing crosses the shuffler but ciphertexts, whatever is switched on.
+Only ciphertexts cross the shuffler, whatever logging and tracing is on.
 
-Two batches are run over three child processes at level DEBUG, with every trace that gRPC has asked
-for by the environment, and with the headers that tracing libraries and gateways add. Then
-everything that shuffler and analyzer wrote to files, logs and metrics, and every byte that the
-shuffler sent to the analyzer, is searched for what was planted. SHUFFLEDP_MARKERS_SEED plants other
-markers. `tests/integration/test_observed_services.py` looks for submissions and their order.
+Two batches run over three child processes at level DEBUG, with all of gRPC's traces requested and
+with the headers of tracing libraries and gateways. All files, logs and metrics of shuffler and
+analyzer, and all bytes between them, are searched for planted markers; SHUFFLEDP_MARKERS_SEED
+chooses these. `tests/integration/test_observed_services.py` searches for submissions and order.
 
-Allowed, and therefore not looked for:
+Allowed, and not searched for:
 
 * a task's labels where they stand in the task itself, which everybody fetches;
 * the task's deadline, which lies in the future;
-* since when a key has been what it is, in keys.json: the time of a start, not of a report;
+* when a key changed its state, in keys.json: the time of a start, not of a report;
 * the operator's token in the analyzer's own file of that name;
 * files of the user agent: it is the person's own;
 * the sealed reports at the analyzer: they are what is delivered.
@@ -52,12 +51,12 @@ def everything(evidence: Evidence) -> bytes:
 
 @pytest.fixture(scope="module")
 def plain(evidence: Evidence) -> bytes:
-    """The same without what is encrypted: what short patterns are searched for in."""
+    """The same without ciphertexts: short patterns are searched for here."""
     return evidence.without_ciphertexts()
 
 
-def test_what_is_searched_was_written_and_sent(evidence: Evidence, everything: bytes) -> None:
-    """No search passes by looking in the wrong place: tasks, batches and reports are there."""
+def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: bytes) -> None:
+    """Their tasks, databases, keys, metrics and deliveries are all there."""
     names = " ".join(evidence.files)
 
     for file in ("spool.sqlite-wal", "analyzer.sqlite-wal", "batch-", "operator.token"):
@@ -74,12 +73,8 @@ def test_what_is_searched_was_written_and_sent(evidence: Evidence, everything: b
     assert reports == {manifest_from_wire(manifest).n_reports for manifest in manifests}
 
 
-def test_nothing_that_was_planted_is_anywhere(evidence: Evidence, everything: bytes) -> None:
-    """
-    Values, labels, persons, trace and request ids, addresses, tokens, times.
-
-    Each as text or bytes; times as seconds, and as the beginning of anything finer.
-    """
+def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes) -> None:
+    """Values, labels, persons, trace ids, addresses, tokens and times, as text and as bytes."""
     label = b"(?:" + "|".join(evidence.markers.labels).encode() + b")"
     in_a_list = label + b'(?=",")|(?<=",")' + label  # a page of a database may end beside one
     left = re.sub(in_a_list, b"", re.sub(rb'"since": ?[0-9.e+]+', b"", everything))
@@ -88,12 +83,12 @@ def test_nothing_that_was_planted_is_anywhere(evidence: Evidence, everything: by
             left = left.replace(b"\n" + content + b"\n", b"\n", 1)
 
     assert set() == kinds_found(evidence.planted(), left)
-    # The shuffler sends headers of its own, and these alone.
+    # The shuffler sends no headers but its own.
     assert {key for call in evidence.relay.calls for key, _ in call.headers} <= {"user-agent"}
 
 
-def test_every_search_would_find_what_it_looks_for(evidence: Evidence, everything: bytes) -> None:
-    """Each pattern, written behind all the rest, is found there."""
+def test_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> None:
+    """Each pattern is found when it is appended."""
     every = sorted({pattern for some in evidence.planted().values() for pattern in some})
     patterns = {f"{number}": [pattern] for number, pattern in enumerate(every)}
 
@@ -101,9 +96,7 @@ def test_every_search_would_find_what_it_looks_for(evidence: Evidence, everythin
     assert str(int(evidence.begun * 1000)).encode().startswith(tuple(every))
 
 
-def test_what_is_short_is_nowhere_between_other_text(
-    evidence: Evidence, everything: bytes, plain: bytes
-) -> None:
+def test_no_short_marker_is_found(evidence: Evidence, everything: bytes, plain: bytes) -> None:
     """
     Values and ports as digits; where there is no ciphertext, values, addresses and seconds as four
     bytes, and times in any layout of eight.
@@ -149,7 +142,7 @@ def _packed_times(data: bytes, first: float, last: float) -> list[str]:
 
 
 def test_the_search_for_packed_times_finds_one_wherever_it_lies() -> None:
-    """In every layout that is searched for."""
+    """In every layout that is searched."""
     now = 1_900_000_000
     for layout, unit in (("<q", 1), (">q", 10**3), ("<d", 1), (">d", 1)):
         assert _packed_times(b"abc" + struct.pack(layout, now * unit) + b"d", now, now + 1)
@@ -157,10 +150,7 @@ def test_the_search_for_packed_times_finds_one_wherever_it_lies() -> None:
 
 
 def test_the_services_log_nothing_but_their_own_records(evidence: Evidence) -> None:
-    """
-    With allowed fields alone, the user agent too. GRPC's traces were asked for by the environment;
-    a sentence says that they are left out.
-    """
+    """With allowed fields only; gRPC's traces are left out, and the first line says so."""
     events = set[str]()
     for party, log in evidence.logs.items():
         first, *lines = log.decode().splitlines()

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.browser import a_browser
+from tests.support.browser import launch_browser
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser a module: its loop must be gone before another module's asynchronous test."""
-    with a_browser() as started:
+    """One browser a module: its event loop must end before the next asynchronous test."""
+    with launch_browser() as started:
         yield started

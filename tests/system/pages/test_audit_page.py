@@ -20,12 +20,12 @@ def _page(make: Callable[[], AuditReport]) -> str:
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
 @pytest.mark.parametrize("make", [demo_report, failed_report])
-def test_a_page_asks_for_nothing_fits_and_can_be_read(
+def test_the_page_is_self_contained_fits_and_is_accessible(
     browser: Browser,
     tmp_path: Path,
     make: Callable[[], AuditReport],
     size: ViewportSize,
     scheme: Scheme,
 ) -> None:
-    """By a person or a screen reader, with all details open."""
+    """With all details open."""
     check_page(browser, _page(make), tmp_path, size=size, scheme=scheme)

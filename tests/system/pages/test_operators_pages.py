@@ -1,4 +1,4 @@
-"""What operators look at, in a real browser: a batch as it grows, and what was released."""
+"""The pages of a live batch and of releases in a real browser."""
 
 import urllib.parse
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _POLL_SECONDS: Final = 7
 
 @pytest.fixture
 def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
-    """A batch of 100 users that two a second join, open at phone width in the dark; its feed."""
+    """The page of a batch that two users a second join, at phone width and dark; and its feed."""
     clock = ManualClock()
     feed = LiveFeed(clock)
     for moment in range(0, 101, 2):
@@ -33,7 +33,7 @@ def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
     html = live_page(TaskDigest(bytes(32)), version="1", poll_seconds=_POLL_SECONDS).encode()
     with live_server(html, feed, "s3cret") as address:
         watched = watch(browser, size=PHONE, scheme="dark")
-        # Time is the test's: the page asks when the test lets so many seconds pass.
+        # The page polls when the test advances its clock.
         watched.page.clock.install()
         watched.page.goto(address)
         expect(watched.page.locator("#users")).to_have_text("300")
@@ -43,9 +43,9 @@ def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
 
 def test_a_batch_is_shown_as_it_grows(shown: tuple[Watched, LiveFeed]) -> None:
     """
-    Users, forecast, refused submissions; and as late as the server says the next figures.
+    Users, forecast and refused submissions, polled at the server's interval.
 
-    It fits on a phone, asks its own server and nobody else, and the browser complains of nothing.
+    It fits on a phone, requests nothing from other servers, and raises no browser error.
     """
     watched, feed = shown
     page = watched.page
@@ -68,8 +68,10 @@ def test_a_batch_is_shown_as_it_grows(shown: tuple[Watched, LiveFeed]) -> None:
     assert [] == watched.complaints
 
 
-def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: tuple[Watched, LiveFeed]) -> None:
-    """Expired: nothing was released, and the page stops asking."""
+def test_the_page_shows_the_end_of_a_batch_and_stops_polling(
+    shown: tuple[Watched, LiveFeed],
+) -> None:
+    """An expired batch released nothing."""
     watched, feed = shown
     page = watched.page
     feed.take(progress(300, state=BatchState.EXPIRED))
@@ -81,8 +83,8 @@ def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: tuple[Watched, L
     assert asked == len(watched.requests)
 
 
-def test_a_server_that_has_gone_is_said_to_have(shown: tuple[Watched, LiveFeed]) -> None:
-    """The figures stay, with a word about it."""
+def test_the_page_says_that_its_server_does_not_answer(shown: tuple[Watched, LiveFeed]) -> None:
+    """The last figures stay."""
     page = shown[0].page
     page.route("**/progress.json", lambda route: route.abort())
     page.clock.run_for(1000 * _POLL_SECONDS)
@@ -91,7 +93,7 @@ def test_a_server_that_has_gone_is_said_to_have(shown: tuple[Watched, LiveFeed])
     expect(page.locator("#users")).to_have_text("300")
 
 
-def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_of_releases_is_self_contained_and_fits(browser: Browser, tmp_path: Path) -> None:
     """A population of 64 letters without a blank fits on a phone."""
     entry = first_entry(population="w" * 64, n_users=123_456_789)
     populations = [population_budgets("w" * 64)]

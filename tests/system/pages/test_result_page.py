@@ -24,7 +24,7 @@ _PAGE: Final = page_of(_COLLECTED, known=True)
 
 @pytest.fixture(scope="module")
 def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """The page at desktop width; tests put back what they change by loading it again."""
+    """The page at desktop width; the fixture `page` reloads it for each test."""
     watched = show(browser, _PAGE, tmp_path_factory.mktemp("page"))
     yield watched
     watched.close()
@@ -32,7 +32,7 @@ def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def page(shown: Watched) -> Watched:
-    """The same, fresh."""
+    """The page, reloaded."""
     shown.page.reload()
     return shown
 
@@ -42,15 +42,15 @@ def _names(watched: Watched) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)
-def test_a_page_asks_for_nothing_fits_and_can_be_read(
+def test_the_page_is_self_contained_fits_and_is_accessible(
     browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
 ) -> None:
-    """By a person or a screen reader."""
+    """At each size and colour scheme."""
     check_page(browser, _PAGE, tmp_path, size=size, scheme=scheme)
 
 
 def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
-    """Also where the reader's windows are dark; the charts are drawn in its colours."""
+    """Also in a dark scheme; the charts are redrawn for print."""
     watched = show(browser, _PAGE, tmp_path, scheme="dark")
     overview = watched.page.locator("#overview")
     expect(overview).to_have_attribute("data-drawn", "915")
@@ -65,7 +65,7 @@ def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
 
 def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None:
     """
-    Share, interval, users and refined share; and in users what the pointer is at.
+    Share, interval, users and refined share; the tooltip counts users.
 
     Simultaneous intervals are wider: Bonferroni over 915 values reaches 4.02 standard errors.
     """
@@ -93,7 +93,7 @@ def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None
 
 
 def test_values_are_found_and_sorted(page: Watched) -> None:
-    """By a part of a name in any case, or by a number; in each order, from menu or heading."""
+    """By part of a name in any case, or by a number; sorted by the menu or a heading."""
     search = page.page.get_by_label("Find a value")
     refined = np.argsort(_COLLECTED.result.histogram.refined)[::-1]
 
@@ -115,7 +115,7 @@ def test_values_are_found_and_sorted(page: Watched) -> None:
 
 
 def test_all_values_can_be_read_with_the_keyboard(page: Watched) -> None:
-    """Rows by arrows down, the overview by arrows right; what is read is said aloud."""
+    """Arrow keys move along rows and the overview, and screen readers get the values."""
     page.page.locator("#rows tr").first.focus()
     page.page.keyboard.press("ArrowDown")
     expect(page.page.get_by_role("tooltip")).to_contain_text("city 1002")
@@ -128,7 +128,7 @@ def test_all_values_can_be_read_with_the_keyboard(page: Watched) -> None:
 
 
 def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
-    """The last value by share is on the last page of rows, after which there is none."""
+    """The smallest value is on the last page of rows."""
     overview = page.page.locator("#overview")
     overview.focus()
     page.page.keyboard.press("End")
@@ -144,8 +144,8 @@ def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
     expect(page.page.locator("#place")).to_have_text("801–915 of 915")
 
 
-def test_values_that_may_be_none_are_marked_and_can_be_left_out(page: Watched) -> None:
-    """As many as have an interval that includes 0."""
+def test_values_not_distinct_from_zero_are_marked_and_can_be_hidden(page: Watched) -> None:
+    """Those whose interval includes 0."""
     low, _ = _COLLECTED.result.histogram.interval(0.95)
     distinct = int((low > 0).sum())
 
@@ -159,10 +159,10 @@ def test_values_that_may_be_none_are_marked_and_can_be_left_out(page: Watched) -
 
 
 @pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c"), ("x;=1", "\t=1", 'x";"-1')])
-def test_the_csv_is_the_one_that_the_command_writes(
+def test_the_pages_csv_equals_the_commands(
     browser: Browser, tmp_path: Path, labels: tuple[str, ...]
 ) -> None:
-    """The same labels and intervals, also where the page shows simultaneous ones."""
+    """Labels and intervals, even while the page shows simultaneous intervals."""
     found = collected(size=3, labels=labels)
     watched = show(browser, page_of(found), tmp_path)
     watched.page.get_by_label("Simultaneous intervals").check()
@@ -194,7 +194,7 @@ def test_the_csv_is_the_one_that_the_command_writes(
         pytest.param([1.36, 0.62, -0.14, -0.48, -1.35], 1.2, PHONE, 2, id="a round step is far"),
     ],
 )
-def test_a_scale_has_ticks_with_names_of_their_own(  # noqa: PLR0917  # a row's
+def test_a_scale_has_distinct_tick_labels(  # noqa: PLR0917  # a row's
     browser: Browser,
     tmp_path: Path,
     shares: list[float],
@@ -202,7 +202,7 @@ def test_a_scale_has_ticks_with_names_of_their_own(  # noqa: PLR0917  # a row's
     size: ViewportSize,
     least: int,
 ) -> None:
-    """However fine or coarse, and on a phone more than 0."""
+    """For fine and coarse scales, and at least two on a phone."""
     found, figures = collected(size=len(shares)), np.array(shares)
     errors = np.full(len(shares), error)
     histogram = dataclasses.replace(
@@ -235,10 +235,10 @@ _HOSTILE: Final = (
 )
 
 
-def test_hostile_names_are_shown_as_they_are_fit_and_run_nothing(
+def test_hostile_labels_are_shown_unchanged_and_run_nothing(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """On a phone: no dialog, no request, no complaint; the text is there letter by letter."""
+    """No dialog, request or error; the labels fit on a phone."""
     html = page_of(collected(labels=_HOSTILE))
     watched = show(browser, html, tmp_path, size=PHONE)
     watched.page.locator("#rows tr").first.hover()
@@ -252,10 +252,8 @@ def test_hostile_names_are_shown_as_they_are_fit_and_run_nothing(
     assert wide <= 0
 
 
-def test_a_script_that_was_not_there_when_the_page_was_made_does_not_run(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """Even if escaping failed, the page's policy would stand in the way."""
+def test_an_injected_script_does_not_run(browser: Browser, tmp_path: Path) -> None:
+    """The page's Content Security Policy holds even if escaping fails."""
     evil = "<script>document.title = 'evil'</script><img src=x onerror=\"document.title='evil'\">"
     watched = show(browser, _PAGE.replace("</body>", f"{evil}</body>"), tmp_path)
     expect(watched.page.locator("#rows tr").first).to_be_visible()
@@ -268,11 +266,7 @@ def test_a_script_that_was_not_there_when_the_page_was_made_does_not_run(
 
 @pytest.mark.slow
 def test_forty_thousand_values_are_drawn_found_and_sorted(browser: Browser, tmp_path: Path) -> None:
-    """
-    At most 2.5 MB; each step takes less than 8 seconds even on a busy machine.
-
-    It takes one on a quiet machine: a check of sanity, not a measurement.
-    """
+    """In at most 2.5 MB, and 8 seconds a step: eight times that of an idle machine."""
     size = 41_270
     html = page_of(collected(labels=[f"page {number}" for number in range(size)]))
     started = time.perf_counter()

@@ -22,6 +22,7 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
+from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
@@ -102,6 +103,32 @@ async def test_a_refusal_is_final_and_the_spend_stands(
     assert saved is not None
     assert SubmissionState.REFUSED is saved.state
     assert await agent.budget.pending() == []
+
+
+async def test_a_restarted_agent_resends_the_same_bytes(
+    tmp_path: Path, shuffler: MemoryShuffler
+) -> None:
+    """The answer arrived, its acknowledgement was lost, and the agent stopped."""
+    taking = shuffler.submit
+
+    async def unacknowledged(digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        await taking(digest, envelope, token)
+        raise PeerError("the acknowledgement was lost")
+
+    shuffler.submit = unacknowledged  # type: ignore[method-assign]
+    stopped = agent_of(tmp_path, _CASE, shuffler, seed=1)
+    with pytest.raises(PeerError):
+        await stopped.contribute(_DIGEST, 3, "")
+    stopped.budget.close()
+    shuffler.submit = taking  # type: ignore[method-assign]
+    restarted = agent_of(tmp_path, _CASE, shuffler, seed=2)
+    await restarted.resend_pending()
+    pending = await restarted.budget.pending()
+    restarted.budget.close()
+
+    first, second = shuffler.received
+    assert first == second
+    assert [] == pending
 
 
 async def test_one_agent_is_one_person_unless_configured(

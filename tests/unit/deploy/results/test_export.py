@@ -1,6 +1,7 @@
 """Every kind of estimate as CSV and as Parquet."""
 
 import csv
+import dataclasses
 import re
 from pathlib import Path
 from typing import Final, get_args
@@ -52,6 +53,18 @@ def test_files_hold_every_figure_exactly(
     assert str(found.n_users).encode() == table.schema.metadata[b"n_users"]
     unbiased = b"true" if isinstance(found.estimate, Means) else None
     assert unbiased == table.schema.metadata.get(b"unbiased")
+
+
+def test_parquet_says_that_projected_means_are_biased(tmp_path: Path) -> None:
+    """A reader must not compute confidence intervals from them."""
+    found = kind_collected("vector")
+    assert isinstance(found.result.estimate, Means)
+    estimate = dataclasses.replace(found.result.estimate, unbiased=False)
+    biased = dataclasses.replace(found.result, estimate=estimate)
+    columns = result_view(estimate, found.task, most=1).columns
+    write_parquet(tmp_path / "result.parquet", biased, columns)
+
+    assert b"false" == parquet.read_schema(tmp_path / "result.parquet").metadata[b"unbiased"]
 
 
 @pytest.mark.parametrize(

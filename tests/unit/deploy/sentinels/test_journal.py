@@ -62,6 +62,27 @@ def test_sentinels_are_read_as_they_were_written(path: Path) -> None:
     ]
 
 
+def test_the_keys_of_each_line_are_fixed(path: Path) -> None:
+    """Files outlive a version of the program, and are evidence for others to read."""
+    with SentinelFile.opened(path, _DIGEST, 1) as kept:
+        kept.plan(_answers(1))
+        kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
+        kept.record(0, SentinelState.REFUSED, reason="closed")
+    [answer] = _answers(1)
+
+    assert [
+        {"task_digest": _DIGEST.hex(), "sentinels": 1},
+        {
+            "sentinel": 0,
+            "envelope_hash": envelope_hash(answer.envelope).hex(),
+            "leaves": [leaf.hex() for leaf in answer.leaves],
+            "envelope": answer.envelope.hex(),
+        },
+        {"sentinel": 0, "state": "stored", "receipt": _RECEIPT.hex()},
+        {"sentinel": 0, "state": "refused", "reason": "closed"},
+    ] == [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
 def test_a_file_cut_off_anywhere_is_continued(path: Path) -> None:
     """Whole lines count, and a part of one is removed."""
     with SentinelFile.opened(path, _DIGEST, 3) as kept:

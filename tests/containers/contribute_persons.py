@@ -1,7 +1,7 @@
 """
-Runs in the load generator's container: persons contribute through the user agent's socket.
+Contribute through the user agent's socket; runs in the load generator's container.
 
-Usage: python3 - unix:SOCKET DIGEST VALUE...    person 0 has the first value, and so on
+Usage: python3 - unix:SOCKET DIGEST VALUE...    one value for each person, from person 0
 """
 
 import asyncio
@@ -16,8 +16,8 @@ _PATIENCE = 240.0
 _PAUSE = 0.25
 
 
-async def play(agent: str, digest: TaskDigest, values: list[int]) -> None:
-    """Contribute one after the other, each until it is answered; print who had been answered."""
+async def contribute(agent: str, digest: TaskDigest, values: list[int]) -> None:
+    """Contribute for each person until it is answered; print who had answered before."""
     repeated = []
     async with asyncio.timeout(_PATIENCE):
         for person, value in enumerate(values):
@@ -35,4 +35,4 @@ async def play(agent: str, digest: TaskDigest, values: list[int]) -> None:
 if __name__ == "__main__":
     where, named, *numbers = sys.argv[1:]
     task = TaskDigest(bytes.fromhex(named))
-    asyncio.run(play(where, task, [int(number) for number in numbers]))
+    asyncio.run(contribute(where, task, [int(number) for number in numbers]))

@@ -1,0 +1,35 @@
+"""The .proto files agree with the access table, and the delivery tells the analyzer no more."""
+
+import dataclasses
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from common.messages.batch import BatchManifest
+from common.runtime.access import CALLS
+from protos.shuffledp.v1 import analyzer_pb2
+
+_PROTOS: Final = Path(__file__).parents[2] / "protos" / "shuffledp" / "v1"
+
+
+def test_every_rpc_has_a_row_in_the_access_table() -> None:
+    """The table has no row for an RPC that no .proto file defines."""
+    names = [f"protos.shuffledp.v1.{path.stem}_pb2" for path in sorted(_PROTOS.glob("*.proto"))]
+    services = [
+        service
+        for name in names
+        for service in import_module(name).DESCRIPTOR.services_by_name.values()
+    ]
+    methods = {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
+
+    assert methods == {method for method in CALLS if method.startswith("/shuffledp.")}
+
+
+def test_a_delivery_tells_the_analyzer_four_facts_beside_the_reports() -> None:
+    """A new field is a privacy decision: it must not link a report to a user or a time."""
+    facts = {"task_digest", "batch_id", "n_users", "n_reports"}
+
+    assert facts == {field.name for field in dataclasses.fields(BatchManifest)}
+    assert facts == set(analyzer_pb2.BatchManifest.DESCRIPTOR.fields_by_name)
+    request = analyzer_pb2.DeliverBatchRequest.DESCRIPTOR.fields_by_name
+    assert {"manifest", "sealed_reports"} == set(request)
