@@ -130,7 +130,7 @@ def build_result(
         local_epsilon=task.local_epsilon,
         n_users=manifest.n_users,
         n_reports=manifest.n_reports,
-        n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.kept)),
+        n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.keep_probability)),
         refused=refused,
         estimate=estimate_result(task, randomizer, intake.cells, mixture),
         guarantees=guarantees(task, manifest.n_users, n_refused),
@@ -156,7 +156,7 @@ def mixture_of(
         mean, spread = shuffler.moments()
         return Mixture(
             n_real=max(1.0, n_users - refused / shuffler.kept),
-            kept=shuffler.kept,
+            keep_probability=shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )
