@@ -18,8 +18,8 @@ def exact_coins(
     Toss coins that show heads with probability exactly weight / total. Run by the user agent.
 
     Let weight·2^16 = t·total + r, so weight / total = (t + r/total) / 2^16. For a uniform 16-bit u,
-    u < t is heads and u > t is tails; at u = t a uniform integer below total decides, which is heads
-    below r.
+    u < t is heads and u > t is tails; at u = t a uniform integer below total decides: heads if it
+    is below r.
 
     Args:
         weight: 0 .. total.

@@ -8,7 +8,7 @@ from common.mechanisms.rappor.bloom import (
     all_positions,
     check_hashes,
     hash_bytes,
-    hash_chances,
+    hash_distribution,
     positions,
 )
 
@@ -50,5 +50,5 @@ def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
     values = 256 ** hash_bytes(bits)
     distribution = np.bincount(np.arange(values) % bits) / values
 
-    assert distribution.tolist() == hash_chances(bits).tolist()
-    assert 1.0 == pytest.approx(hash_chances(bits).sum())
+    assert distribution.tolist() == hash_distribution(bits).tolist()
+    assert 1.0 == pytest.approx(hash_distribution(bits).sum())

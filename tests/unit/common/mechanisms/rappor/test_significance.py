@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.mechanisms.base import Vector
-from common.mechanisms.rappor.bloom import hash_chances
+from common.mechanisms.rappor.bloom import hash_distribution
 from common.mechanisms.rappor.decoder import hash_p_value
 from common.mechanisms.rappor.regression import Matrix
 
@@ -43,7 +43,7 @@ def test_p_values_agree_for_bits_with_uneven_chances() -> None:
     left = rng.normal(size=(9, 3))
     positions = np.argsort(-left, axis=1)[:, [0]]
     positions[5:, 0] = np.argsort(-left, axis=1)[5:, 1]
-    for chances in (hash_chances(3), np.array([0.7, 0.2, 0.1])):
+    for chances in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
         exact = _exact(left, positions, chances)
         assert exact == pytest.approx(hash_p_value(left, positions, chances), rel=0.05)
 
