@@ -39,7 +39,7 @@ from common.accounting.count_distributions import (
     quantile,
     upper_quantile,
 )
-from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -81,7 +81,7 @@ def epsilon_lower(
     Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies widely.
     """
     check_delta(delta)
-    top = min(epsilon_upper(reduction, anonymity_set, delta), MOST_EPSILON)
+    top = min(epsilon_upper(reduction, anonymity_set, delta), MAX_EPSILON)
     return max(_last_above(attack, delta, top) for attack in _attacks(reduction, anonymity_set))
 
 
@@ -96,7 +96,7 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
     low, high = top, top
     while excess(low) <= 0:
         low, high = low / 1.3, low
-        if low < LEAST_EPSILON:
+        if low < MIN_EPSILON:
             return 0.0
     found = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while excess(found) <= 0:
