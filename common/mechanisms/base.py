@@ -75,33 +75,32 @@ class Incidence(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """
-    The probability of each cell under a distribution theta: scale · (rise · Aθ + floor), exactly.
+    The probability of every cell under a distribution theta: scale · (signal · Aθ + floor · Σθ).
 
-    Sufficient for maximum-likelihood estimation (EM) with any mechanism.
+    Enough for maximum likelihood on the distribution of reports, for every mechanism.
     """
 
     incidence: Incidence
+    """A."""
     scale: Vector
-    """Probability of a cell's row (its seed); shape (cells,)."""
-    rise: float
-    """Additional probability, within its row, of a cell that supports the own item."""
+    """Probability of the cell's row: of its seed for hashing, otherwise 1; shape (cells,)."""
+    signal: float
+    """What a supported item adds to a cell's probability within its row: real share · (p - q) of
+    the responses."""
     floor: float
-    """Probability, within its row, of any cell: noise and dummies."""
+    """Probability of a cell within its row whatever the item, from noise and dummies: real share ·
+    q + (1 - real share) · (probability of the cell for a uniform dummy)."""
 
     def forward(self, theta: Vector) -> Vector:
-        """
-        Map shares of items to probabilities of cells: (domain_size,) -> (cells,).
-
-        The result sums to 1 if theta does.
-        """
-        mass = self.rise * self.incidence.forward(theta) + self.floor * float(theta.sum())
+        """Return the probability of each cell, shape (cells,); they sum to 1 if theta does."""
+        mass = self.signal * self.incidence.forward(theta) + self.floor * float(theta.sum())
         cells: Vector = self.scale * mass
         return cells
 
     def adjoint(self, weights: Vector) -> Vector:
-        """Apply the transposed map: (cells,) -> (domain_size,)."""
+        """Apply the transposed map; shape (domain_size,)."""
         scaled = self.scale * weights
-        items: Vector = self.rise * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
+        items: Vector = self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
         return items
 
 

@@ -119,7 +119,7 @@ class Grr(OddsOfWeights, SupportCounting):
         return Channel(
             incidence=_Identity(),
             scale=np.ones(self.domain_size),
-            rise=real_share * self.reduction.signal,
+            signal=real_share * self.reduction.signal,
             floor=real_share * self.q + (1 - real_share) * self.q_dummy,
         )
 

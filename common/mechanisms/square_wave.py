@@ -310,7 +310,7 @@ class SquareWave(OddsOfWeights):
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),
-            rise=real_share * self._response.rise,
+            signal=real_share * self._response.rise,
             floor=real_share * self._response.floor + (1 - real_share) / self.places,
         )
 

@@ -269,6 +269,6 @@ class LocalHashing(HashedResponse):
         return Channel(
             incidence=self._incidence,
             scale=self._uniform_cells * self.family.q,
-            rise=real_share * self.reduction.signal,
+            signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )

@@ -71,7 +71,7 @@ def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
     trials = np.full(len(counts), size) if reduction.collision else size - counts
     chance = 1 / l if reduction.collision else 1 / (l - 1)
     limits = growth * counts + size * (growth - 1) * reduction.blanket / l / reduction.signal
-    # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the chance of being beyond.
+    # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the probability of being beyond.
     beyond = stats.binom.sf(np.floor(limits) - 1, np.maximum(trials - 1, 0), chance)
     excess = trials * chance * beyond - limits * stats.binom.sf(np.floor(limits), trials, chance)
     distribution = stats.binom.pmf(counts, size, 1 / l)

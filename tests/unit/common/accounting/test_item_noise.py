@@ -96,7 +96,7 @@ def test_the_margin_for_rounding_costs_almost_nothing() -> None:
 
 
 def test_without_noise_nothing_is_certified() -> None:
-    """δ is the chance that the report is kept."""
+    """δ is the probability that the report is kept."""
     release = ItemNoiseRelease(noise=Binomial(0, 0.5), keep_probability=0.25)
 
     assert math.isinf(release.epsilon(1e-6))

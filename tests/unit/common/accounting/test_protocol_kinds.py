@@ -148,7 +148,7 @@ _BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=
     ],
 )
 def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) -> None:
-    """With their chance and largest number."""
+    """With their probability and largest number."""
     assert words in with_dummies(dummies)
     assert not with_dummies(DummySpec.averaging(0))
 

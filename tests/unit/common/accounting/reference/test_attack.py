@@ -118,7 +118,7 @@ def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [2, 10, 100])
 def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
-    """An unbounded ratio of two chances is not raised to a power."""
+    """An unbounded ratio of two probabilities is not raised to a power."""
     reduction = reduction_for(20, math.inf, hashing=False)
     anonymity_set = AnonymitySet(users=150, dummies=450)
     claim = composed_epsilon(

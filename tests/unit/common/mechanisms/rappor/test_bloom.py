@@ -15,8 +15,8 @@ from common.mechanisms.rappor.bloom import (
 
 def test_candidates_hash_as_in_the_public_tools() -> None:
     """
-    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2
-    hashes; cells are numbered from 1.
+    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2 hashes;
+    cells are numbered from 1.
     """
     found = all_positions([b"apple", b"banana", b"carrot"], 4, 16, 2)
     cells = found + 16 * np.arange(4)[None, :, None] + 1

@@ -14,7 +14,7 @@ _EVEN: Final = np.full(4, 0.25)
 
 
 def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
-    """Add up the chances of all hashes whose bits have as much left, by listing them."""
+    """Add up the probabilities of all hashes whose bits have as large a sum, by listing them."""
     hashes = positions.shape[1]
     found = np.take_along_axis(left, positions, axis=1).sum()
     sums, weights = np.zeros(1), np.ones(1)
@@ -38,7 +38,7 @@ def test_p_values_agree_with_listing_every_hash(seed: int) -> None:
 
 
 def test_p_values_agree_for_bits_with_uneven_chances() -> None:
-    """Of 3 bits, which 256 does not divide; and of chances far apart."""
+    """Of 3 bits, which 256 does not divide; and of unequal probabilities."""
     rng = np.random.default_rng(7)
     left = rng.normal(size=(9, 3))
     positions = np.argsort(-left, axis=1)[:, [0]]
