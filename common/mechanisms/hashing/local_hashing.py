@@ -241,10 +241,10 @@ class LocalHashing(HashedResponse):
             seeds.astype(np.uint64), self.family.hash(seeds, self._place(values)).astype(np.uint32)
         )
         n_uniform = int(users.sum() - truthful.sum()) + n_dummies
-        return cells + rng.multinomial(n_uniform, self._uniform_cells)
+        return cells + rng.multinomial(n_uniform, self._row_chances)
 
     @cached_property
-    def _uniform_cells(self) -> Vector:
+    def _row_chances(self) -> Vector:
         """Return the probability of each cell under a uniform report."""
         rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
         rows[0] = 1 / self.family.seeds  # one seed; the other rows have the q-1 multiples of one
@@ -268,7 +268,7 @@ class LocalHashing(HashedResponse):
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,
-            scale=self._uniform_cells * self.family.q,
+            scale=self._row_chances * self.family.q,
             signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )
