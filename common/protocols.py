@@ -27,14 +27,7 @@ MechanismName = Literal[
 RapporMechanismName = Literal["rappor"]
 """Mechanisms for texts."""
 NumberMechanismName = Literal[
-    "laplace",
-    "duchi",
-    "piecewise",
-    "hybrid",
-    "harmony",
-    "mean-est",
-    "multi-hm",
-    "multi-rphm",
+    "laplace", "duchi", "piecewise", "hybrid", "harmony", "mean-est", "multi-hm", "multi-rphm"
 ]
 """Mechanisms for a number (the first four), or several."""
 KeyValueMechanismName = Literal["priv-kv"]

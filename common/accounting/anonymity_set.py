@@ -175,10 +175,6 @@ class Bins:
         Split bins so that charging their lower edges costs about `allowed` in total.
 
         A bin that costs c costs c/k in k pieces: Σ c/k is least for given Σ k if k ∝ √c.
-
-        Args:
-            losses: Cost of each bin but the last, shape (bins - 1,).
-            allowed: Total cost after splitting.
         """
         widths = np.diff(self.edges)
         roots = np.sqrt(np.maximum(losses, 0))

@@ -41,10 +41,7 @@ ENCRYPTION: Final = (
 
 
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
-ALONE: Final = (
-    "your own device randomizes as the task says",
-    "nobody else needs to be honest",
-)
+ALONE: Final = ("your own device randomizes as the task says", "nobody else needs to be honest")
 ENCRYPTED: Final = "the encryption holds"
 
 

@@ -36,11 +36,8 @@ _BULK: Final = 4
 _CUT: Final = 1e-17
 """δ at which a curve ends; the rest counts as an infinite loss."""
 _LAYOUT_TOLERANCE: Final = 3e-2
-"""Relative error of a release's curve."""
 _CLAIM_STEPS: Final = 64
-"""Grid points in the ε of a claim."""
 _FINEST: Final = 2.0**-8
-"""Least ratio of a step to the largest one."""
 _CACHE_SIZE: Final = 4096
 
 
@@ -93,10 +90,6 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
 
     The lesser of the sum and of the composition of the worst pair of distributions that each claim
     allows [KOV15].
-
-    Args:
-        claims: (ε, δ) of each round, at least one; ε at least 0, δ in 0 .. 1.
-        delta: Of all together, at least MIN_COMPOSED_DELTA.
 
     Raises:
         AccountingError: There is no claim, or delta is out of range.
@@ -164,11 +157,7 @@ def _release_curve(release: Release, step: float) -> _GridCurve:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _claim_curve(claim: tuple[float, float], step: float) -> _GridCurve:
-    """
-    Put the worst curve of an (ε, δ) claim on a grid [KOV15].
-
-    All is revealed with probability δ, and otherwise binary randomized response at ε is used.
-    """
+    """Put the worst curve of a claim on a grid [KOV15]: reveal all with δ, else a binary response."""
     epsilon, delta = claim
 
     def curve(at: float) -> float:

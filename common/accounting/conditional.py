@@ -214,20 +214,11 @@ def grid_for(
     reduction: MatchCountReduction, size: float, epsilon: float, tolerance: float
 ) -> Vector:
     """
-    Return ends of the cells of H_x' for which chords cost about `tolerance` of δ(ε | size).
+    Return ends of the cells of H_x' for which chords cost about a share `tolerance` of δ(ε | size).
 
-    Args:
-        reduction: The mechanism.
-        size: M.
-        epsilon: Central ε, at least 0.
-        tolerance: Relative cost.
-
-    Returns:
-        Ends in standard deviations from the mean, ascending.
-
-    The gap between a cell's chord and its centre falls with the third power of its width (mass
-    times squared width). A gap g becomes g/k² in k pieces: Σ g/k² is least for given Σ k if
-    k ∝ g^(1/3).
+    They are in standard deviations from the mean, ascending. The gap between a cell's chord and its
+    centre falls with the third power of its width (mass times squared width). A gap g becomes g/k²
+    in k pieces: Σ g/k² is least for given Σ k if k ∝ g^(1/3).
     """
     rows, weights = _rows(reduction, np.array([size]), np.ones(1))
     # The row of the likeliest B decides for all.

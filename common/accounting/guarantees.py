@@ -111,9 +111,6 @@ class PrivacyParameters:
         Return the anonymity set of `honest` users, of whom `adding` add their dummies.
 
         If dummies name each item, the random ones are those of one item.
-
-        Raises:
-            AccountingError: n_users is not at least 1.
         """
         _check_users(n_users)
         if not self.dummies.uniform:

@@ -176,16 +176,7 @@ class Mechanism(Randomizer, Protocol):
         """
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """
-        Estimate the share of each item without bias. Run by the analyzer.
-
-        Args:
-            cells: From `tally`, shape (cells,).
-            mixture: Composition of the counted reports.
-
-        Returns:
-            Shares, shape (domain_size,); each may be outside 0 .. 1.
-        """
+        """Estimate the share of each item without bias; (domain_size,). Run by the analyzer."""
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each debiased share, (domain_size,), given true shares."""

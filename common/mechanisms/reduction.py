@@ -51,12 +51,7 @@ class MatchCountReduction:
 
     @classmethod
     def for_epsilon(
-        cls,
-        *,
-        answers: int,
-        local_epsilon: float,
-        hashed: bool,
-        collision: float | None = None,
+        cls, *, answers: int, local_epsilon: float, hashed: bool, collision: float | None = None
     ) -> Self:
         """
         Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
@@ -95,12 +90,7 @@ class MatchCountReduction:
 
     @classmethod
     def for_weights(
-        cls,
-        *,
-        answers: int,
-        weights: ResponseWeights,
-        hashed: bool,
-        collision: float | None = None,
+        cls, *, answers: int, weights: ResponseWeights, hashed: bool, collision: float | None = None
     ) -> Self:
         """
         Describe randomized response with integer weights.

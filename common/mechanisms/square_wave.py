@@ -80,17 +80,11 @@ class Band:
 
     def variance(self, distribution: Vector) -> Vector:
         """
-        Return the variance of each estimate if z is 1 at one place, drawn from `distribution`.
+        Return each estimate's variance if z is 1 at a place drawn from π: (places,) -> (items,).
 
-        With the coefficients s of an item's estimate and the distribution π it is exactly
-        Σ s²π - (Σ sπ)². Without the projection s is 1 on the chain v, v-w, .., and -1 on the chain
-        v-1, v-1-w, ..; c = m - λ/N, the projection of these (see the module), is subtracted.
-
-        Args:
-            distribution: π, shape (places,).
-
-        Returns:
-            Shape (items,).
+        With the coefficients s of an item's estimate it is exactly Σ s²π - (Σ sπ)². Without the
+        projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c =
+        m - λ/N, the projection of these (see the module), is subtracted.
 
         Cost: a few passes over the places.
         """

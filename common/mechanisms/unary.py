@@ -97,11 +97,7 @@ class UnaryEncoding(SupportCounting):
         return np.dtype([bit_field(self.domain_size)])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """
-        Set each bit by its own coin. Run by the user agent.
-
-        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
-        """
+        """Set each bit by its own coin. Memory for the reports and 4 million bits."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):

@@ -348,12 +348,6 @@ def epsilon_of_rounds(
     does so in each round with its own probabilities. The statistic is a sum of independent numbers
     in {-1, 0, 1}, and one Fourier transform gives its distribution.
 
-    Args:
-        reduction: The mechanism, with a third value.
-        anonymity_set: Of each round, with a fixed number of dummies.
-        rounds: At least 1.
-        delta: Of all rounds together.
-
     Raises:
         ValueError: The mechanism has no third value.
     """

@@ -258,16 +258,7 @@ class _Sum:
     def __init__(
         self, terms: Vector, chances: Vector, *, share: float, least: int, most: int
     ) -> None:
-        """
-        Prepare sums of `least` to `most` terms, each present with probability `share`, else 0.
-
-        Args:
-            terms: Values of a term, shape (atoms,); at least one is positive.
-            chances: Their probabilities, same shape.
-            share: 0 .. 1.
-            least: Smallest number of terms.
-            most: Largest number of terms.
-        """
+        """Prepare sums of least .. most terms, each present with probability `share`, else 0."""
         top = float(terms.max())
         terms = np.maximum(terms, -most * top)  # below that no sum can be positive
         reach = top - float(terms.min())

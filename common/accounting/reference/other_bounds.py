@@ -89,12 +89,7 @@ class VariationRatio:
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """
-        Describe a match count: p = q = e^ε0, β = signal · (1 - collision).
-
-        Raises:
-            BoundRangeError: The local ε is infinite or too large, or all values collide.
-        """
+        """Describe a match count, p = q = e^ε0, β = signal·(1-collision); raise BoundRangeError."""
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError(
                 "the variation ratio needs a finite local ε; here reports carry no noise"
@@ -228,10 +223,7 @@ _PUBLISHED_BOUNDS: Final = tuple(
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     *_PUBLISHED_BOUNDS,
     ("clones [FMT21], numeric, any randomizer, without dummies", clones_2021),
-    (
-        "clones [FMT23], numeric, without dummies; not proven for every randomizer",
-        clones_2023,
-    ),
+    ("clones [FMT23], numeric, without dummies; not proven for every randomizer", clones_2023),
     ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
     ("what is proven of the variation ratio, without dummies", certified_variation_ratio),

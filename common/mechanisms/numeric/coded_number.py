@@ -75,9 +75,6 @@ class Spread:
             totals: Sums over all codes.
             n_reports: Number of reports. With too few the variances are infinite.
             sampling: Inverse of the share of coordinates that a report covers.
-
-        Returns:
-            Means and variances, each of shape (coordinates,).
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1

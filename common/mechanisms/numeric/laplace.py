@@ -156,11 +156,6 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def _noise_variance(self) -> float:
-        """
-        Return the variance of the noise in units of -1 .. 1, without clipping.
-
-        With a = e^(-1/scale) it is Σ x²·a^|x|·(1-a)/(1+a) = 2a/(1-a)² = 1/(2·sinh²(1/(2·scale)))
-        steps squared.
-        """
+        """Return Σ x²a^|x|·(1-a)/(1+a) = 2a/(1-a)² steps², a = e^(-1/scale), scaled to -1 .. 1."""
         in_steps = 0.5 / math.sinh(0.5 / self.scale) ** 2
         return in_steps * (2 / self.steps) ** 2

@@ -133,11 +133,7 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
 
 
 def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
-    """
-    Return the variance that `to_grid` adds to each number, in units of -1 .. 1; at most 1/steps².
-
-    u(1-u)·(2/steps)², for a number at the relative position u between two grid points.
-    """
+    """Return the variance u(1-u)·(2/steps)² of `to_grid`, u the relative position on the grid."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
     variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2

@@ -19,13 +19,7 @@ from common.errors import TaskError
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
-from common.mechanisms.numeric.number import (
-    STEPS,
-    NumberRequest,
-    number_weights,
-    odds,
-    to_grid,
-)
+from common.mechanisms.numeric.number import STEPS, NumberRequest, number_weights, odds, to_grid
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
@@ -156,9 +150,7 @@ class Piecewise(CodedNumber):
         first = (places - self._middle * count).astype(np.float64)
         second = squares - self._middle * (2 * places - self._middle * count)
         return Totals(
-            count=count.astype(np.float64),
-            first=first * self.unit,
-            second=second * self.unit**2,
+            count=count.astype(np.float64), first=first * self.unit, second=second * self.unit**2
         )
 
 
@@ -170,11 +162,7 @@ HYBRID_THRESHOLD: Final = math.log(
 
 
 def paper_weight(local_epsilon: float) -> int:
-    """
-    Return the weight of the piecewise mechanism in the hybrid, in units of 1 / MIX_SUM [WXY+19].
-
-    1 - e^(-ε/2), or 0 up to ε*.
-    """
+    """Return MIX_SUM times the share of the piecewise mechanism: 1 - e^(-ε/2), or 0 up to ε*."""
     if local_epsilon <= HYBRID_THRESHOLD:
         return 0
     return round(-math.expm1(-local_epsilon / 2) * MIX_SUM)

@@ -76,7 +76,6 @@ def _upper_tail(scores: Matrix, distribution: Vector, hashes: int, observed: flo
     """
 
     def cumulants(tilt: float) -> tuple[float, float, float]:
-        """Return K, K' and K'' at the tilt."""
         exponents = tilt * scores
         top = exponents.max(axis=1, keepdims=True)
         tilted = distribution * np.exp(exponents - top)
@@ -130,11 +129,7 @@ class Decoding:
 
 
 def decode(
-    rappor: Rappor,
-    cells: Counts,
-    candidates: Sequence[str],
-    *,
-    most_together: float = MAX_TOGETHER,
+    rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
     Estimate and test each candidate. Run by the analyzer.
