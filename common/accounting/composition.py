@@ -157,7 +157,7 @@ def _release_curve(release: Release, step: float) -> _GridCurve:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _claim_curve(claim: tuple[float, float], step: float) -> _GridCurve:
-    """Put the worst curve of a claim on a grid [KOV15]: reveal all with δ, else a binary response."""
+    """Put the worst curve of a claim on a grid: δ reveals all, else a binary response [KOV15]."""
     epsilon, delta = claim
 
     def curve(at: float) -> float:

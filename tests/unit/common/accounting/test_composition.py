@@ -9,10 +9,7 @@ from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import (
-    composed_claims,
-    composed_epsilon,
-)
+from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction

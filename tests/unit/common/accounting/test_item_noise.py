@@ -9,11 +9,7 @@ import pytest
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import (
-    Geometric,
-    ItemDistribution,
-    ItemNoiseRelease,
-)
+from common.accounting.item_noise import Geometric, ItemDistribution, ItemNoiseRelease
 from common.task.dummy_spec import RATIO_SUM
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 
