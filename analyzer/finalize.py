@@ -52,7 +52,7 @@ def mixture_of(
         mean, spread = shuffler.moments()
         return Mixture(
             n_real=max(1.0, n_users - refused / shuffler.kept),
-            kept=shuffler.kept,
+            keep_probability=shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )
@@ -172,7 +172,7 @@ def build_result(
         local_epsilon=task.local_epsilon,
         n_users=batch.n_users,
         n_reports=batch.n_reports,
-        n_dummies=round(max(0.0, counts.counted - mixture.n_real * mixture.kept)),
+        n_dummies=round(max(0.0, counts.counted - mixture.n_real * mixture.keep_probability)),
         refused=counts.refused,
         estimate=estimated,
         guarantees=guaranteed,

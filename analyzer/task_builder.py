@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 from typing import Final, get_args
 
-from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimable_epsilon
 from common.crypto.hpke import HpkePublicKey
 from common.errors import TaskError
@@ -116,7 +116,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
         return local_epsilon
     if draft.population:
         raise TaskError("a task for a population without local noise needs a budget_epsilon")
-    return MOST_EPSILON
+    return MAX_EPSILON
 
 
 def mechanism_spec(draft: TaskDraft) -> AnySpec:

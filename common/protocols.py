@@ -2,7 +2,7 @@
 The protocols of the literature as a table: mechanism, users' and shuffler's dummies, refinement and
 published bound.
 
-A task names its protocol; this table holds everything that differs between two protocols.
+A task names its protocol; all differences between protocols are in this table.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ from typing import Final, Literal, get_args
 from common.errors import TaskError
 
 Kind = Literal["categorical", "string", "mean", "vector", "key-value"]
-"""One person's value: an item, a text, a number, several numbers, or pairs of a key and a
-number."""
+"""Kind of one user's value: an item, a text, a number, several numbers, or key-value pairs."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -28,17 +27,11 @@ MechanismName = Literal[
 RapporMechanismName = Literal["rappor"]
 """Mechanisms for texts."""
 NumberMechanismName = Literal[
-    "laplace",
-    "duchi",
-    "piecewise",
-    "hybrid",
-    "harmony",
-    "mean-est",
-    "multi-hm",
-    "multi-rphm",
+    "laplace", "duchi", "piecewise", "hybrid", "harmony", "mean-est", "multi-hm", "multi-rphm"
 ]
 """Mechanisms for a number (the first four), or several."""
 KeyValueMechanismName = Literal["priv-kv"]
+"""Mechanisms for key-value pairs."""
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
 DummyDistribution = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
@@ -46,9 +39,9 @@ ShufflerDistribution = Literal["none", "binomial", "geometric"]
 """Distribution of the shuffler's dummies of each item; see common/task/dummy_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
-"""Rule for the items: any; exactly two; ordered; or each with a label."""
+"""Requirement on the items: none, exactly two, an order, or a label for each."""
 LocalNoise = Literal["required", "optional", "none"]
-"""Whether reports have local noise: a finite local ε, either, or an infinite one."""
+"""Local ε of a report: finite, any, or infinite (no noise)."""
 PublishedBound = Literal[
     "balle-closed-form",
     "ddps",
@@ -67,7 +60,7 @@ _HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One named system: the tasks that it allows."""
+    """A named protocol, and the tasks that it allows."""
 
     name: str
     mechanism: AnyMechanismName
@@ -76,41 +69,40 @@ class Protocol:
     dummy_distributions: tuple[DummyDistribution, ...] = ()
     """Allowed distributions of a device's dummies; empty if it adds none."""
     refinement: Refinement | None = "norm-sub"
-    """None if the result is not a distribution of items."""
+    """Refinement of the estimate; None if the result is not a distribution of items."""
     published_bound: PublishedBound | None = None
     """None if no paper states one."""
     kind: Kind = "categorical"
     shuffler_distribution: ShufflerDistribution = "none"
     """Distribution of the shuffler's dummies for each item."""
     samples: bool = False
-    """Whether the shuffler may drop reports at random."""
+    """True if the shuffler may drop reports at random."""
     domain: Domain = "any"
     buckets: int = 0
-    """Fixed number of buckets; 0 if the task chooses it."""
+    """Number of buckets; 0 if the task chooses it."""
     amplified: bool = True
-    """Whether the central claim relies on a shuffler; if not, it is the local ε."""
+    """True if the central ε relies on the shuffler; otherwise it is the local ε."""
 
     @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
-        """Used if there would be at least as many buckets as items, where hashing gains nothing."""
+        """The mechanism if there are no fewer buckets than items, so that hashing gains nothing."""
         return "grr" if self.mechanism == "local-hashing" else self.mechanism
 
     @property
     def hashes(self) -> bool:
-        """Whether reports may answer for a hashed value."""
+        """True if reports may answer for a hashed value."""
         return self.mechanism in _HASHING
 
     @property
     def mechanisms(self) -> tuple[AnyMechanismName, ...]:
-        """The mechanisms that a task of this protocol may name, each once."""
+        """Mechanisms that a task of this protocol may name."""
         return tuple(dict.fromkeys((self.mechanism, self.plain_domain_mechanism)))
 
     def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
         """
         Choose the refinement of a mechanism's counts. Run by the analyzer.
 
-        If a hashing protocol reports plain items, EM gains little, and loses if many items are
-        rare.
+        If a hashing protocol reports plain items, EM gains little, and loses if many are rare.
         """
         return self.refinement if mechanism == self.mechanism else "norm-sub"
 
@@ -118,7 +110,7 @@ class Protocol:
         """
         Choose the mechanism of a task that collects at least 2 items. Run by the analyzer.
 
-        With 0 buckets, or domain_size and more, it reports plain items if the protocol allows it.
+        With 0 buckets, or at least domain_size, reports name plain items if the protocol allows it.
 
         Raises:
             TaskError: The protocol does not hash but buckets are given, or it collects no items.
@@ -135,8 +127,8 @@ class Protocol:
         raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
 
 
-_SURE: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")
-_DRAWN: Final[tuple[DummyDistribution, ...]] = (*_SURE, "binomial", "negative-binomial")
+_FIXED: Final[tuple[DummyDistribution, ...]] = ("fixed", "fractional")
+_RANDOM: Final[tuple[DummyDistribution, ...]] = (*_FIXED, "binomial", "negative-binomial")
 
 _ROWS: Final = (
     # Local privacy only, without relying on a shuffler [War65], [WBLJ17], [LWLWLS20].
@@ -156,22 +148,26 @@ _ROWS: Final = (
     Protocol("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
     # A bit, replaced by a fair coin with a small probability [CSUZZ19].
     Protocol("ddps", "warner", published_bound="ddps", domain="binary"),
-    # The true item, and each item once more with a small probability [BC20].
+    # The true item, and a dummy of each item with a small probability [BC20].
     Protocol(
         "aue", "grr", local_noise="none", dummy_distributions=("each-item",), published_bound="aue"
     ),
     # True items, hidden by uniform dummies alone [LLF+20].
     Protocol(
-        "puredump", "grr", local_noise="none", dummy_distributions=_SURE, published_bound="puredump"
+        "puredump",
+        "grr",
+        local_noise="none",
+        dummy_distributions=_FIXED,
+        published_bound="puredump",
     ),
     # Randomized response among uniform dummies [LLF+20].
-    Protocol("mixdump", "grr", dummy_distributions=_SURE, published_bound="mixdump"),
+    Protocol("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
     Protocol(
         "od-hp",
         "local-hashing",
         local_noise="optional",
-        dummy_distributions=_DRAWN,
+        dummy_distributions=_RANDOM,
         refinement="em",
         published_bound="od-hp-theorem-1",
     ),
@@ -180,7 +176,7 @@ _ROWS: Final = (
         "fe1",
         "local-hashing",
         local_noise="none",
-        dummy_distributions=_SURE,
+        dummy_distributions=_FIXED,
         refinement="em",
         published_bound="fe1",
     ),
@@ -227,7 +223,7 @@ PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
 
 
 def protocols_of(kind: Kind) -> tuple[str, ...]:
-    """List the names of the protocols that collect a kind of value."""
+    """Return the names of the protocols that collect a kind of value."""
     return tuple(name for name, protocol in PROTOCOLS.items() if protocol.kind == kind)
 
 

@@ -2,16 +2,15 @@
 Formula 1: amplification by shuffling among honest users and dummies, against the analyzer.
 
 For a match-count mechanism with l answers, blanket probability γ = l·q and signal p - q, let M be
-the number of uniform messages around the victim, itself included: M = 1 + Bin(n_h, γ) + D, with n_h
-honest users besides the victim and D honest dummies. Then
+the blanket size: the number of uniform messages around the victim, its own message included.
+M = 1 + Bin(n_h, γ) + D, with n_h honest users besides the victim and D honest dummies. Then
 
     δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
 
-where H_x, H_x' count the uniform messages that support the victim's two candidate values: two
-independent Bin(M, 1/l) if the mechanism is pairwise independent; one histogram, H_x | H_x' ~ Bin(M
-- H_x', 1/(l-1)), if no message supports both; and in between H_x | H_x' ~ Bin(H_x', c) + Bin(M -
-H_x', (1-c)/(l-1)) for a collision probability c. This is the privacy blanket [BBGN19]; the binomial
-form needs no Fourier transform.
+where H_x and H_x' count the uniform messages that support the victim's two candidate values. For a
+collision probability c, H_x' ~ Bin(M, 1/l) and H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x',
+(1-c)/(l-1)): independent for c = 1/l (pairwise independent hashing), one histogram for c = 0. This
+is the privacy blanket bound [BBGN19] in a binomial form that needs no Fourier transform.
 
 Every figure is an upper bound:
 
@@ -20,7 +19,7 @@ Every figure is an upper bound:
   cell's exact mass and mean place it on the chord;
 * no tail is omitted: mass below the first bin of M is charged to δ in full.
 
-Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
+Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import math
@@ -35,8 +34,8 @@ from common.accounting.anonymity_set import AnonymitySet, BlanketSize
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.count_distributions import quantile
 from common.accounting.epsilon_search import (
-    LEAST_EPSILON,
-    MOST_EPSILON,
+    MAX_EPSILON,
+    MIN_EPSILON,
     check_delta,
     gaussian_delta,
     least_epsilon,
@@ -49,12 +48,12 @@ _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
 _ROUGH: Final = 0.1
 """Relative error of δ in the first search for ε."""
-_WHERE_ROWS_ARE_MANY: Final = 4.0
+_COLLISION_FACTOR: Final = 4.0
 """Factor on the error if the messages that support both values are binned too."""
 _PER_LOG_DELTA: Final = 6e-4
-"""Error of the final search, times ln(1/δ): δ changes about 2·ln(1/δ) times as much as ε."""
-_REMEMBERED: Final = 1024
-"""Cached answers."""
+"""Relative error of δ in the final search, over ln(1/δ): δ changes about 2·ln(1/δ) times as fast as
+ε, in relative terms."""
+_CACHE_SIZE: Final = 1024
 
 
 def delta_upper(
@@ -69,14 +68,12 @@ def delta_upper(
         epsilon: Central ε, at least 0.
 
     Returns:
-        A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1 if the collision probability
-        is 0 or
-        1/l and M is some hundred times l or small enough to be summed in full, and within 1 %
-        otherwise. 0
-        from the local ε on.
+        A δ in 0 .. 1 at which (ε, δ) holds; 0 from the local ε on. It is within .2 % of formula 1
+        if the collision probability is 0 or 1/l and M is some hundred times l, or small enough to
+        be summed in full, and otherwise within 1 %.
 
     Raises:
-        AccountingError: epsilon is negative, not a number, or above MOST_EPSILON where that is
+        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON where that is
             below the local ε.
 
     Cost: about a tenth of a second; seconds for collision probabilities other than 0 and 1/l.
@@ -85,9 +82,9 @@ def delta_upper(
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
     if epsilon >= reduction.local_epsilon:
         return 0.0
-    if epsilon > MOST_EPSILON:
+    if epsilon > MAX_EPSILON:
         raise AccountingError(
-            f"epsilon is {epsilon}; below the local epsilon it may be at most {MOST_EPSILON}"
+            f"epsilon is {epsilon}; below the local epsilon it may be at most {MAX_EPSILON}"
         )
     return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
@@ -99,27 +96,26 @@ def epsilon_upper(
     Bound the central ε from above at δ, against the analyzer and colluding users.
 
     Returns:
-        An ε at which (ε, δ) holds, within .1 % of formula 1's: at most the local ε, which is
-        infinite if
+        An ε at which (ε, δ) holds, within .1 % of formula 1's and at most the local ε. Infinite if
         reports carry no noise and the anonymity set is too small.
 
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
 
-    Cost: about ten evaluations of δ on bins laid out once; tenths of a second, and seconds for
-    collision probabilities other than 0 and 1/l. Answers are cached.
+    Cost: about ten evaluations of δ on one layout of bins, tenths of a second; seconds for
+    collision probabilities other than 0 and 1/l. Results are cached.
     """
     check_delta(delta)
     return _epsilon_upper(reduction, anonymity_set, delta)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _epsilon_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
     for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
-        top = min(reduction.local_epsilon, MOST_EPSILON)
+        top = min(reduction.local_epsilon, MAX_EPSILON)
         curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
         found = least_epsilon(
             curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
@@ -131,11 +127,11 @@ def _epsilon_upper(
 
 class DeltaCurve:
     """
-    δ(ε) as a function: bins of M and cells of H_x' are laid out once, for a few ε.
+    δ(ε) as a function, with bins of M and cells of H_x' laid out once for a few ε.
 
-    At those ε they cost at most about the given tolerance. The resulting curve falls with ε, is
-    convex in e^ε, and lies above the true one everywhere: it belongs to a pair of distributions
-    that dominates the shuffled batch [ZDW22].
+    At those ε they cost about the given tolerance at most. The curve falls with ε, is convex in e^ε
+    and lies above the true one everywhere: it belongs to a pair of distributions that dominates the
+    shuffled batch [ZDW22].
     """
 
     def __init__(
@@ -148,21 +144,21 @@ class DeltaCurve:
         """Lay out bins and cells that cost a relative `tolerance` of δ at the given ε."""
         self.reduction = reduction
         if not (reduction.collision == 0 or reduction.pairwise_independent):
-            tolerance *= _WHERE_ROWS_ARE_MANY
-        self._surroundings = BlanketSize(anonymity_set, reduction.blanket)
-        self._bins, self._random = self._surroundings.first_bins(_FIRST_BINS)
+            tolerance *= _COLLISION_FACTOR
+        self._blanket_size = BlanketSize(anonymity_set, reduction.blanket)
+        self._bins, self._random = self._blanket_size.first_bins(_FIRST_BINS)
         grid: Vector = COARSE_GRID
         for epsilon in epsilons:
             decisive = self._refine(epsilon, tolerance)
             grid = np.union1d(grid, grid_for(reduction, decisive, epsilon, tolerance))
-        masses, weights, self._missed = self._surroundings.masses(self._bins, self._random)
+        masses, weights, self._missed = self._blanket_size.masses(self._bins, self._random)
         self._masses: Vector = weights @ masses
         self._conditional = ConditionalDelta(reduction, self._bins.edges, grid)
 
     def _refine(self, epsilon: float, tolerance: float) -> float:
-        """Split bins until they cost little at ε, and return the M that contributes most there."""
+        """Split bins until they cost little at ε; return the M that contributes most there."""
         for _ in range(_ROUNDS):
-            masses, weights, missed = self._surroundings.masses(self._bins, self._random)
+            masses, weights, missed = self._blanket_size.masses(self._bins, self._random)
             values = ConditionalDelta(self.reduction, self._bins.edges, COARSE_GRID)(epsilon)
             contributions = (weights @ masses) * values
             decisive = float(self._bins.edges[np.argmax(contributions)])
@@ -186,23 +182,23 @@ def _gaussian_guess(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Guess ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D), c the collision probability.
+    Guess ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/M at the mean M; not a bound.
 
-    This is not a bound.
+    Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """
     random = (
         0.0 if anonymity_set.random_dummies is None else quantile(anonymity_set.random_dummies, 0.5)
     )
     dummies = max(0.0, anonymity_set.dummies + random - anonymity_set.known_dummies)
-    surroundings = 1 + anonymity_set.others * reduction.blanket + dummies
+    blanket_size = 1 + anonymity_set.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
-    mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / surroundings)
+    mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)
 
     def excess(epsilon: float) -> float:
         return gaussian_delta(mu, epsilon) - delta
 
     if excess(0.0) <= 0:
-        return LEAST_EPSILON
-    if excess(MOST_EPSILON) > 0:
-        return MOST_EPSILON
-    return float(scipy.optimize.brentq(excess, 0.0, MOST_EPSILON, rtol=1e-3))
+        return MIN_EPSILON
+    if excess(MAX_EPSILON) > 0:
+        return MAX_EPSILON
+    return float(scipy.optimize.brentq(excess, 0.0, MAX_EPSILON, rtol=1e-3))

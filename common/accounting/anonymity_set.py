@@ -1,7 +1,7 @@
 """
 The anonymity set of a victim: honest users and dummies, except those known to the adversary.
 
-The number of uniform messages around the victim is M = 1 + Bin(n_h, γ) + D, in bins.
+It determines the blanket size M = 1 + Bin(n_h, γ) + D of formula 1, whose distribution is binned.
 """
 
 import math
@@ -32,8 +32,8 @@ class AnonymitySet:
     """
     The users and dummies of one batch. The victim is one of `users`.
 
-    Dummies may be the users' own or the shuffler's, since the analyzer cannot distinguish them.
-    Those of colluding users, and of users who add none, are not included.
+    Dummies may be the users' own or the shuffler's, since the analyzer cannot tell them apart.
+    Those of colluding users are not included.
     """
 
     users: int
@@ -70,18 +70,19 @@ class AnonymitySet:
         return self.users - 1 - self.colluders
 
 
-_LEAST_KEPT: Final = 1e-6
-"""An event with less probability than this leaves nothing known of the conditioned distribution."""
-_WITHOUT_ROOM_TAIL: Final = 1e-20
+_MIN_EVENT_PROBABILITY: Final = 1e-6
+"""Conditioning on a rarer event gives bounds too weak to be of use."""
+_EXCLUDED_TAIL: Final = 1e-20
 """Probability that more users are excluded than counted, which is charged to δ."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
-    Return the distribution of all users' uniform dummies beyond the fixed ones.
+    Return the distribution of all users' random uniform dummies, beyond the fixed ones.
 
-    Each user's negative binomial number is conditioned on at most `most`: an event of probability
-    (1 - P(X > most))^users. If that is almost 0 no dummy is counted, which is an upper bound.
+    A negative binomial number of each user is conditioned to be at most `most`, an event of
+    probability (1 - P(X > most))^users for all. If that is almost 0 no dummies are counted, which
+    can only raise the bound.
     """
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
@@ -92,28 +93,31 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     missing = _missing(_beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most), users)
     if missing == 0:
         return NegativeBinomial(trials, trials * odds)
-    if missing > 1 - _LEAST_KEPT:
+    if missing > 1 - _MIN_EVENT_PROBABILITY:
         return Binomial(0, 0.0)
     return Conditioned(NegativeBinomial(trials, trials * odds), missing)
 
 
 def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     """
-    Return a round in which each user adds a dummy of each item with a chance c [BC20].
+    Return a round in which each user adds a dummy of each item with probability c [BC20].
 
-    A user's dummies are conditioned on at most `most`. Let W be its dummies on the d - 2 items
-    other than x and x'. Tell the adversary every W, and the dummies of x and x' of each user with W
-    > most - 2. All other users' dummies of x and x' are then independent with chance c, as without
-    conditioning. P(W > most - 2 | at most `most` in all) ≤ P(W > most - 2) / P(at most `most` in
-    all) bounds the number of excluded users; the probability of more is charged to δ.
+    A user's total is conditioned to be at most `most`. Let W be the user's dummies on the d - 2
+    items other than x and x'. Reveal every W, and the dummies of x and x' of users with
+    W > most - 2, who are thereby excluded. The dummies of x and x' of all others are independent
+    with probability c, as without conditioning. A user is excluded with probability
+    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
+    users are than assumed is charged to δ.
     """
     chance = spec.extra_chance
-    near_full = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
-    drawn = 1 - _beyond(Binomial(spec.trials, chance), spec.most)
-    share = near_full / drawn * (1 + RELATIVE_ERROR) if drawn > 0 else 1.0
-    without_room = Binomial(users, min(share, 1.0))
-    out = min(int(upper_quantile(without_room, _WITHOUT_ROOM_TAIL)), users)
-    return ItemNoiseRelease(noise=Binomial(users - out, chance), missing=_beyond(without_room, out))
+    few_left = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
+    accepted = 1 - _beyond(Binomial(spec.trials, chance), spec.most)
+    share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0
+    n_excluded = Binomial(users, min(share, 1.0))
+    excluded = min(int(upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
+    return ItemNoiseRelease(
+        noise=Binomial(users - excluded, chance), missing=_beyond(n_excluded, excluded)
+    )
 
 
 def _beyond(distribution: CountDistribution, most: int) -> float:
@@ -131,7 +135,7 @@ def _missing(chance: float, users: int) -> float:
 _TAIL: Final = 1e-24
 """Probability below the first bin, which is charged to δ."""
 _UPPER_TAIL: Final = 1e-9
-"""Probability above which the last bin is left open."""
+"""Probability beyond the lower edge of the last bin, which is open."""
 _MAX_BINS: Final = 768
 _MAX_SINGLE: Final = 200
 
@@ -144,14 +148,14 @@ class Bins:
 
     @classmethod
     def of(cls, distribution: CountDistribution, number: int) -> "Bins":
-        """Spread bins over the range of a distribution; single numbers if there are few."""
+        """Spread about `number` bins over a distribution's range; single counts if it is narrow."""
         return cls.between(
             quantile(distribution, _TAIL), upper_quantile(distribution, _UPPER_TAIL), number
         )
 
     @classmethod
     def between(cls, low: float, high: float, number: int) -> "Bins":
-        """Spread bins from low to high; single numbers if there are few."""
+        """Spread about `number` bins from low to high; single counts if these are few."""
         if high - low <= _MAX_SINGLE:
             return cls(np.arange(low, max(low, high) + 1))
         even = np.linspace(low, high, number)
@@ -170,8 +174,7 @@ class Bins:
         """
         Split bins so that charging their lower edges costs about `allowed` in total.
 
-        The number of pieces is proportional to the root of a bin's cost, which needs the fewest
-        bins.
+        A bin that costs c costs c/k in k pieces: Σ c/k is least for given Σ k if k ∝ √c.
         """
         widths = np.diff(self.edges)
         roots = np.sqrt(np.maximum(losses, 0))
@@ -187,7 +190,7 @@ class Bins:
 
 
 class BlanketSize:
-    """The distribution of M around a victim in an anonymity set."""
+    """The distribution of the blanket size M of a victim in an anonymity set."""
 
     def __init__(self, anonymity_set: AnonymitySet, blanket: float) -> None:
         """
@@ -195,7 +198,7 @@ class BlanketSize:
 
         Args:
             anonymity_set: Honest users and dummies.
-            blanket: γ, the share of the others' reports that are uniform.
+            blanket: γ, probability that another user's report is uniform.
         """
         self._others = Binomial(anonymity_set.others, min(blanket, 1.0))
         self._least = 1 + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
@@ -220,8 +223,8 @@ class BlanketSize:
 
         Returns:
             The probability of each bin of M given each bin of random dummies, shape (random bins,
-            bins); of
-            each bin of random dummies; and of everything below a first bin.
+            bins); of each bin of random dummies, shape (random bins,); and of everything below a
+            first bin. All are rounded up.
         """
         weights, missed = random.masses(self._random)
         rows, below = [], missed

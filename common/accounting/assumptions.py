@@ -1,4 +1,4 @@
-"""The theorems and assumptions of guarantees in words; sources: docs/theory/accounting.md."""
+"""Theorems and assumptions of guarantees, in words; their sources: docs/theory/accounting.md."""
 
 from typing import Final
 
@@ -41,15 +41,12 @@ ENCRYPTION: Final = (
 
 
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
-ALONE: Final = (
-    "your own device randomizes as the task says",
-    "nobody else needs to be honest",
-)
+ALONE: Final = ("your own device randomizes as the task says", "nobody else needs to be honest")
 ENCRYPTED: Final = "the encryption holds"
 
 
 def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
-    """Return the assumptions for answers that share permanent noise."""
+    """Return the assumptions of answers that share permanent noise."""
     changes = (
         "your answer to this question stays the same in all its tasks: a changed answer may be "
         "visible, whatever epsilon is"
@@ -63,7 +60,7 @@ def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
 
 
 def with_dummies(dummies: DummySpec) -> str:
-    """Return the end of a sentence on honest users: the dummies they add."""
+    """Return the end of a sentence about honest users: the dummies that they add."""
     if dummies.maximum == 0:
         return ""
     chance = f"{dummies.extra_chance:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
@@ -90,10 +87,10 @@ def with_dummies(dummies: DummySpec) -> str:
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
-    """Return the assumptions on the shuffler besides permuting; empty if it only permutes."""
-    said = []
+    """Return the assumptions on the shuffler's dummies and sampling; empty if it only permutes."""
+    stated = []
     if spec.kept < 1:
-        said.append(
+        stated.append(
             f"the shuffler keeps each user's report with probability {spec.kept:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and reveals to nobody which"
         )
@@ -105,9 +102,9 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
             f"{spec.left_weight} and {spec.right_weight} in {RATIO_SUM}, at most {spec.most}"
         )
     if spec.law != "none":
-        said.append(
+        stated.append(
             f"the shuffler adds dummies that name each item, for each apart {drawn}, after the "
             "batch has closed, and reveals to nobody which or how many they are"
         )
-        said.append("none of these dummies are refused: an honest shuffler's are always valid")
-    return tuple(said)
+        stated.append("none of these dummies are refused: an honest shuffler's are always valid")
+    return tuple(stated)

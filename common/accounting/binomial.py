@@ -1,4 +1,4 @@
-"""Binomial tails and stop-loss sums, without cancellation where it would affect privacy figures."""
+"""Binomial tails and stop-loss sums, without cancellation that would affect privacy figures."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,7 +13,7 @@ RELATIVE_ERROR: Final = 1e-9
 """
 Bounds the error of the tails below: at most 3e-11 against 60-digit sums, up to 10^9 trials.
 
-The library's own binomial distribution function loses eight digits at small chances. Of the
+The library's own binomial distribution function loses eight digits at small probabilities. Of the
 incomplete beta and gamma functions underneath, the one for the smaller tail loses none.
 """
 
@@ -28,15 +28,15 @@ def smaller_tail(
     below: Vector,
 ) -> tuple[Vector, Vector]:
     """
-    Return P(X ≤ k) and P(X > k), computing the smaller one and subtracting it from 1.
+    Return P(X ≤ k) and P(X > k), elementwise: compute the smaller tail and subtract it from 1.
 
     Args:
         at_most: Ufunc for P(X ≤ k), accurate where k is below the mean.
         more_than: Ufunc for P(X > k), accurate elsewhere.
-        parameters: Of both.
-        inside: Where k can be exceeded and reached.
-        low: Where k is below the mean.
-        below: P(X ≤ k) outside; overwritten inside.
+        parameters: Arguments of both.
+        inside: True where both tails are above 0.
+        low: True where k is below the mean.
+        below: P(X ≤ k) where not inside; overwritten elsewhere.
     """
     above: Vector = 1 - below
     at_most(*parameters, out=below, where=inside & low)
@@ -50,7 +50,7 @@ def masses_between(below: Vector, above: Vector) -> Vector:
     """
     Return the mass between neighbouring points along the last axis, from both tails at each point.
 
-    Differences are taken in the smaller tail, so that they keep their digits.
+    It is a difference of the smaller tails, which keeps its digits.
     """
     lower_half = below[..., 1:] < above[..., :-1]
     masses: Vector = np.where(lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
@@ -58,12 +58,12 @@ def masses_between(below: Vector, above: Vector) -> Vector:
 
 
 def at_most(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """P(X ≤ outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
+    """Return P(X ≤ outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
     return tails(outcome, trials, chance)[0]
 
 
 def more_than(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """P(X > outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
+    """Return P(X > outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
     return tails(outcome, trials, chance)[1]
 
 
@@ -88,21 +88,22 @@ def stop_loss(
     trials: Vector, chance: float, threshold: Vector, margin: float = RELATIVE_ERROR
 ) -> Vector:
     """
-    Bound E[(X - t)_+] from one side for X ~ Binomial(trials, chance), elementwise.
+    Bound the stop-loss E[(X - t)_+] from one side for X ~ Binomial(n, c), elementwise.
 
-    With k = ⌊t⌋ it equals (trials·chance - t)·P(X > k) + (k+1)(1-chance)·P(X = k+1). The more usual
-    form, trials·chance·P(X' ≥ k) - t·P(X > k), subtracts two numbers that agree in up to six digits
-    at 10^9 trials.
+    With k = ⌊t⌋ it equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) =
+    a_j - a_(j+1) for a_j = j(1-c)·P(X = j), the sum over j > k telescopes to a_(k+1). The more
+    usual nc·P(X' ≥ k) - t·P(X > k), X' with one trial less, subtracts two numbers that agree in up
+    to six digits at 10^9 trials.
 
     Args:
-        trials: At least 0, whole numbers.
-        chance: Between 0 and 1.
+        trials: n, whole numbers, at least 0.
+        chance: c, 0 .. 1.
         threshold: t, at least 0.
         margin: Relative error added: RELATIVE_ERROR for an upper bound, its negative for a lower
             one.
 
     Returns:
-        Values at least 0.
+        Bounds, at least 0.
 
     Cost: two binomial evaluations each.
     """
@@ -111,10 +112,10 @@ def stop_loss(
     tail = more_than(whole, trials, chance)
     rest = (whole + 1) * (1 - chance) * scipy.stats.binom.pmf(whole + 1, trials, chance)
     distance = trials * chance - threshold
-    above: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)
-    return np.maximum(above, 0)
+    bound: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)
+    return np.maximum(bound, 0)
 
 
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
+    """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance), each j."""
     return masses_between(*tails(edges - 1, trials, chance))

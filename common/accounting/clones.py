@@ -1,18 +1,19 @@
 """
 Hiding among clones: amplification by shuffling for any randomizer with a known local ε.
 
-Each other user becomes, with some chance, a *clone* of the victim: its report is drawn from one of
-two distributions Q and Q' by a fair coin, and the victim's own report from Q or Q' by a coin with
-odds p that depend on its value. The adversary gets everything else, and sees the number J of draws
-from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weigh J ~ Bin(m, 1/2) by
-1 ± s(1 - 2J/m), hence
+With some probability each other user becomes a *clone* of the victim: its report is drawn from one
+of two distributions Q and Q' by a fair coin, and the victim's report from Q or Q' by a coin with
+odds p : 1 or 1 : p, depending on its value. Reveal all else; the adversary sees the number J of
+draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
+J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
-Every δ here is an upper bound of that expectation: δ(ε | m) falls with m (J/m is a reverse
-martingale), bins of m are charged at their lower edge, and no tail is omitted.
+The reductions of [FMT21] and [FMT23] differ in the probability of a clone and the odds. Every δ
+here is an upper bound of that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
+bins of m are charged at their lower edge, and no tail is omitted.
 
-Used where no reduction is known, and for comparison; formula 1 is tighter if it applies.
+Used where no other reduction is known, and for comparison; where formula 1 applies it is tighter.
 """
 
 import math
@@ -35,19 +36,19 @@ _LARGEST: Final = 700.0
 """Largest local ε whose exponential is finite."""
 _BINS: Final = 512
 _FEW: Final = 64
-"""Below this u the first form of the shortfall is tried."""
+"""Value of u below which both forms of the shortfall are computed."""
 _ROUNDING: Final = 1e-15
-"""Bounds the relative error of u, and is added to it."""
+"""Bound on the relative error of u, by which u is raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneReduction:
-    """The chance that another user is a clone, and the odds of the victim's coin."""
+    """The probability that another user is a clone, and the odds of the victim's coin."""
 
     chance: float
     """Probability that another user is a clone, 0 .. 1."""
     log_odds: float
-    """ln p, the log-odds of the victim's coin; infinite if its value decides."""
+    """ln p, the log-odds of the victim's coin; infinite if the value alone decides."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.chance <= 1:
@@ -60,10 +61,10 @@ class CloneReduction:
     @classmethod
     def of_2021(cls, local_epsilon: float) -> "CloneReduction":
         """
-        Return the reduction of [FMT21]: a clone with chance e^-ε0, and infinite odds.
+        Return the reduction of [FMT21]: a clone with probability e^-ε0, and infinite odds.
 
-        Proven for every ε0-LDP randomizer: all other distributions are at least e^-ε0 times the
-        mean of the victim's two.
+        Proven for every ε0-LDP randomizer: any other user's distribution is at least e^-ε0 times
+        the mean of the victim's two.
         """
         return cls(chance=math.exp(-local_epsilon), log_odds=math.inf)
 
@@ -72,23 +73,22 @@ class CloneReduction:
         """
         Return the reduction of [FMT21] with the coin of [FMT23]; proven for every randomizer.
 
-        Let the victim's two distributions R, R' be within a factor `odds` = p of each other, and
-        within `ratio` = q of every other one. Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1) are
-        distributions, R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Every other
-        distribution is at least (R + R')/(2q) = (Q + Q')/(2q): a clone with chance 1/q. Which of
-        the others are clones is independent of the victim's coin, so one channel completes both
-        worlds.
+        Let the victim's two distributions R, R' be within a factor p = `odds` of each other, and
+        within q = `ratio` of any other user's. Then Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1)
+        are distributions, R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Any other
+        user's distribution is at least (R + R')/(2q) = (Q + Q')/(2q): a clone with probability 1/q.
+        Who is a clone is independent of the victim's coin, so one channel completes both worlds.
         """
         return cls(chance=1 / ratio, log_odds=math.log(odds))
 
     @classmethod
     def of_2023(cls, local_epsilon: float) -> "CloneReduction":
         """
-        Return the reduction of [FMT23]: a clone with chance 2/(e^ε0 + 1), and odds e^ε0.
+        Return the reduction of [FMT23]: a clone with probability 2/(e^ε0 + 1), and odds e^ε0.
 
-        It states that no ε0-LDP randomizer is less private, shuffled, than binary randomized
-        response, for which it is formula 1. For every randomizer it is **not** proven: the paper's
-        Errata withdraw that and keep it for a restricted class.
+        It claims that no shuffled ε0-LDP randomizer is less private than binary randomized
+        response, for which it equals formula 1. It is **not** proven for every randomizer: the
+        paper's Errata withdraw that and keep it for a restricted class.
         """
         return cls(
             chance=2 * math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon)),
@@ -100,8 +100,11 @@ class CloneReduction:
         Bound the reduction's δ from above.
 
         Args:
-            anonymity_set: Its honest users are counted, its dummies are not: they can only help.
-            epsilon: At least 0.
+            anonymity_set: Honest users; dummies are not counted, since they can only help.
+            epsilon: Central ε, at least 0.
+
+        Raises:
+            AccountingError: epsilon is negative or not a number.
 
         Cost: a thousand binomial evaluations for any number of users; milliseconds.
         """
@@ -110,15 +113,16 @@ class CloneReduction:
         return self.curve(anonymity_set)(epsilon)
 
     def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
-        """Return an upper bound of δ as a function of ε, on bins laid out once."""
+        """Return the bound of δ as a function of ε, on one layout of bins."""
         bins = _bins(anonymity_set.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Bound the reduction's ε from above, at most the local ε; about ten evaluations of δ."""
+        """Bound the reduction's ε from above, at most the local ε. Cost: ten evaluations of δ."""
         return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
+        """Average δ(ε | m) over bins of the number of clones."""
         if epsilon >= self.log_odds:
             return 0.0
         sizes = edges + 1
@@ -134,7 +138,7 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
     Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
     Raises:
-        AccountingError: delta is out of range.
+        AccountingError: delta is not between MIN_DELTA and 1.
         BoundRangeError: The local ε is infinite.
     """
     local_epsilon = _finite(reduction, "clones (2021)")
@@ -164,15 +168,16 @@ def clones_with_a_coin(
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
-    Bound E[(u - J)_+] from above for J ~ Binomial(trials, 1/2), elementwise; 0 if u ≤ 0.
+    Bound E[(u - J)_+] from above for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
-    With k = ⌊u⌋ it equals u·P(J ≤ k) - trials/2·P(J' ≤ k-1), J' with one trial less, and (u -
-    trials/2)·P(J ≤ k) + (k+1)/2·P(J = k+1). The first loses its digits at large u, the second far
-    below u = 1: each is rounded up, and the smaller one taken.
+    With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), J' with one trial less, as j·P(J = j) =
+    m/2·P(J' = j-1); and (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in `binomial.stop_loss`. The
+    first loses its digits at large u, the second far below u = 1: both are rounded up, and the
+    smaller one is taken.
 
     Args:
-        trials: At least 1, whole numbers.
-        threshold: u, at most trials.
+        trials: m, whole numbers, at least 1.
+        threshold: u, at most m.
     """
     threshold = np.maximum(threshold, 0)
     whole = np.floor(threshold)
@@ -184,12 +189,13 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     gain = threshold[few] * tail[few]
     loss = trials[few] / 2 * at_most(whole[few] - 1, trials[few] - 1, 0.5)
     direct = np.maximum(gain - loss, 0) + RELATIVE_ERROR * (gain + loss)
-    least: Vector = centred
-    least[few] = np.minimum(direct, centred[few])
-    return least
+    bound: Vector = centred
+    bound[few] = np.minimum(direct, centred[few])
+    return bound
 
 
 def _finite(reduction: MatchCountReduction, rule: str) -> float:
+    """Return the local ε, or raise BoundRangeError if it is infinite."""
     if math.isinf(reduction.local_epsilon):
         raise BoundRangeError(f"{rule} needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon

@@ -1,14 +1,14 @@
 """
-δ(ε | M): privacy among M uniform messages, bounded from above.
+δ(ε | M) of formula 1 for a given blanket size M, bounded from above.
 
-The expectation is convex in H_x', the count of the victim's other value: raising H_x' by one
-removes a trial from H_x, or none, and subtracts e^ε ≥ 1 from the sum, and the increments add up to
-a convex function. So inside a cell of H_x' the chord lies above, the value at the cell's mean
-below, and a cell's exact mass and mean determine both. Their gap shows how fine the cells must be.
+Given H_x' = h, the inner expectation is convex in h: raising h by one removes a trial from H_x, or
+none, and subtracts e^ε ≥ 1, and these increments do not decrease. So inside a cell of H_x' the
+chord lies above it, and the value at the cell's mean below (Jensen); a cell's exact mass and mean
+determine both bounds. Their gap shows how fine the cells must be.
 
 If two values collide with a probability c that is neither 0 nor 1/l, the number B of messages that
 support both is binned first. The expectation falls with B: such a message adds 1 - e^ε for certain,
-any other one at least as much on average, with a larger spread. So bins are charged at their lower
+any other one at least as much on average, with more variance. So bins are charged at their lower
 edge.
 """
 
@@ -23,16 +23,16 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10
-"""Relative error of a cell's mean: that of two tails whose errors agree."""
+"""Relative error of a cell's mean, a ratio of masses whose errors agree."""
 COARSE_GRID: Final = np.concatenate([np.arange(-12, 5, 0.25), [5, 6, 7, 9, 12]])
 """Initial ends of the cells of H_x', in standard deviations from its mean."""
 _BEYOND: Final = np.array([1.0, 2.0, 4.0])
-"""Single numbers beyond the last end, for standard deviations below one."""
+"""Counts added to the last end as further ends, for standard deviations below 1."""
 _BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), [3, 4, 5, 7]])
 """Lower edges of bins of the messages that support both values, in standard deviations."""
-_MOST_PIECES: Final = 60
+_MAX_PIECES: Final = 60
 _FEW: Final = 4
-"""Numbers in a cell up to which each becomes an end."""
+"""Counts in a cell up to which each becomes an end."""
 _NEARBY: Final = 8
 """Cells on each side of a relevant one that may be relevant at another M."""
 _NEGLIGIBLE: Final = 1e-7
@@ -40,7 +40,7 @@ _NEGLIGIBLE: Final = 1e-7
 
 
 class Cells:
-    """Cells of X ~ Binomial(trials, chance), for an array of trials: masses and means."""
+    """Masses and means of the cells of X ~ Binomial(trials, chance), for an array of trials."""
 
     def __init__(self, trials: Vector, chance: float, grid: Vector) -> None:
         """
@@ -48,16 +48,15 @@ class Cells:
 
         Args:
             trials: Whole numbers, shape (..., 1).
-            chance: Of one trial.
-            grid: Ends of cells in standard deviations, ascending.
+            chance: Probability of success, 0 .. 1.
+            grid: Ends of cells in standard deviations from the mean, ascending.
         """
         mean = trials * chance
         inner = np.floor(mean + np.sqrt(mean * (1 - chance)) * grid)
         ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _BEYOND], axis=-1)
         self.nodes: Vector = np.clip(ends, 0, trials)
         self._masses = interval_masses(self.nodes, trials, chance)
-        # Σ h·P(X = h) over a cell is trials·chance times the mass of the cell shifted down by
-        # one, for one trial less.
+        # h·P(X = h) = trials·chance·P(X' = h-1), X' with one trial less.
         fewer = np.maximum(trials - 1, 0)
         moments = mean * interval_masses(self.nodes - 1, fewer, chance)
         means = np.divide(
@@ -68,9 +67,10 @@ class Cells:
 
     def chords(self) -> Vector:
         """
-        Split each cell's mass between its two ends, keeping mass and mean; shape as nodes.
+        Split each cell's mass between its two ends, preserving its mean; shape of nodes.
 
-        The mean is rounded down, and the open last cell is at its lower end: the expectation falls.
+        As the expectation falls with h, the mean is rounded down, and the last cell, which is open,
+        counts at its lower end.
         """
         left, right = self.nodes[..., :-1], self.nodes[..., 1:]
         share = (self._means - _MEAN_ERROR * right - left) / np.maximum(right - left, 1)
@@ -83,7 +83,7 @@ class Cells:
 
     def centres(self) -> tuple[Vector, Vector]:
         """
-        Return each cell's mean and mass; shapes with one column less than nodes.
+        Return each cell's mean and mass; each has one column less than nodes.
 
         For a lower bound the open last cell is omitted, masses are rounded down and means up.
         """
@@ -94,26 +94,24 @@ class Cells:
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """
-    The expectation for each M: E[(A - e^ε·h - (e^ε - 1)·base)_+], H = h a binomial count.
+    The inner expectation for each M: E[(H_x - e^ε·h - (e^ε - 1)·base)_+] given H_x' = h.
 
-    A is binomial with `trials`, minus h if the two values exclude each other.
+    H_x' ~ Bin(trials, chance), and H_x ~ Bin(trials, own_chance), of trials - h if exclusive.
     """
 
     trials: Vector
-    """Shape (rows, 1)."""
+    """Messages that may support x or x', shape (rows, 1)."""
     base: Vector
-    """Shape (rows, 1)."""
+    """M·q/(p-q), plus the messages that support both; shape (rows, 1)."""
     chance: float
-    """Chance that a message supports x', of `trials`."""
+    """Probability that a message supports x'."""
     own_chance: float
-    """Chance that a message supports x, of those that may."""
+    """Probability that a message supports x, given that it may."""
     exclusive: bool
+    """True if no message supports both."""
 
     def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """
-        Bound the expectation given h, whole numbers of shape (rows,
-        k); margin as of `stop_loss`.
-        """
+        """Bound the expectation at whole h, (rows, k), from one side; margin as in `stop_loss`."""
         growth = np.expm1(epsilon)
         threshold = other_matches * (1 + growth) + self.base * growth
         left = self.trials - other_matches if self.exclusive else self.trials
@@ -121,7 +119,7 @@ class _Rows:
         return stop_loss(trials, self.own_chance, threshold, margin)
 
     def between_wholes(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Interpolate linearly between whole numbers: the convex function for Jensen."""
+        """Interpolate the expectation linearly between whole h, so that it is convex for Jensen."""
         whole = np.floor(other_matches)
         at_whole, at_next = (
             self.excess(np.minimum(h, self.trials), epsilon, margin) for h in (whole, whole + 1)
@@ -131,10 +129,16 @@ class _Rows:
 
 def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tuple[_Rows, Vector]:
     """
-    Return the rows for each M, and the weight of each, shape (m, rows per M).
+    Return the rows for each M, and their weights, shape (m, rows per M).
 
-    base is B + M·γ/(l(p-q)), where the signal p-q counts with the probability that the victim's
-    report is present.
+    A victim's report that is present with probability π among the M messages, and else replaced by
+    a uniform one, has signal π(p-q) and blanket γ + (1-π)(p-q). base is B + M·q/(p-q) for these,
+    with q = blanket / l.
+
+    Under U a message supports both values with probability c/l and each alone with (1-c)/l. So one
+    of the M - B messages that do not support both supports x' with probability
+    (1-c)/l / (1-c/l) = (1-c)/(l-c), and one that does not support x' supports x with
+    (1-c)/l / (1-1/l) = (1-c)/(l-1).
     """
     blanket = reduction.blanket + reduction.signal * (1 - presence)
     base = sizes * blanket / (reduction.answers * reduction.signal * presence)
@@ -142,10 +146,10 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
         chance = 1 / reduction.answers
         rows = _Rows(sizes[:, None], base[:, None], chance, chance, exclusive=False)
         return rows, np.ones((len(sizes), 1))
-    one = (1 - reduction.collision) / (reduction.answers - reduction.collision)
+    other = (1 - reduction.collision) / (reduction.answers - reduction.collision)
     own = (1 - reduction.collision) / (reduction.answers - 1)
     if reduction.collision == 0:
-        rows = _Rows(sizes[:, None], base[:, None], one, own, exclusive=True)
+        rows = _Rows(sizes[:, None], base[:, None], other, own, exclusive=True)
         return rows, np.ones((len(sizes), 1))
     mean = sizes[:, None] * reduction.collision / reduction.answers
     spread = np.sqrt(mean * (1 - reduction.collision / reduction.answers))
@@ -156,12 +160,12 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     last = more_than(both[:, -1:] - 1, sizes[:, None], both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
     trials = (sizes[:, None] - both).reshape(-1, 1)
-    rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), one, own, exclusive=True)
+    rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), other, own, exclusive=True)
     return rows, weights
 
 
 class ConditionalDelta:
-    """δ(ε | M) for an array of M; the distribution of H_x' is laid out once, an ε is one pass."""
+    """δ(ε | M) for an array of M, with the distribution of H_x' laid out once for all ε."""
 
     def __init__(
         self,
@@ -176,9 +180,9 @@ class ConditionalDelta:
         Args:
             reduction: The mechanism.
             sizes: Values of M, at least 1, shape (m,).
-            grid: From `grid_for`.
-            presence: For each M the probability that the victim's report is among the M messages,
-                by default 1.
+            grid: Ends of cells, from `grid_for`.
+            presence: Probability π that the victim's report is among the M messages, for each M; by
+                default 1.
         """
         present = np.ones_like(sizes) if presence is None else presence
         self._rows, self._row_weights = _rows(reduction, sizes, present)
@@ -187,12 +191,12 @@ class ConditionalDelta:
         self._scale: Vector = reduction.answers * reduction.signal * present / sizes
 
     def __call__(self, epsilon: float) -> Vector:
-        """Return an upper bound of δ(ε | M) for every M; shape as sizes."""
+        """Bound δ(ε | M) from above for every M, shape (m,). Cost: one pass over the cells."""
         excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """Bound δ(ε | M) from below for every M; ValueError for a collision but 0 and 1/l."""
+        """Bound δ(ε | M) from below for every M; ValueError unless the collision is 0 or 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()
@@ -200,6 +204,7 @@ class ConditionalDelta:
         return self._averaged((masses * excess).sum(axis=1))
 
     def _averaged(self, expected: Vector) -> Vector:
+        """Average over the rows of each M, and scale by l·(p-q)/M."""
         rows = expected.reshape(self._row_weights.shape)
         delta: Vector = self._scale * (self._row_weights * rows).sum(axis=1)
         return delta
@@ -209,13 +214,14 @@ def grid_for(
     reduction: MatchCountReduction, size: float, epsilon: float, tolerance: float
 ) -> Vector:
     """
-    Find ends of the cells of H_x' for which chords cost at most `tolerance` of δ(ε | size).
+    Return ends of the cells of H_x' for which chords cost about a share `tolerance` of δ(ε | size).
 
-    The gap between a cell's chord and its centre is of the third order of its width, so the number
-    of pieces is proportional to g^(1/3) for a gap g.
+    They are in standard deviations from the mean, ascending. The gap between a cell's chord and its
+    centre falls with the third power of its width (mass times squared width). A gap g becomes g/k²
+    in k pieces: Σ g/k² is least for given Σ k if k ∝ g^(1/3).
     """
     rows, weights = _rows(reduction, np.array([size]), np.ones(1))
-    # The row of the likeliest number of both decides for all.
+    # The row of the likeliest B decides for all.
     row = int(np.argmax(weights[0]))
     rows = dataclasses.replace(
         rows, trials=rows.trials[row : row + 1], base=rows.base[row : row + 1]
@@ -232,15 +238,14 @@ def grid_for(
     # Limits the number of pieces where δ is almost 0.
     allowed = max(tolerance * total, 1e-6 * float(gaps.sum()))
     pieces = np.ceil(np.cbrt(gaps) * np.sqrt(np.cbrt(gaps).sum() / max(allowed, 1e-300)))
-    # Each of few whole numbers becomes an end: gaps between them vary with M.
-    matters = masses[0] * at_nodes[:-1] > _NEGLIGIBLE * total
-    nearby = np.convolve(matters, np.ones(2 * _NEARBY + 1), mode="same") > 0
-    few = (right - left <= _FEW) & nearby
-    pieces = np.where(few, np.ceil(right - left) + 1, pieces)
-    # No finer than whole numbers.
-    pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MOST_PIECES)).astype(int)
-    # The first cell starts at 0, not in standard deviations, and those beyond the grid are single
-    # numbers: neither is cut.
+    # In narrow cells every count becomes an end, because gaps vary with M there.
+    relevant = masses[0] * at_nodes[:-1] > _NEGLIGIBLE * total
+    nearby = np.convolve(relevant, np.ones(2 * _NEARBY + 1), mode="same") > 0
+    narrow = (right - left <= _FEW) & nearby
+    pieces = np.where(narrow, np.ceil(right - left) + 1, pieces)
+    # No finer than single counts.
+    pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MAX_PIECES)).astype(int)
+    # The first cell, which starts at 0, and those beyond the grid stay whole.
     cut = [
         np.linspace(start, end, count, endpoint=False)
         for start, end, count in zip(

@@ -1,4 +1,4 @@
-"""Distributions of a random number of reports: the others in the blanket, and dummies."""
+"""Distributions of random numbers of reports: the others in the blanket, and dummies."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class CountDistribution(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Binomial:
-    """Independent units, `trials` of them, each present with probability `chance`."""
+    """Binomial distribution: `trials` independent units, each present with probability `chance`."""
 
     trials: int
     chance: float
@@ -58,7 +58,7 @@ class Binomial:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Poisson distribution with the given mean."""
+    """Poisson distribution with a given mean."""
 
     mean: float
 
@@ -66,7 +66,7 @@ class Poisson:
         _check_mean(self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return both tails, by the incomplete gamma function of the mean at k+1 [DLMF, 8.4.10]."""
+        """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
         inside = outcome >= 0
         return smaller_tail(
             scipy.special.gammaincc,
@@ -88,7 +88,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial:
-    """Negative binomial distribution by its mean and r > 0, which is additive over users."""
+    """Negative binomial distribution by its mean and r > 0; both add up over users."""
 
     r: float
     mean: float
@@ -103,7 +103,7 @@ class NegativeBinomial:
         return self.r / (self.r + self.mean)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return both tails, by the beta function of r/(r + mean) at (r, k+1) [DLMF, 8.17.24]."""
+        """Return both tails: P(X ≤ k) = I_s(r, k+1), s = r/(r + mean) [DLMF, 8.17.24]."""
         inside = outcome >= 0
         return smaller_tail(
             scipy.special.betainc,
@@ -125,7 +125,7 @@ class NegativeBinomial:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """`size` times another distribution: users who add all of their dummies or none."""
+    """`size` times another count: users who add all of their dummies or none."""
 
     distribution: CountDistribution
     size: int
@@ -135,7 +135,7 @@ class Groups:
             raise AccountingError(f"a group has {self.size}; it must have 1 .. {MAX_COUNT}")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return the tails of the other distribution at ⌊outcome / size⌋."""
+        """Return the other count's tails at ⌊outcome / size⌋."""
         return self.distribution.tails(np.floor(outcome / self.size))
 
     def probabilities(self, outcome: Vector) -> Vector:
@@ -151,16 +151,15 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class Conditioned:
     """
-    A distribution given an event of probability at least 1 - missing: an upper bound.
+    Upper bounds for a distribution given an event of probability at least 1 - missing.
 
-    P(X = k | event) ≤ P(X = k) / (1 - missing) for every event, so the expectation of any
-    non-negative function is at most that of the distribution divided by 1 - missing. Tails and
-    probabilities are these bounds: they sum to more than 1.
+    P(X = k | event) ≤ P(X = k) / (1 - missing) for any event, and so for the expectation of any
+    non-negative function. Tails and probabilities are these bounds: they sum to more than 1.
     """
 
     distribution: CountDistribution
     missing: float
-    """Rounded up."""
+    """Probability of the complement, rounded up; at least 0 and below 1."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.missing < 1:
@@ -179,12 +178,12 @@ class Conditioned:
         return bound
 
     def thinned(self, share: float) -> None:  # noqa: ARG002
-        """Return None: the event may depend on which units are kept."""
+        """Return None, since the event may depend on which units are kept."""
         return
 
 
 def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
-    """Return P(edges[j] ≤ X < edges[j+1])."""
+    """Return P(edges[j] ≤ X < edges[j+1]) for each j, shape (edges - 1,)."""
     return masses_between(*distribution.tails(edges - 1))
 
 
@@ -199,7 +198,7 @@ def upper_quantile(distribution: CountDistribution, chance: float) -> float:
 
 
 def _first(holds: Callable[[Vector], bool]) -> float:
-    """Find the least outcome that satisfies a monotone condition, by doubling and halving."""
+    """Find the least outcome that satisfies a monotone condition, by doubling and bisection."""
     if holds(np.zeros(1)):
         return 0.0
     low, high = 0.0, 1.0
@@ -226,7 +225,7 @@ _SPARE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class BinomialWindow:
-    """P(X = k) for k = first .. first + len(masses) - 1, rounded up, and the tails beyond."""
+    """P(X = k) for k = first .. first + len(masses) - 1, and both tails beyond, all rounded up."""
 
     first: int
     masses: Vector
@@ -241,9 +240,9 @@ class BinomialWindow:
         """
         Lay out the window so that at most `tail` lies beyond either side.
 
-        Masses grow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)), without
-        special functions: after j steps the relative error is below 5j roundings, and dividing by
-        the sum, whose true value is at most 1, can only enlarge them.
+        Masses follow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)),
+        without special functions: after j steps the relative error is below 5j roundings. Dividing
+        by their sum can only enlarge them, since the true masses sum to at most 1.
         """
         first, last = quantile(distribution, tail), upper_quantile(distribution, tail)
         mode = min(
@@ -253,13 +252,13 @@ class BinomialWindow:
         odds = (
             distribution.chance / (1 - distribution.chance) if distribution.chance < 1 else np.inf
         )
-        up = np.cumprod((distribution.trials - rising) / (rising + 1) * odds)
-        down = (
+        above_mode = np.cumprod((distribution.trials - rising) / (rising + 1) * odds)
+        below_mode = (
             np.cumprod(falling / (distribution.trials - falling + 1) / odds)
             if len(falling)
             else falling
         )
-        masses = np.concatenate([down[::-1], [1.0], up])
+        masses = np.concatenate([below_mode[::-1], [1.0], above_mode])
         masses /= masses.sum()
         masses *= 1 + (8 * len(masses) + _SPARE) * ROUNDING
         edges = np.array([first - 1, last])

@@ -1,4 +1,4 @@
-"""The search from above for the least ε at which a bound on δ is small enough."""
+"""Search from above for the least ε at which a bound on δ is small enough; Gaussian privacy."""
 
 import math
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from scipy import special
 from common.errors import AccountingError
 from common.task.task import MIN_DELTA
 
-LEAST_EPSILON: Final = 1e-9
-MOST_EPSILON: Final = 100.0
-"""Range of a search; beyond it nothing is certified."""
+MIN_EPSILON: Final = 1e-9
+MAX_EPSILON: Final = 100.0
+"""Range of the search; beyond it nothing is certified."""
 
 _CLOSE_ENOUGH: Final = 1e-5
 """Relative precision of ε."""
 _STRIDE: Final = 1.02
-"""Factor by which a bracket around a guess grows at first; it is squared each time."""
+"""Initial growth factor of the bracket around the guess; it is squared at each step."""
 
 
 def least_epsilon(
@@ -28,25 +28,25 @@ def least_epsilon(
 
     Args:
         delta_at: An upper bound on δ for each ε, falling with ε.
-        delta: Allowed δ, MIN_DELTA .. 1.
-        local_epsilon: The ε at which every δ is 0; may be infinite.
+        delta: Allowed δ, at least MIN_DELTA and below 1.
+        local_epsilon: The ε from which δ is 0; may be infinite.
         guess: Start of the search; a close one is faster.
 
     Returns:
-        At most local_epsilon; infinite if that is and nothing is certified.
+        At most local_epsilon, which is the answer if nothing is certified below MAX_EPSILON.
 
     Raises:
-        AccountingError: delta is outside its range.
+        AccountingError: delta is out of range.
 
-    Cost: about ten evaluations.
+    Cost: about ten evaluations of `delta_at`.
     """
     check_delta(delta)
 
     def excess(epsilon: float) -> float:
         return math.log(max(delta_at(epsilon), 1e-300)) - math.log(delta)
 
-    top = min(local_epsilon, MOST_EPSILON) * (1 - _CLOSE_ENOUGH)
-    high = min(max(guess, LEAST_EPSILON), top)
+    top = min(local_epsilon, MAX_EPSILON) * (1 - _CLOSE_ENOUGH)
+    high = min(max(guess, MIN_EPSILON), top)
     low, stride = high, _STRIDE
     while excess(high) > 0:
         if high >= top:
@@ -54,9 +54,9 @@ def least_epsilon(
         low, high, stride = high, min(stride * high, top), stride**2
     while low == high or excess(low) <= 0:
         high = low
-        if low <= LEAST_EPSILON:
-            return min(LEAST_EPSILON, local_epsilon)
-        low, stride = max(low / stride, LEAST_EPSILON), stride**2
+        if low <= MIN_EPSILON:
+            return min(MIN_EPSILON, local_epsilon)
+        low, stride = max(low / stride, MIN_EPSILON), stride**2
     epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while delta_at(epsilon) > delta:
         epsilon *= 1 + _CLOSE_ENOUGH
@@ -69,32 +69,31 @@ def check_delta(delta: float) -> None:
         raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
 
 
-_LEAST: float = 1e-12
-_MOST: float = 1e6
+_MIN_MU: Final = 1e-12
+_MAX_MU: Final = 1e6
 """Range of a search for μ."""
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
+    """Return δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy, μ > 0 [DRS22]."""
     first = float(special.log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the μ of Gaussian privacy through (ε, δ), 1e-12 .. 1e6; 0 if δ is 0, infinite if 1."""
+    """Invert `gaussian_delta` for μ in 1e-12 .. 1e6; return 0 if δ is 0, infinity if it is 1."""
     if delta <= 0:
         return 0.0
     if delta >= 1:
         return math.inf
-    wanted = math.log(delta)
 
     def excess(log_mu: float) -> float:
-        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300)) - wanted
+        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300)) - math.log(delta)
 
-    low, high = math.log(_LEAST), math.log(_MOST)
+    low, high = math.log(_MIN_MU), math.log(_MAX_MU)
     if excess(low) >= 0:
-        return _LEAST
+        return _MIN_MU
     if excess(high) <= 0:
-        return _MOST
+        return _MAX_MU
     return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-9)))

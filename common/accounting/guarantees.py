@@ -1,5 +1,5 @@
 """
-The guarantees of a task: the coalition they are against, the honest users, and the theorem.
+The guarantees of a task, each against one coalition, with its theorem and assumptions.
 
 Computed by the analyzer for a batch that arrived, by the user agent for a task's claim at n_min,
 and by the planner for a task that is only planned.
@@ -49,8 +49,8 @@ from common.messages.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, G
 from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
-_WORTH_SAYING: Final = 0.99
-"""A row for own dummies that leave more than this share of the local ε is omitted."""
+_MAX_SHARE_SHOWN: Final = 0.99
+"""A guarantee by own dummies is omitted if its ε exceeds this share of the local ε."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class PrivacyParameters:
     """The parameters of a task, published or planned, from which its guarantees follow."""
 
     reduction: Reduction | None
-    """Of one report; None if no shuffler is relied on."""
+    """Of one report; None if the guarantee relies on no shuffler."""
     local_epsilon: float
     """The promised local ε, at least the reduction's own."""
     dummies: DummySpec
@@ -67,7 +67,7 @@ class PrivacyParameters:
     """For all rounds together."""
     assumed_honest_fraction: float
     rounds: int = 1
-    """Tasks like this that the same users answer."""
+    """Number of such tasks that the same users answer."""
     lifetime_epsilon: float | None = None
     """ε of any number of answers on one value, if they share permanent noise."""
 
@@ -86,17 +86,17 @@ class PrivacyParameters:
 
     @property
     def local_epsilon_of_all_rounds(self) -> float:
-        """The sum over rounds, rounded up, which holds against every coalition."""
+        """Sum over rounds, rounded up, which holds against every coalition."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
     def anonymity_set(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
         """
         Return the anonymity set of the claim: the users assumed honest and their dummies.
 
-        A refused, repeated or unreadable report may have been an honest user's, or a dummy:
-        n_refused are subtracted from the ⌊n · fraction⌋ users assumed honest, each with its
-        dummies. At least the victim remains, and those honest dummies that cannot have been
-        refused. Dummies beyond MAX_COUNT are not counted.
+        A refused, repeated or unreadable report may have been an honest user's, or a dummy. So
+        n_refused users, each with the dummies, are subtracted from the ⌊n · fraction⌋ users assumed
+        honest. The victim remains, and so do honest dummies that cannot have been refused. Dummies
+        beyond MAX_COUNT are not counted.
 
         Raises:
             AccountingError: n_users is not at least 1.
@@ -108,7 +108,7 @@ class PrivacyParameters:
         self, n_users: int, honest: int, adding: int, n_refused: int
     ) -> AnonymitySet:
         """
-        Return the anonymity set of the honest users, of whom `adding` add their dummies.
+        Return the anonymity set of `honest` users, of whom `adding` add their dummies.
 
         If dummies name each item, the random ones are those of one item.
         """
@@ -125,10 +125,10 @@ class PrivacyParameters:
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
         if self.dummies.law == "fixed":
             return AnonymitySet(users=users, dummies=dummies)
-        # Subtracting a user also subtracts at least one certain dummy for each refusal. Without
-        # certain dummies, or without a user left to subtract, random ones may have been refused.
-        drawn = per_user == 0 or n_refused >= adding
-        known = min(n_refused, MAX_COUNT) if drawn else 0
+        # Subtracting a user also subtracts at least one fixed dummy for each refusal. Without fixed
+        # dummies, or without a user left to subtract, random ones may have been refused.
+        random_refused = per_user == 0 or n_refused >= adding
+        known = min(n_refused, MAX_COUNT) if random_refused else 0
         return AnonymitySet(
             users=users,
             dummies=dummies,
@@ -139,11 +139,11 @@ class PrivacyParameters:
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
-            alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
-            return alone(local_epsilon=self.local_epsilon)
-        named = not self.dummies.uniform
-        if named == (not self.shuffler.idle):
-            if named:
+            local = LocalRelease if self.lifetime_epsilon is None else LastingRelease
+            return local(local_epsilon=self.local_epsilon)
+        each_item = not self.dummies.uniform
+        if each_item == (not self.shuffler.idle):
+            if each_item:
                 raise AccountingError("no formula counts dummies of each item by both parties")
             if isinstance(self.reduction, PureReduction):
                 return CloneRelease(
@@ -152,13 +152,14 @@ class PrivacyParameters:
             return AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies that name each item are for reports that name items")
-        if named:
+        if each_item:
             adding = anonymity_set.random_dummies
             users = adding.trials if isinstance(adding, Binomial) else 0
             return each_item_release(self.dummies, users)
         if math.isinf(self.reduction.local_epsilon):
             return ItemNoiseRelease(
-                noise=shuffler_noise_distribution(self.shuffler), kept=self.shuffler.kept
+                noise=shuffler_noise_distribution(self.shuffler),
+                keep_probability=self.shuffler.kept,
             )
         return HybridRelease(
             reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
@@ -166,13 +167,13 @@ class PrivacyParameters:
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
-    """Return the release of a task's claim, which is charged to the budget."""
+    """Return the release of a task's claim, which is charged to the privacy budget."""
     terms = PrivacyParameters.of(task)
     return terms.release(terms.anonymity_set(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
-    """Return every guarantee of a batch that arrived; `claimed` marks the one that is charged."""
+    """Return every guarantee of a batch that arrived; errors and cost as `guarantees_under`."""
     return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
 
 
@@ -190,7 +191,7 @@ def guarantees_under(
     if terms.reduction is None:
         _check_users(n_users)
         coalitions: tuple[Coalition, ...] = ("analyzer", "shuffler+analyzer")
-        return (*(local_guarantee(each, terms) for each in coalitions), *_outside(terms))
+        return (*(local_guarantee(each, terms) for each in coalitions), *_by_encryption(terms))
     honest = honest_share(n_users, terms.assumed_honest_fraction)
     rows = [analyzer_guarantee(terms, n_users, n_users, n_refused)]
     if honest < n_users:
@@ -198,14 +199,13 @@ def guarantees_under(
         if terms.dummies.maximum:
             rows.append(skippers_guarantee(terms, n_users, honest, n_refused))
     rows.extend(_against_shuffler_and_analyzer(terms))
-    rows.extend(_outside(terms))
+    rows.extend(_by_encryption(terms))
     return tuple(rows)
 
 
 def claimed_guarantee(terms: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
-    Return the guarantee that a task claims and its release is charged: with the users assumed
-    honest.
+    Return the guarantee with the users assumed honest, which a task claims and is charged.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -220,7 +220,7 @@ def analyzer_guarantee(
     terms: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """
-    Return the guarantee against the analyzer if `honest` users are honest and the others collude.
+    Return the guarantee against the analyzer, and against all users but the `honest` ones.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -243,12 +243,12 @@ def analyzer_guarantee(
 
 def central_epsilon(terms: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
     """
-    Bound the central ε of all rounds together at δ, with the same anonymity set in each.
+    Bound from above the central ε of all rounds together at δ, each with this anonymity set.
 
     Cost: a search for ε, or a composition.
     """
-    together = [terms.release(anonymity_set)] * terms.rounds
-    return min(composed_epsilon(together, terms.delta), terms.local_epsilon_of_all_rounds)
+    releases = [terms.release(anonymity_set)] * terms.rounds
+    return min(composed_epsilon(releases, terms.delta), terms.local_epsilon_of_all_rounds)
 
 
 def _theorem(release: Release, rounds: int) -> str:
@@ -262,7 +262,8 @@ def _theorem(release: Release, rounds: int) -> str:
     return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
 
 
-def _over_rounds(terms: PrivacyParameters) -> tuple[str, ...]:
+def _round_assumptions(terms: PrivacyParameters) -> tuple[str, ...]:
+    """Return the assumption of composition; empty for a single round."""
     if terms.rounds == 1:
         return ()
     return (f"the same users answer {terms.rounds} such tasks, with as many users in each",)
@@ -272,7 +273,7 @@ def skippers_guarantee(
     terms: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
 ) -> Guarantee:
     """
-    Return the guarantee against the analyzer if all users are honest but only `adding` add dummies.
+    Return the guarantee against the analyzer if all users are honest and `adding` add dummies.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -289,6 +290,7 @@ def skippers_guarantee(
 def _amplified(
     coalition: Coalition, terms: PrivacyParameters, anonymity_set: AnonymitySet, *assumptions: str
 ) -> Guarantee:
+    """Return the guarantee by an honest shuffler for this anonymity set."""
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(terms, anonymity_set),
@@ -299,7 +301,7 @@ def _amplified(
             HONEST_SHUFFLER,
             *assumptions,
             *shuffler_assumptions(terms.shuffler),
-            *_over_rounds(terms),
+            *_round_assumptions(terms),
             ENCRYPTED,
         ),
     )
@@ -309,57 +311,59 @@ def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
     """
     Return the guarantees against shuffler and analyzer together, who see each user's own reports.
 
-    Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ), by formula 1
-    with the victim alone; a random number does not, since it is visible and may be small.
+    Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ): formula 1 with
+    the victim as the only user. A random number does not, since it is visible and may be small.
     """
     local = local_guarantee("shuffler+analyzer", terms)
-    own = terms.dummies.per_user
-    if not own or not terms.dummies.uniform or not terms.shuffler.idle:
+    own_dummies = terms.dummies.per_user
+    if not own_dummies or not terms.dummies.uniform or not terms.shuffler.idle:
         return [local]
-    anonymity_set = AnonymitySet(users=1, dummies=own)
+    anonymity_set = AnonymitySet(users=1, dummies=own_dummies)
     epsilon = central_epsilon(terms, anonymity_set)
-    if epsilon > _WORTH_SAYING * local.epsilon:
+    if epsilon > _MAX_SHARE_SHOWN * local.epsilon:
         return [local]
-    dummies = dataclasses.replace(
+    by_dummies = dataclasses.replace(
         local,
         epsilon=epsilon,
         delta=terms.delta,
         theorem=_theorem(terms.release(anonymity_set), terms.rounds),
         assumptions=(
             *ALONE,
-            f"your device adds at least {own} uniform dummies of its own",
-            *_over_rounds(terms),
+            f"your device adds at least {own_dummies} uniform dummies of its own",
+            *_round_assumptions(terms),
         ),
     )
-    return [local, dummies]
+    return [local, by_dummies]
 
 
 def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee:
     """Return the guarantee that holds against every coalition: the pure local ε."""
-    uncounted = []
+    not_counted = []
     if terms.dummies.maximum:
-        uncounted.append("your dummies are not counted")
+        not_counted.append("your dummies are not counted")
     if not terms.shuffler.idle:
-        uncounted.append("dummies and sampling by the shuffler are known to it, and not counted")
+        not_counted.append("dummies and sampling by the shuffler are known to it, and not counted")
     lifetime = terms.lifetime_epsilon
-    lasts = () if lifetime is None else longitudinal_assumptions(lifetime)
+    longitudinal = () if lifetime is None else longitudinal_assumptions(lifetime)
     return Guarantee(
         coalition=coalition,
         epsilon=terms.local_epsilon_of_all_rounds,
         delta=0.0,
-        neighbouring=REPLACE_LASTING if lasts else REPLACE_ONE,
+        neighbouring=REPLACE_LASTING if longitudinal else REPLACE_ONE,
         theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
-        assumptions=(*ALONE, *uncounted, *lasts, *_over_rounds(terms)),
+        assumptions=(*ALONE, *not_counted, *longitudinal, *_round_assumptions(terms)),
     )
 
 
-def _outside(terms: PrivacyParameters) -> list[Guarantee]:
+def _by_encryption(terms: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
-    seen = (
+    visible = (
         "the encryption holds; delta does not include the advantage of breaking it",
         "it is visible that you take part, and when",
     )
-    knows = ("the shuffler does not see the result: it could take its own dummies off the counts",)
+    dummies = (
+        "the shuffler does not see the result: it could take its own dummies off the counts",
+    )
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     return [
         Guarantee(
@@ -369,8 +373,8 @@ def _outside(terms: PrivacyParameters) -> list[Guarantee]:
             neighbouring=REPLACE_ONE,
             theorem=ENCRYPTION,
             assumptions=(
-                *seen,
-                *(knows if coalition == "shuffler" and not terms.shuffler.idle else ()),
+                *visible,
+                *(dummies if coalition == "shuffler" and not terms.shuffler.idle else ()),
             ),
         )
         for coalition in coalitions
@@ -383,11 +387,11 @@ def _check_users(n_users: int) -> None:
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
-    """Describe the claim of the protocol's published bound against the analyzer."""
-    stated, reduction = task.composition.published_bound, randomizer_of(task).reduction
-    if stated is None or not isinstance(reduction, MatchCountReduction):
+    """Describe what the protocol's published bound claims against the analyzer, in one sentence."""
+    key, reduction = task.composition.published_bound, randomizer_of(task).reduction
+    if key is None or not isinstance(reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
-    name, bound = PUBLISHED[stated]
+    name, bound = PUBLISHED[key]
     setting = BoundSetting(
         reduction=reduction,
         anonymity_set=PrivacyParameters.of(task).anonymity_set(n_users, n_refused),
@@ -402,31 +406,31 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"
 
 
-_ROOM: Final = 1e-4
-"""Relative margin added to ε."""
-_DELTA_ROOM: Final = 5e-3
+_EPSILON_MARGIN: Final = 1e-4
+"""Relative margin added to a claimed ε."""
+_DELTA_MARGIN: Final = 5e-3
 """Relative margin by which `delta_upper` may exceed the formula itself."""
 _STATED: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def claimable_epsilon(task: Task) -> float:
     """
-    Return the central ε that a task may claim: the one at n_min, rounded up slightly.
+    Return the central ε that a task may claim: the one at n_min, rounded up to six digits.
 
-    It ignores the task's current claim, and is at most the local ε.
+    It is at most the local ε, and independent of the task's current claim.
 
     Cost: one search for ε, tenths of a second.
     """
-    delta = max(MIN_DELTA, task.delta * (1 - _DELTA_ROOM))
-    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _ROOM)
+    delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
+    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
     return min(float(_STATED.create_decimal_from_float(epsilon)), task.local_epsilon)
 
 
 def delta_at_claim(task: Task) -> float:
     """
-    Bound from above the δ at which a task's claimed central ε holds at n_min.
+    Bound from above the δ at which a task's claimed central ε holds at n_min. Run by devices.
 
-    The claim is true if this is at most the task's own δ. It is 0 for a claim of the local ε.
+    The claim is true if this is at most the task's δ. It is 0 for a claim of the local ε.
 
     Cost: one evaluation, tenths of a second.
     """

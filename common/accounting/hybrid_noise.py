@@ -1,13 +1,13 @@
 """
 Randomized response combined with the shuffler's noise on each item. No paper states a bound.
 
-The victim holds x or x'. Among the others' blanket reports K ~ Bin(n_h, 2q) are on x or x', n_h
-honest users and q = γ/k; all other reports are revealed, and K too. With J the distribution of (H +
-z, K - H + z'), H ~ Bin(K, 1/2), the counts of x and x' have one of three distributions: A, J
-shifted right, if the victim's report is on x, with chance p or q; B, J shifted up, if it is on x';
-C, J itself, if it is on one of the k - 2 other items, with chance w' = 1 - p - q. On those items
-the noise with the report has the likelihood ratio u = Σ_v r(z_v) / (k - 2), r(z) = P(z - 1) / P(z),
-to the noise alone. So
+The victim holds x or x'. Among the blanket reports of the n_h other honest users K ~ Bin(n_h, 2q)
+name x or x', q = γ/k for k items; reveal all their other reports, and K. Let J be the distribution
+of (H + z, K - H + z'), H ~ Bin(K, 1/2). The counts of x and x' are then distributed as A, J shifted
+right, if the victim's report names x, with probability p or q; as B, J shifted up, if it names x';
+and as C, J itself, if it names one of the k - 2 other items, with probability w' = 1 - p - q. Over
+those items the noise with the report has the likelihood ratio u = Σ_v r(z_v) / (k - 2) to the noise
+alone, r(z) = P(z - 1) / P(z). So
 
     δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
 
@@ -18,16 +18,17 @@ Every figure is an upper bound:
 
 * δ(ε | K) falls with K: K is charged at the lower edge of bins, and mass below the first bin to δ;
 * u is replaced by a low quantile, and by 0 for the rare lower values;
-* H and z are cut to windows: what is cut off B lets A count in full, what is cut off A is charged;
-* each cell's A is rounded up and its B down by more than the error of sums of positive products. A
-  quarter of geometric noise has A/B next to e^ε, so below a δ of about 1e-12 this margin dominates,
-  and another bound is smaller.
+* H and z are cut to windows: where B is cut off A counts in full, and where A is cut off it is
+  charged to δ;
+* each cell's A is rounded up and its B down by more than the error of sums of positive products.
+  With geometric noise A/B is next to e^ε in a quarter of the cells, so below a δ of about 1e-12
+  this margin dominates, and another bound is smaller.
 
 Three other bounds hold: formula 1 as if the shuffler added nothing; the bound for noise alone,
-times p - q (the blanket part of randomized response is equal in both worlds, the rest is an exact
-report); and the local ε. The least of all counts. For noise with a scale above about 80 (a central
-ε of .025) the sum has too many cells, and only these three remain; if only K is large, a smaller K
-is counted.
+times p - q (the blanket of randomized response is equal in both worlds, the rest is an exact
+report); and the local ε. The least of the four is taken. For noise of a scale above about 80 (a
+central ε of .025) the sum has too many cells, and only these three remain; if only K is too large,
+a smaller K is counted.
 """
 
 import math
@@ -48,7 +49,7 @@ from common.accounting.count_distributions import (
     quantile,
     upper_quantile,
 )
-from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
+from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
@@ -57,23 +58,23 @@ from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Probability beyond either side of a window, and below the first bin of K; charged to δ."""
-_MOST_CELLS: Final = 6 * 10**6
-"""Of one lattice."""
-_MOST_WORK: Final = 3 * 10**9
+_MAX_CELLS: Final = 6 * 10**6
+"""Cells of one lattice."""
+_MAX_WORK: Final = 3 * 10**9
 """Products summed for one lattice."""
 _ALL_CELLS: Final = 6 * 10**6
 """Cells of all lattices, which limits the bins of K."""
-_MOST_BINS: Final = 10
-_LEAST_CELL: Final = 1e-25
+_MAX_BINS: Final = 10
+_MIN_CELL: Final = 1e-25
 """Smaller cells are charged to δ in full and dropped."""
 _GEOMETRIC_ERROR: Final = 1e-13
 """Relative; above the error of two powers e^x with x > -60."""
 _SUM: Final = 1 + 1e-8
-"""Above 1 plus the relative error of summing so many positive numbers."""
+"""Factor that covers the relative error of summing so many positive numbers."""
 _RARE: Final = 1e-6
 """Probability that u is lower than assumed, for each of two causes."""
-_REMEMBERED: Final = 2
-"""Cached lattices, each of up to tens of megabytes."""
+_CACHE_SIZE: Final = 2
+"""Cached lattices, of up to tens of megabytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,17 +119,17 @@ class HybridRelease:
         """Bound ε at δ from above by the least of four bounds; AccountingError for an invalid δ."""
         best = epsilon_upper(self.reduction, self.anonymity_set, delta)
         for curve in self._curves():
-            found = least_epsilon(
+            epsilon = least_epsilon(
                 curve, delta=delta, local_epsilon=self.local_epsilon, guess=min(best, 1.0)
             )
-            best = min(best, found)
+            best = min(best, epsilon)
         return best
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Return the bound that is least at the least of the given ε.
+        Return the one bound that is least at the least of the given ε.
 
-        The pointwise least would not be the curve of one pair of distributions.
+        The pointwise minimum would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
         without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, tolerance)
@@ -140,98 +141,98 @@ class HybridRelease:
         noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
         signal, local_epsilon = self.reduction.signal, self.local_epsilon
 
-        def exact_reports(epsilon: float) -> float:
+        def noise_alone(epsilon: float) -> float:
             return 0.0 if epsilon >= local_epsilon else signal * noise.delta(epsilon)
 
         lattice = _lattice(self.reduction, self.anonymity_set.others, self.shuffler)
-        return [exact_reports] if lattice is None else [exact_reports, lattice.delta]
+        return [noise_alone] if lattice is None else [noise_alone, lattice.delta]
 
 
 class _Lattice:
-    """The cells of all K: their A, B and C, and the mass charged in full."""
+    """The cells of all K with their A, B and C, and the mass charged to δ in full."""
 
     def __init__(
         self,
         reduction: MatchCountReduction,
         cells: Sequence["_Cells"],
         certain: float,
-        elsewhere: tuple[float, float],
+        ratio: tuple[float, float],
     ) -> None:
         """
         Join the cells.
 
         Args:
             reduction: Of the victim's report.
-            cells: Of each K.
+            cells: Of each K, weighted by its probability.
             certain: Mass that was cut off; rounded up.
-            elsewhere: A low value of u, and the probability that u is lower.
+            ratio: A low value of u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
         self._p = self._q + reduction.signal
         self._local_epsilon = reduction.local_epsilon
         self._certain = certain
-        self._here = np.concatenate([one.here for one in cells])
-        self._there = np.concatenate([one.there for one in cells])
-        self._elsewhere = np.concatenate([one.elsewhere for one in cells])
+        self._a = np.concatenate([part.a for part in cells])
+        self._b = np.concatenate([part.b for part in cells])
+        self._c = np.concatenate([part.c for part in cells])
         self._others = (reduction.answers - 2) * self._q
-        self._ratio, self._rare = elsewhere
+        self._ratio, self._rare = ratio
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of δ at ε."""
+        """Bound δ at ε from above."""
         if epsilon >= self._local_epsilon:
             return 0.0
-        growth = math.exp(min(epsilon, MOST_EPSILON))
-        # s is a difference of similar numbers, off by some roundings of p.
+        growth = math.exp(min(epsilon, MAX_EPSILON))
+        # s is a difference of similar numbers: its error is some roundings of p.
         s = self._p - growth * self._q + 8 * ROUNDING * self._p
         t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
-        w = math.expm1(min(epsilon, MOST_EPSILON)) * self._others * (1 - 8 * ROUNDING)
-        excess = s * self._here
-        excess -= t * self._there
+        w = math.expm1(min(epsilon, MAX_EPSILON)) * self._others * (1 - 8 * ROUNDING)
+        excess = s * self._a
+        excess -= t * self._b
         # With probability `rare` u is taken as 0.
         rare = float(np.maximum(excess, 0).sum()) * self._rare
-        excess -= w * self._ratio * self._elsewhere
+        excess -= w * self._ratio * self._c
         np.maximum(excess, 0, out=excess)
         return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """The cells with A > B of one K: A rounded up, B and C rounded down."""
+    """The cells of one K with A > B: A rounded up, B and C rounded down."""
 
-    here: Vector
-    there: Vector
-    elsewhere: Vector
+    a: Vector
+    b: Vector
+    c: Vector
 
     def weighted(self, chance: float) -> "_Cells":
         """Multiply by the probability of this K."""
-        return _Cells(chance * self.here, chance * self.there, chance * self.elsewhere)
+        return _Cells(chance * self.a, chance * self.b, chance * self.c)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) -> _Lattice | None:
     """Lay out the lattices of all K; None if there are too many cells."""
     noise, lost = _noise(spec)
-    on_either = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
-    low, high = quantile(on_either, _TAIL), quantile(on_either, 0.9)
+    on_both = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
+    low, high = quantile(on_both, _TAIL), quantile(on_both, 0.9)
     while _work(high, len(noise)) > 1 and high > 0:
         high = math.floor(high / 2)
     if _work(high, len(noise)) > 1:
         return None
     low = min(low, high)
-    number = max(2, min(_MOST_BINS, int(_ALL_CELLS / _cells(high, len(noise)))))
+    number = max(2, min(_MAX_BINS, int(_ALL_CELLS / _cells(high, len(noise)))))
     bins = Bins(np.unique(np.floor(np.linspace(low, high, number))))
-    masses, missed = bins.masses(on_either)
+    masses, missed = bins.masses(on_both)
     certain, cells = missed, []
     for edge, mass in zip(bins.edges, masses, strict=True):
         coins = BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
-        found, small = _cells_of(_joint(coins.masses, noise), len(coins.masses))
-        cells.append(found.weighted(float(mass)))
-        certain += float(mass) * (coins.below + coins.above + 2 * lost + small)
-    return _Lattice(reduction, cells, certain, _elsewhere(spec, round(reduction.answers) - 2))
+        kept, dropped = _cells_of(_joint(coins.masses, noise), len(coins.masses))
+        cells.append(kept.weighted(float(mass)))
+        certain += float(mass) * (coins.below + coins.above + 2 * lost + dropped)
+    return _Lattice(reduction, cells, certain, _low_ratio(spec, round(reduction.answers) - 2))
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
-    """Return the distribution of z within its window, and the mass cut off on both sides."""
+    """Return the distribution of z within its window, and the mass cut off from both sides."""
     masses = spec.probabilities() * (1 + _GEOMETRIC_ERROR)
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     inside = (below > _TAIL) & (above > _TAIL)
@@ -246,20 +247,21 @@ def _coins(size: float) -> float:
 
 
 def _cells(size: float, widest: int) -> float:
+    """Return about the number of cells of one lattice."""
     return (_coins(size) + widest) ** 2
 
 
 def _work(size: float, widest: int) -> float:
     """Return the cost of one lattice relative to the limits."""
     cells = _cells(size, widest)
-    return max(cells / _MOST_CELLS, cells * _coins(size) / _MOST_WORK)
+    return max(cells / _MAX_CELLS, cells * _coins(size) / _MAX_WORK)
 
 
 def _joint(coins: Vector, noise: Vector) -> Vector:
     """
-    Return J: the distribution of (H + z, K - H + z'), from the first outcome of each.
+    Return J, the distribution of (H + z, K - H + z'), from the first outcome of each.
 
-    A product of two matrices, one for z and one for z', summed over H: every term is positive.
+    It is a product of a matrix for z and one for z', summed over H, with positive terms alone.
     """
     padding = np.zeros(len(coins) - 1)
     windows = sliding_window_view(np.concatenate([padding, noise, padding]), len(coins))
@@ -271,7 +273,7 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
 
 def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     """
-    Return the cells where A > B, and the A of cells too small to keep.
+    Return the cells where A > B, and the total A of those too small to keep.
 
     Relative errors: 2.5 roundings for each step of the coins from the mode, and half a rounding for
     each product in a sum.
@@ -280,29 +282,29 @@ def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     a, b, c = joint, np.zeros_like(joint), np.zeros_like(joint)
     b[:-1, 1:] = joint[1:, :-1]
     c[:-1] = joint[1:]
-    hot = a > b * (1 - 4 * error)
-    small = hot & (a < _LEAST_CELL)
-    forgotten = float(a[small].sum()) * _SUM
-    hot ^= small
-    kept = _Cells(a[hot] * (1 + error), b[hot] * (1 - error), c[hot] * (1 - error))
-    return kept, forgotten
+    larger = a > b * (1 - 4 * error)
+    small = larger & (a < _MIN_CELL)
+    dropped = float(a[small].sum()) * _SUM
+    larger ^= small
+    kept = _Cells(a[larger] * (1 + error), b[larger] * (1 - error), c[larger] * (1 - error))
+    return kept, dropped
 
 
-def _elsewhere(spec: ShufflerSpec, items: int) -> tuple[float, float]:
+def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     """
     Return a low value of u over the other items, and a bound on the probability that u is lower.
 
-    r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: quantiles of the numbers of items in
-    the first and the last case bound u.
+    r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: u is bounded by quantiles of the
+    numbers of items in the first and in the last case.
     """
     if items == 0:
         return 0.0, 0.0
     distribution = spec.probabilities()
     none = Binomial(items, min(1.0, float(distribution[0]) * _SUM))
     beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM))
-    most, least = upper_quantile(none, _RARE), quantile(beyond, _RARE)
-    least = min(least, items - most)
+    n_none, n_beyond = upper_quantile(none, _RARE), quantile(beyond, _RARE)
+    n_beyond = min(n_beyond, items - n_none)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
-    between = left * (items - most - least)
-    ratio = (between + least * RATIO_SUM / spec.right_weight) / items
+    between = left * (items - n_none - n_beyond)
+    ratio = (between + n_beyond * RATIO_SUM / spec.right_weight) / items
     return ratio * (1 - 8 * ROUNDING), 2 * _RARE

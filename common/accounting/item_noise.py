@@ -1,23 +1,23 @@
 """
-Noise on each item's count: privacy if dummies name every item [MSE25], [BC20].
+Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
-z_v dummies name item v, independent of everything. Let g be the distribution of z, and let a report
-be kept with probability β: the count of the victim's own item then has the distribution f = (1-β)·g
-+ β·g(· - 1) beside the contribution of all others, and
+z_v dummies name item v, independent of all else. Let g be the distribution of z, and let a report
+be kept with probability β. Besides what all others contribute, the count of the victim's own item
+then has the distribution f = (1-β)·g + β·g(· - 1), and
 
     δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g;
 
-outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md. Sorted
-ratios and cumulative sums of f and g make it O(K log K) for K outcomes.
+where outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
+Sorted ratios and cumulative sums of f and g make it O(K log K) for K outcomes.
 
 Every figure is an upper bound:
 
-* r has its own formula, so errors of g are factors of non-negative terms, and rounding masses of g
-  up can only raise δ;
-* each of the two sums that are subtracted has positive terms and a relative error of at most (2K +
-  64)·ROUNDING, which is added;
-* the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; additional terms
-  are below the same margin;
+* r has a closed form, so errors of g are factors of non-negative terms, and rounding masses of g up
+  can only raise δ;
+* the two sums that are subtracted have positive terms and a relative error of at most
+  (2K + 64)·ROUNDING, which is added;
+* the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; the additional
+  terms are below the same margin;
 * outcomes outside the window are charged in full: their f as k1, their g as k2.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
@@ -32,7 +32,7 @@ from typing import Final
 import numpy as np
 
 from common.accounting.count_distributions import ROUNDING, Binomial, BinomialWindow
-from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
+from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
@@ -43,7 +43,7 @@ _SPARE: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
 """Relative; above the error of a power e^x with x > -700, about 10^-13."""
-_REMEMBERED: Final = 64
+_CACHE_SIZE: Final = 64
 _LOWERED: Final = 1 - 16 * ROUNDING
 
 
@@ -67,9 +67,9 @@ ItemDistribution = Binomial | Geometric
 
 def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
     """
-    Return the distribution of the shuffler's dummies for each item.
+    Return the distribution of the shuffler's dummies of each item.
 
-    A shuffler that adds none has a binomial distribution without trials.
+    It is binomial without trials if the shuffler adds none.
     """
     if spec.law == "geometric":
         return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
@@ -81,16 +81,18 @@ class ItemNoiseRelease:
     """One round of a protocol in which every item's count gets independent noise."""
 
     noise: ItemDistribution
-    kept: float = 1.0
+    keep_probability: float = 1.0
     """β: probability that a report is kept; above 0 and at most 1."""
     missing: float = 0.0
-    """Probability that the noise has another distribution, charged to δ in full."""
+    """Probability that the noise has another distribution, which is charged to δ in full."""
     local_epsilon: float = field(default=math.inf, init=False)
     """Infinite: reports carry no noise of their own."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.kept <= 1:
-            raise AccountingError(f"kept is {self.kept}; it must be above 0 and at most 1")
+        if not 0 < self.keep_probability <= 1:
+            raise AccountingError(
+                f"keep_probability is {self.keep_probability}; it must be above 0 and at most 1"
+            )
         if not 0 <= self.missing <= 1:
             raise AccountingError(f"missing is {self.missing}; it must lie between 0 and 1")
 
@@ -105,7 +107,7 @@ class ItemNoiseRelease:
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return min(1.0, self.missing + _classes(self.noise, self.kept).delta(epsilon))
+        return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Bound ε at δ from above, to a relative 1e-5; infinite if nothing is certified."""
@@ -116,7 +118,7 @@ class ItemNoiseRelease:
         epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Return `delta` itself, the curve of a pair of distributions."""
+        """Return `delta` itself, which is the curve of a pair of distributions."""
         return self.delta
 
 
@@ -128,8 +130,8 @@ class _Classes:
         Compute cumulative sums from the top.
 
         Args:
-            ratios: r, ascending.
-            masses: Of g, rounded up.
+            ratios: r, ascending, shape (K,).
+            masses: g, rounded up, shape (K,).
             certain: f where r is infinite, and all mass of f and g left out; rounded up.
         """
         self._ratios, self._g, self._f = ratios, masses, masses * ratios
@@ -139,12 +141,12 @@ class _Classes:
         self._margin = (2 * len(ratios) + _SPARE) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of δ; beyond MOST_EPSILON that of MOST_EPSILON."""
-        growth = math.exp(min(epsilon, MOST_EPSILON))
+        """Bound δ at ε from above; beyond MAX_EPSILON by that at MAX_EPSILON."""
+        growth = math.exp(min(epsilon, MAX_EPSILON))
         start = np.searchsorted(self._ratios, self._ratios * (growth * _LOWERED), side="right")
-        gained = float(self._g @ self._f_from[start])
-        lost = growth * float(self._f @ self._g_from[start])
-        excess = gained - lost + self._margin * (gained + lost)
+        first = float(self._g @ self._f_from[start])
+        second = growth * float(self._f @ self._g_from[start])
+        excess = first - second + self._margin * (first + second)
         return self._certain + max(excess, 0.0)
 
 
@@ -153,15 +155,15 @@ def _sums_from(terms: Vector) -> Vector:
     return np.concatenate([np.cumsum(terms[::-1])[::-1], [0.0]])
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _classes(noise: ItemDistribution, kept: float) -> _Classes:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _classes(noise: ItemDistribution, beta: float) -> _Classes:
     if isinstance(noise, Geometric):
-        return _geometric_classes(noise, kept)
-    return _binomial_classes(noise, kept)
+        return _geometric_classes(noise, beta)
+    return _binomial_classes(noise, beta)
 
 
-def _binomial_classes(distribution: Binomial, kept: float) -> _Classes:
-    """Use g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k and needs no sorting."""
+def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
+    """Sort outcomes by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
     window = BinomialWindow.of(distribution, _TAIL)
     k = window.outcomes
     before = np.zeros(len(k))
@@ -171,17 +173,18 @@ def _binomial_classes(distribution: Binomial, kept: float) -> _Classes:
         out=before,
         where=k > 0,
     )
-    # As k1: f below the window is at most g below it, f above at most this. As k2: g itself.
-    over = kept * float(window.masses[-1]) + window.above
-    certain = over + window.below + window.below + window.above
-    return _Classes((1 - kept) + kept * before, window.masses, certain)
+    # As k1: f below the window is at most g below it, and f above at most this. As k2: g itself.
+    f_above = beta * float(window.masses[-1]) + window.above
+    certain = f_above + window.below + window.below + window.above
+    return _Classes((1 - beta) + beta * before, window.masses, certain)
 
 
-def _geometric_classes(distribution: Geometric, kept: float) -> _Classes:
+def _geometric_classes(distribution: Geometric, beta: float) -> _Classes:
     """
-    Use g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond, infinite at most + 1.
+    Group outcomes by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 
-    1 - left and 1 - right are exact, being ratios of small integers.
+    It is infinite at k = most + 1. Masses are sums of geometric series; 1 - left and 1 - right are
+    exact, as ratios of small integers.
     """
     left, right = distribution.left_weight / RATIO_SUM, distribution.right_weight / RATIO_SUM
     lowest = math.exp(distribution.peak * math.log(left))
@@ -194,7 +197,7 @@ def _geometric_classes(distribution: Geometric, kept: float) -> _Classes:
         ]
     )
     total = float(weights.sum())
-    ratios = (1 - kept) + kept * np.array([0.0, left, 1 / right])
+    ratios = (1 - beta) + beta * np.array([0.0, left, 1 / right])
     masses = weights / total * (1 + _GEOMETRIC_ERROR)
-    certain = kept * math.exp(span) / total * (1 + _GEOMETRIC_ERROR) + _LOST_TO_UNDERFLOW
+    certain = beta * math.exp(span) / total * (1 + _GEOMETRIC_ERROR) + _LOST_TO_UNDERFLOW
     return _Classes(ratios, masses, certain)

@@ -1,11 +1,11 @@
 """
 The bounds that papers claim, one function for each theorem.
 
-They are shown beside the tight figure for comparison; no guarantee rests on them. Printing errors
-are corrected, and the name of the bound says so. Bounds for uniform dummies rest on the closed form
-of [BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports; they count dummies
-whose number is fixed or binomial. All others are evaluated for ε ≤ 1 too, or where their
-calibration can be inverted. Those of protocols with noise on each item follow.
+They are shown beside the tight figure for comparison; no guarantee rests on them. Misprints are
+corrected, and the bound's name says so. Bounds for uniform dummies rest on the closed form of
+[BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports; they count a fixed or
+binomial number of dummies. The others are evaluated for ε ≤ 1 too, or where their calibration can
+be inverted.
 
 Each bound raises AccountingError if delta is not between 0 and 1, and BoundRangeError outside the
 range of its theorem.
@@ -24,9 +24,9 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
 from common.task.dummy_spec import NO_DUMMIES, PERMUTES, RATIO_SUM, DummySpec, ShufflerSpec
 
-_LEAST: Final = 1e-6
-_MOST: Final = 50.0
-"""Range in which calibrations are inverted."""
+_MIN: Final = 1e-6
+_MAX: Final = 50.0
+"""Range of ε in which calibrations are inverted."""
 _CLOSE: Final = 1e-9
 """Relative precision of ε."""
 _ROUNDED: Final = 2.0
@@ -35,9 +35,9 @@ _ROUNDED: Final = 2.0
 
 def aue(anonymity_set: AnonymitySet, delta: float) -> float:
     """
-    Return the central ε of AUE: each honest user adds a dummy of each item with chance g [BC20].
+    Return the central ε of AUE, where honest users add a dummy of each item with probability g.
 
-    g = 200·ln(4/δ)/(ε²n), g ≤ 1. The paper does not condition the draws on a largest number.
+    g = 200·ln(4/δ)/(ε²n) ≤ 1, solved for ε [BC20]. The paper sets no maximum number of dummies.
 
     Args:
         anonymity_set: Its random dummies are those of one item.
@@ -53,7 +53,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
-    """Return the central ε of SBin, the least that requires these coins [MSE25]."""
+    """Return the central ε of SBin: the least ε for which these coins suffice [MSE25]."""
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"SBin's bound is for fair coins; the distribution is {shuffler.law}")
@@ -61,14 +61,14 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     def short(epsilon: float) -> float:
         return _sbin_coins(epsilon, delta, shuffler.kept) - shuffler.trials
 
-    return _least(short, _MOST, "SBin's bound")
+    return _least(short, _MAX, "SBin's bound")
 
 
 def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     """
-    Return the central ε of SAGeo: the least ε whose ratios and peak the distribution has [MSE25].
+    Return the central ε of SAGeo: the least ε for which these ratios and peak suffice [MSE25].
 
-    The paper ignores the upper cut-off. Its range is β ≥ 1 - e^-ε/2.
+    The paper ignores the upper cut-off. Its range is β ≥ 1 - e^(-ε/2).
     """
     check_range_of_delta(delta)
     rule = "SAGeo's bound"
@@ -88,13 +88,13 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
             return math.inf
         return _sageo_peak(epsilon, delta, beta, left, right) - shuffler.peak
 
-    top = _MOST if beta == 1 else min(_MOST, -2 * math.log1p(-beta))
+    top = _MAX if beta == 1 else min(_MAX, -2 * math.log1p(-beta))
     return _least(short, top, rule)
 
 
 def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
     """
-    Return the fair coins for each item that SBin's authors require [MSE25].
+    Return the number of fair coins for each item that SBin requires [MSE25].
 
     Raises:
         AccountingError: delta is not between 0 and 1.
@@ -109,21 +109,21 @@ def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
 
 def sageo_left(epsilon: float, kept: float) -> float:
     """
-    Return q_l = (e^-ε/2 - 1 + β)/β; 0 if β is below its range.
+    Return SAGeo's ratio q_l = (e^(-ε/2) - 1 + β)/β [MSE25]; 0 if β is below its range.
 
-    Computed as 1 + (e^-ε/2 - 1)/β, without cancellation.
+    Computed as 1 + (e^(-ε/2) - 1)/β, without cancellation.
     """
     return max(0.0, 1 + math.expm1(-epsilon / 2) / kept)
 
 
 def sageo_right(epsilon: float, kept: float) -> float:
-    """Return q_r = β/(e^ε/2 - 1 + β)."""
+    """Return SAGeo's ratio q_r = β/(e^(ε/2) - 1 + β) [MSE25]."""
     return kept / (math.expm1(epsilon / 2) + kept)
 
 
 def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> int:
     """
-    Return the peak that SAGeo's authors require [MSE25].
+    Return the peak ν of the noise that SAGeo requires [MSE25].
 
     Raises:
         AccountingError: delta is not between 0 and 1.
@@ -138,10 +138,10 @@ def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: fl
 
 def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
     """
-    Return M before rounding up, infinite outside the formula's range.
+    Return SBin's number M of coins before rounding up, infinite outside the formula's range.
 
-    With ε0 = ln((e^ε/2 + β - 1)/β), E = e^ε0 and L = ln(4β/δ), M = [2(E-1) + (1+E)((1+E)L +
-    √2·√(E·L·(2 + cosh(ε0)·(L-2) + L + 2·sinh ε0)))] / (E-1)².
+    With ε0 = ln((e^(ε/2) + β - 1)/β), E = e^ε0 and L = ln(4β/δ), M = [2(E-1) + (1+E)((1+E)L +
+    √2·√(E·L·(2 + cosh(ε0)·(L-2) + L + 2·sinh ε0)))] / (E-1)² [MSE25].
     """
     growth = math.expm1(epsilon / 2) / kept
     e, log = 1 + growth, math.log(4 * kept / delta)
@@ -157,9 +157,9 @@ def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
 
 def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> float:
     """
-    Return ν before rounding up, infinite outside the formula's range.
+    Return SAGeo's ν before rounding up, infinite outside the formula's range.
 
-    ν = ln[δ(q_l·q_r - 1) / ((2 - 2(β-1)e^ε/2·(q_l - 1) + (δ-2)q_l)(q_r - 1))] / ln q_l.
+    ν = ln[δ(q_l·q_r - 1) / ((2 - 2(β-1)e^(ε/2)(q_l - 1) + (δ-2)q_l)(q_r - 1))] / ln q_l [MSE25].
     """
     if not (0 < left < 1 and 0 < right < 1):
         return 0.0 if left <= 0 else math.inf
@@ -171,15 +171,15 @@ def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: f
 
 
 def _least(short: Callable[[float], float], top: float, rule: str) -> float:
-    """Find from above where the required noise falls to the given one."""
+    """Find from above the least ε whose required noise does not exceed the given noise."""
     if short(top) > 0:
         raise BoundRangeError(
             f"{rule} asks for more noise than there is, for any ε up to {top:.4g}"
         )
-    low, high = _LEAST, top
+    low, high = _MIN, top
     if short(low) <= 0:
         return low
-    # Bisection, because a calibration is infinite outside its range.
+    # By bisection, because calibrations are infinite outside their range.
     while high - low > _CLOSE * high:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if short(middle) <= 0 else (middle, high)
@@ -187,7 +187,7 @@ def _least(short: Callable[[float], float], top: float, rule: str) -> float:
 
 
 def at_most_one(epsilon: float, rule: str) -> float:
-    """Return a claim of ε ≤ 1, or raise BoundRangeError."""
+    """Return ε if it is at most 1; raise BoundRangeError otherwise."""
     if epsilon > 1:
         raise BoundRangeError(f"{rule} holds for ε ≤ 1; here it would claim {epsilon:.3g}")
     return epsilon
@@ -207,7 +207,7 @@ class BoundSetting:
     anonymity_set: AnonymitySet
     delta: float
     dummies: DummySpec = NO_DUMMIES
-    """Distribution of the users' dummies; `anonymity_set` has the number of honest ones."""
+    """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
     shuffler: ShufflerSpec = PERMUTES
 
 
@@ -328,7 +328,11 @@ def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: floa
 def _among_dummies(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float, rule: str
 ) -> float:
-    """Count the dummies and, except with probability δ/2, a lower bound of the others' blanket."""
+    """
+    Return √(14·l·ln(4/δ) / blanket), counting dummies and a lower bound on the others' blanket.
+
+    Bin(n-1, γ) is below its mean μ by √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
+    """
     counted, delta = _flexible(anonymity_set, delta)
     expected = reduction.blanket * anonymity_set.others
     blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
@@ -336,7 +340,7 @@ def _among_dummies(
 
 
 def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rule: str) -> float:
-    """Return √(numerator / blanket), if it is in the range of [BBGN19]."""
+    """Return √(numerator / blanket) if that is in the range of [BBGN19]."""
     if blanket <= 0:
         raise BoundRangeError(f"{rule} needs a blanket of more than one report; it counts none")
     epsilon = math.sqrt(numerator / blanket)
@@ -372,6 +376,7 @@ def _check(
 
 
 def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
+    """Refuse a real l: the papers' theorems count answers."""
     if reduction.answers != math.floor(reduction.answers):
         raise BoundRangeError(
             f"{rule} is for randomized response and local hashing; "
@@ -385,12 +390,12 @@ def _flexible(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
 
     A binomial number of mean μ is below μ - √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
-    drawn = anonymity_set.random_dummies
-    if not isinstance(drawn, Binomial):
+    random = anonymity_set.random_dummies
+    if not isinstance(random, Binomial):
         return _fixed_dummies(anonymity_set), delta
-    mean = drawn.trials * drawn.chance
-    tail = max(0.0, mean - math.sqrt(2 * mean * math.log(2 / delta)))
-    return _fixed_dummies(anonymity_set) + tail, delta / 2
+    mean = random.trials * random.chance
+    lower = max(0.0, mean - math.sqrt(2 * mean * math.log(2 / delta)))
+    return _fixed_dummies(anonymity_set) + lower, delta / 2
 
 
 def _fixed_dummies(anonymity_set: AnonymitySet) -> int:
@@ -416,17 +421,18 @@ SettingBound = Callable[[BoundSetting], float]
 def _uniform(bound: Bound) -> SettingBound:
     """Wrap a bound for uniform dummies and a shuffler that only permutes."""
 
-    def asked(setting: BoundSetting) -> float:
+    def wrapped(setting: BoundSetting) -> float:
         if not (setting.dummies.uniform and setting.shuffler.idle):
             raise BoundRangeError(
                 "it covers neither dummies of each item nor a shuffler that adds or drops reports"
             )
         return bound(setting.reduction, setting.anonymity_set, setting.delta)
 
-    return asked
+    return wrapped
 
 
 def _each_item(setting: BoundSetting) -> float:
+    """Apply AUE's bound to dummies of each item."""
     if setting.dummies.uniform:
         raise BoundRangeError("AUE's bound is for dummies of each item; here they are uniform")
     return aue(setting.anonymity_set, setting.delta)
@@ -451,4 +457,4 @@ PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingPro
         "sageo": ("SAGeo's bound [MSE25]", lambda setting: sageo(setting.shuffler, setting.delta)),
     }
 )
-"""Published bounds by the key in a protocol's row, with their full names."""
+"""Published bounds with their full names, by the key in a protocol's row."""

@@ -1,9 +1,9 @@
 """
-One released round in accounting: an upper bound of its curve δ(ε), for replace-one neighbours.
+One released round in accounting: an upper bound on its curve δ(ε), for replace-one neighbours.
 
-The kinds are reports among users and uniform dummies (formula 1), among clones if only the local ε
-of a randomizer is known, with noise on each item's count (`item_noise`), and reports protected by
-their own noise alone, which other rounds may share.
+Reports may be protected by users and uniform dummies (formula 1), by clones if only the local ε of
+the randomizer is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by their
+own noise alone, which other rounds may share.
 """
 
 import math
@@ -18,11 +18,11 @@ from common.mechanisms.reduction import MatchCountReduction
 
 
 class Release(Hashable, Protocol):
-    """The privacy loss of one released round; hashable for caches."""
+    """The privacy loss of one released round; hashable, for caches."""
 
     @property
     def local_epsilon(self) -> float:
-        """ε against every coalition; may be infinite."""
+        """Local ε, which holds against every coalition; may be infinite."""
 
     def delta(self, epsilon: float) -> float:
         """Bound δ at ε from above. Cost: tenths of a second."""
@@ -32,11 +32,11 @@ class Release(Hashable, Protocol):
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Return δ(ε) for many evaluations, an upper bound everywhere.
+        Return an upper bound on δ as a function of ε, fast to evaluate.
 
         Args:
-            epsilons: Points at which it is within `tolerance` of the best bound.
-            tolerance: Relative.
+            epsilons: Points at which it is within `tolerance` of `delta`.
+            tolerance: Relative error.
         """
 
 
@@ -61,7 +61,7 @@ class AmplifiedRelease:
         return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
-        """Lay formula 1 out once for many ε."""
+        """Return formula 1 on one layout for many ε."""
         return DeltaCurve(self.reduction, self.anonymity_set, tuple(epsilons), tolerance=tolerance)
 
 
@@ -95,13 +95,13 @@ class CloneRelease:
         epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Lay the bins out once for many ε."""
+        """Return the bound by clones with a coin, on one layout of bins."""
         return self._clones.curve(self.anonymity_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRelease:
-    """Reports protected by their own noise alone: pure ε, and randomized response's curve."""
+    """Reports protected by their own noise alone: pure ε with randomized response's curve."""
 
     local_epsilon: float
 
@@ -128,11 +128,11 @@ class LocalRelease:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastingRelease(LocalRelease):
     """
-    Reports whose noise is shared with those of other rounds: pure ε only.
+    Reports that share permanent noise with other rounds: pure ε only.
 
-    `composition` adds the ε of such rounds, which is a bound although they share noise: if the
-    instantaneous answers on a bit together have odds e^x, permanent noise leaves the odds e^g(x)
-    with g(x) = 2·atanh((1-f)·tanh(x/2)), concave and 0 at 0: g(x+y) ≤ g(x) + g(y).
+    `composition` adds up the ε of such rounds, which is a bound although they share noise: if the
+    instantaneous responses on a bit together have odds e^x, permanent noise leaves odds e^g(x) with
+    g(x) = 2·atanh((1-f)·tanh(x/2)), concave with g(0) = 0, so g(x+y) ≤ g(x) + g(y).
     """
 
     def delta(self, epsilon: float) -> float:

@@ -1,8 +1,8 @@
 """
-The response shared by the square wave and the piecewise mechanism: a place near the item, or any.
+The response of the square wave and of the piecewise mechanism: a place near the item, or any.
 
 The d items lie on a line of d+2b places. Each of the 2b+1 places around the item has weight `true`,
-every other place weight `other`. The two mechanisms choose different b and estimators.
+each other place weight `other`. The two mechanisms differ in b and in the estimator.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from common.task.specs import MAX_WEIGHT_SUM
 @dataclass(frozen=True)
 class BandResponse:
     """
-    Answer with a place, in or outside the band of the item: places v .. v+2b for item v.
+    Answer with a place inside or outside the band of the item: places v .. v+2b for item v.
 
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
@@ -28,7 +28,7 @@ class BandResponse:
     items: int
     """d, at least 2."""
     reach: int
-    """b, 0 or more."""
+    """b, at least 0."""
     weights: ResponseWeights
     """Weights of one place."""
 
@@ -47,13 +47,13 @@ class BandResponse:
         return self.items + 2 * self.reach
 
     @cached_property
-    def _near(self) -> int:
+    def _band_weight(self) -> int:
         return self.width * self.weights.true
 
     @cached_property
     def total(self) -> int:
         """W, the sum of all weights: the 2b+1 places of the band and d-1 others."""
-        return self._near + (self.items - 1) * self.weights.other
+        return self._band_weight + (self.items - 1) * self.weights.other
 
     @property
     def floor(self) -> float:
@@ -73,11 +73,11 @@ class BandResponse:
     @property
     def reduction(self) -> MatchCountReduction | None:
         """
-        An answer is uniform over all places with γ = D·other/W, and else over the band of its item.
+        Match count with γ = D·other/W and l = D/(2b+1), for D places.
 
-        So l = D/(2b+1), and the bands of the first and the last item are disjoint: collision 0, the
-        worst of all pairs. None if even these two overlap: l may then be below 2, for which the
-        accountant has no formula.
+        An answer is uniform over all places with probability γ, and otherwise uniform over the band
+        of its item. The bands of the first and the last item are disjoint: collision 0, the worst
+        pair. None if even these overlap: l may be below 2 then, and the accountant has no formula.
         """
         if self.width >= self.items:
             return None
@@ -93,8 +93,8 @@ class BandResponse:
         """
         Answer for each value. Run by the user agent.
 
-        One integer below W is drawn for each: below (2b+1)·true it names a place of the band, above
-        it one of the d-1 others.
+        Draws one integer below W for each: below (2b+1)·true it selects a place in the band, from
+        there on one of the d-1 others.
 
         Args:
             values: Items, shape (n,), each in 0 .. items-1, not checked here.
@@ -104,11 +104,11 @@ class BandResponse:
             Places, shape (n,), each below d+2b.
         """
         draw = rng.integers(0, self.total, size=values.shape, dtype=np.int64)
-        around = values + draw // self.weights.true
+        inside = values + draw // self.weights.true
         # Without noise every draw is in the band; max avoids a division by 0.
-        other = (draw - self._near) // max(1, self.weights.other)
-        away = other + self.width * (other >= values)
-        return np.where(draw < self._near, around, away)
+        other = (draw - self._band_weight) // max(1, self.weights.other)
+        outside = other + self.width * (other >= values)
+        return np.where(draw < self._band_weight, inside, outside)
 
     def dummies(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `count` uniform places: the blanket. Run by the user agent."""

@@ -42,14 +42,14 @@ class Randomizer(Protocol):
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
-        """Randomize the values of n people, or raise ValueRangeError. Run by the user agent."""
+        """Randomize n users' values, or raise ValueRangeError. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports `randomize` can make, as a boolean mask. Run by the analyzer."""
+        """Return which reports `randomize` can make, a mask of shape (n,). Run by the analyzer."""
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Sum reports to the integers that the analyzer keeps. Run by the analyzer.
+        Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
         Returns:
             Counts of shape (cells,).
@@ -107,26 +107,26 @@ class Channel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
     """
-    The composition of the counted reports, as known to the analyzer.
+    The composition of the counted reports, as the analyzer knows it.
 
-    Users' own reports, each kept with one probability; uniform dummies; and dummies that name an
-    item, a random number for each item independently.
+    Users' own reports, uniform dummies, and dummies that name an item, whose numbers are random and
+    independent across items.
     """
 
     n_real: float
     """Users whose reports may be counted, above 0; an expectation if reports were refused."""
     n_dummies: float = 0.0
     """Uniform dummies among those counted."""
-    kept: float = 1.0
-    """Probability that the shuffler kept a user's report."""
+    keep_probability: float = 1.0
+    """Probability that the shuffler kept a user's own report."""
     item_mean: float = 0.0
     """Expected dummies that name a given item."""
     item_variance: float = 0.0
     """Variance of the number of dummies that name a given item."""
 
     def real_share(self, domain_size: int) -> float:
-        """Return the share of users' own reports among all."""
-        own = self.n_real * self.kept
+        """Return the expected share of users' own reports among all, in 0 .. 1."""
+        own = self.n_real * self.keep_probability
         return own / (own + self.n_dummies + domain_size * self.item_mean)
 
 
@@ -157,14 +157,14 @@ class Mechanism(Randomizer, Protocol):
         """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw reports that carry no input, from the blanket. Run by the user agent."""
+        """Draw `count` reports from the blanket, without an input. Run by the user agent."""
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports support an item, as a boolean mask. Run by auditors."""
+        """Return which reports support an item, as a mask of shape (n,). Run by auditors."""
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the cell counts of users and dummies directly, with the distribution of `tally`.
+        Draw the result of `tally` for users and dummies directly. Run by the simulator.
 
         Args:
             users: Users by item, shape (domain_size,).
@@ -179,40 +179,40 @@ class Mechanism(Randomizer, Protocol):
         """Estimate the share of each item without bias; (domain_size,). Run by the analyzer."""
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share for the given true shares."""
+        """Return the exact variance of each debiased share, (domain_size,), given true shares."""
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a report's cell if a share real_share of reports is users' own.
+        Return the distribution of a report's cell; None if the cells cannot be enumerated.
 
-        The others are uniform dummies. None if the cells cannot be enumerated.
+        A share real_share of all reports is users' own; the others are uniform dummies.
         """
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """Check that values lie in the domain; raise ValueRangeError, without the values."""
+    """Check that all values lie in the domain; raise ValueRangeError, which names no value."""
     if values.size:
         check_value(int(values.min()), domain_size)
         check_value(int(values.max()), domain_size)
 
 
 def check_value(value: int, domain_size: int) -> None:
-    """Check that a value, of any size, lies in the domain; raise ValueRangeError, without it."""
+    """Check that an integer of any size lies in the domain; raise ValueRangeError without it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 
 
 def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
     """
-    Return padding: reports of 0xFF bytes, which no mechanism can make.
+    Return `count` null reports of 0xFF bytes, which no mechanism can make.
 
-    They fill a submission up to its task's fixed number of reports; the analyzer discards them.
+    They pad a submission to its task's fixed number of reports; the analyzer discards them.
     """
     return np.frombuffer(bytes([_NULL_BYTE]) * (count * dtype.itemsize), dtype=dtype)
 
 
 def is_null(reports: Reports) -> NDArray[np.bool_]:
-    """Return which reports are padding."""
+    """Return which reports are null reports, as a mask of shape (n,)."""
     raw = np.ascontiguousarray(reports).view(np.uint8)
     raw = raw.reshape(len(reports), reports.dtype.itemsize)
     nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
@@ -245,10 +245,10 @@ class MechanismRequest:
         )
 
 
-def check_answers(spec: MechanismSpec, buckets: int) -> None:
-    """Check buckets and digits that the domain determines, or raise TaskError."""
-    if (spec.buckets, spec.digits) != (buckets, 1):
+def check_answers(spec: MechanismSpec, answers: int) -> None:
+    """Check a task's buckets and digits where the domain determines both, or raise TaskError."""
+    if (spec.buckets, spec.digits) != (answers, 1):
         raise TaskError(
-            f"the mechanism {spec.name} has {buckets} buckets and one digit here; "
+            f"the mechanism {spec.name} has {answers} buckets and one digit here; "
             f"the task says {spec.buckets} and {spec.digits}"
         )

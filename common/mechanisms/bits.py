@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from common.mechanisms.base import Counts
 
 AT_ONCE: Final = 1 << 22
-"""Bits that are drawn or counted at a time, which bounds memory."""
+"""Bits drawn or counted at a time, to bound memory."""
 
 
 def bit_field(size: int) -> tuple[str, str, tuple[int]]:
-    """Return the field `bits` of a report layout, with room for `size` bits and a spare one."""
+    """Return the dtype field `bits`: `size` bits and at least one spare bit, in whole bytes."""
     return "bits", "u1", (size // 8 + 1,)
 
 
 def batches(count: int, size: int, at_once: int = AT_ONCE) -> Iterator[slice]:
-    """Split `count` reports of `size` bits into slices of about `at_once` bits."""
+    """Split `count` reports of `size` bits each into slices of about `at_once` bits."""
     step = max(1, at_once // size)
     return (slice(start, start + step) for start in range(0, count, step))
 
@@ -36,14 +36,14 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
-    """Return which fields have no bit set beyond the first `size`."""
+    """Return which fields have no bit set beyond the first `size`, as a mask of shape (n,)."""
     spare = 0xFF << size % 8 & 0xFF
     clear: NDArray[np.bool_] = (fields[:, -1] & spare) == 0
     return clear
 
 
 def count_set_bits(fields: NDArray[np.uint8], size: int) -> Counts:
-    """Count how often each of the first `size` bits is set; one pass, memory for AT_ONCE bits."""
+    """Count the fields that set each of the first `size` bits: (n, bytes) -> (size,). One pass."""
     counts = np.zeros(size, dtype=np.int64)
     for part in batches(len(fields), size):
         bits = np.unpackbits(fields[part], axis=1, count=size, bitorder="little")

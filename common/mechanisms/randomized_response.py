@@ -29,14 +29,14 @@ class _Identity:
 
 @dataclass(frozen=True)
 class Grr(OddsOfWeights, SupportCounting):
-    """Report the own item with weight `true`, each other item with weight `other`."""
+    """Report the own item with weight `true`, and each other item with weight `other`."""
 
     domain_size: int
     weights: ResponseWeights
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with as many answers as items."""
+        """Compute the weights; there are as many answers as items."""
         mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
         return wanted.spec(
             mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
@@ -44,7 +44,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose answers were checked to be its items."""
+        """Build the mechanism of a task, which has already checked that answers are its items."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
@@ -58,17 +58,17 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """The chance true / W, W the sum of all weights."""
+        """Probability true / W of the own item, W the sum of all weights."""
         return self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """The chance other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        """Probability other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
 
     @property
     def q_dummy(self) -> float:
-        """The chance 1 / domain_size: a dummy is a uniform item."""
+        """Probability 1 / domain_size: a dummy is a uniform item."""
         return 1 / self.domain_size
 
     @property
@@ -105,17 +105,17 @@ class Grr(OddsOfWeights, SupportCounting):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the truthful reports of each item, and one multinomial number for all others.
+        Draw the truthful reports of each item, and all uniform ones by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform otherwise.
         """
         truthful = rng.binomial(users, self.reduction.signal)
-        rest = int(users.sum() - truthful.sum()) + n_dummies
-        spread = rng.multinomial(rest, np.full(self.domain_size, 1 / self.domain_size))
-        return np.asarray(truthful + spread, dtype=np.int64)
+        n_uniform = int(users.sum() - truthful.sum()) + n_dummies
+        uniform = rng.multinomial(n_uniform, np.full(self.domain_size, 1 / self.domain_size))
+        return np.asarray(truthful + uniform, dtype=np.int64)
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a reported item."""
+        """Return the distribution of a reported item, a cell each."""
         return Channel(
             incidence=_Identity(),
             scale=np.ones(self.domain_size),
@@ -126,7 +126,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
 @dataclass(frozen=True)
 class Warner(Grr):
-    """Randomized response for a bit [War65]: the truth with weight `true`, else its opposite."""
+    """Randomized response for a bit [War65]: GRR over two items."""
 
     def __post_init__(self) -> None:
         if self.domain_size != 2:  # noqa: PLR2004  # a bit

@@ -1,4 +1,4 @@
-"""The parameters of a mechanism that accounting needs: its privacy blanket, or its local ε only."""
+"""The parameters of a mechanism for accounting: its privacy blanket, or its local ε alone."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
-"""Ranges that accounting is tested for."""
+"""Ranges for which accounting is tested."""
 
 ThirdValue = Literal["exclusive", "independent", "none"]
 
@@ -32,11 +32,11 @@ class MatchCountReduction:
     blanket: float
     signal: float
     collision: float
-    """Probability that a blanket report that supports one given value also supports another: 0 in
+    """Probability that a blanket report supports a second given value, if it supports a first: 0 in
     one histogram, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions
-    are less private, so 0 is an upper bound where the probability is unknown."""
+    are less private, so 0 gives an upper bound where the probability is unknown."""
     third_value: ThirdValue
-    """Relation of a third value's support to the two, for attacks."""
+    """Relation of a third value's support to that of the two; for attacks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.collision <= 1:
@@ -51,18 +51,13 @@ class MatchCountReduction:
 
     @classmethod
     def for_epsilon(
-        cls,
-        *,
-        answers: int,
-        local_epsilon: float,
-        hashed: bool,
-        collision: float | None = None,
+        cls, *, answers: int, local_epsilon: float, hashed: bool, collision: float | None = None
     ) -> Self:
         """
         Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
 
-        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1), each from its own
-        formula: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
+        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1) [BBGN19], each computed
+        on its own: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
 
         Args:
             answers: The alphabet of GRR, the buckets of local hashing.
@@ -95,12 +90,7 @@ class MatchCountReduction:
 
     @classmethod
     def for_weights(
-        cls,
-        *,
-        answers: int,
-        weights: ResponseWeights,
-        hashed: bool,
-        collision: float | None = None,
+        cls, *, answers: int, weights: ResponseWeights, hashed: bool, collision: float | None = None
     ) -> Self:
         """
         Describe randomized response with integer weights.
@@ -138,18 +128,19 @@ class MatchCountReduction:
         independent: bool,
     ) -> Self:
         """
-        Describe a mixture of a distribution U and U conditioned on a set of reports for each value.
+        Describe a randomizer that draws from a distribution U, or from U given that it supports x.
 
-        A report supports the values whose sets contain it; every set has probability 1/l under U.
-        In a unary encoding U sets every bit with chance q [WBLJ17]: γ = (1-p)/(1-q) and l = 1/q.
+        A report supports a set of values; under U it supports each with probability 1/l. In a unary
+        encoding [WBLJ17] U sets every bit with probability q: l = 1/q. Relative to U a report has
+        density p/q if the own bit is set, else (1-p)/(1-q): the lesser is γ.
 
         Args:
             answers: l, any number of at least 1.
             local_epsilon: Rounded up.
             blanket: γ, from its own formula.
             signal: 1 - γ, from its own formula.
-            independent: True if U supports any values independently: collision 1/l. False if the
-                sets of the two values farthest apart are disjoint: collision 0 bounds every pair.
+            independent: True if U supports all values independently: collision 1/l. False if no
+                report supports both of the values farthest apart: collision 0 bounds every pair.
 
         Raises:
             AccountingError: answers or local_epsilon is out of range.
@@ -172,7 +163,7 @@ class MatchCountReduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureReduction:
-    """A mechanism accounted for by its local ε only, as any ε-LDP randomizer."""
+    """A mechanism accounted for by its local ε alone, as any ε-LDP randomizer."""
 
     local_epsilon: float
     """Local ε, rounded up; finite."""
@@ -189,6 +180,7 @@ Reduction = MatchCountReduction | PureReduction
 
 
 def _third_value(answers: int, *, hashed: bool) -> ThirdValue:
+    """Return a third value's relation to two others under randomized response."""
     if hashed:
         return "independent"
     return "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two values are all there are

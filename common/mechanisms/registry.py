@@ -30,14 +30,14 @@ class MechanismFactory(Protocol):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
+        """Compute the integers for a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:
         """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
 
 
-_CATALOGUE: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
+_ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
     {
         "grr": Grr,
         "warner": Warner,
@@ -49,7 +49,7 @@ _CATALOGUE: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxy
     }
 )
 
-_OF_NUMBERS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
+_NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
     {
         "laplace": Laplace,
         "duchi": Duchi,
@@ -81,12 +81,12 @@ def specify(
     wanted = MechanismRequest(
         name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
     )
-    return _CATALOGUE[name].specify(wanted)
+    return _ITEM_MECHANISMS[name].specify(wanted)
 
 
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items, or raise TaskError."""
-    mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
+    mechanism = _ITEM_MECHANISMS[task.item_mechanism.name].of(task)
     _check_length(task, mechanism)
     return mechanism
 
@@ -100,12 +100,12 @@ def rappor_of(task: Task) -> Rappor:
 
 def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
     """Return the class of a mechanism for numbers."""
-    return _OF_NUMBERS[name]
+    return _NUMBER_MECHANISMS[name]
 
 
 def number_mechanism_of(task: Task) -> NumberMechanism:
     """Build the mechanism of a task that collects numbers; errors as of `mechanism_of`."""
-    mechanism = _OF_NUMBERS[spec_as(task.mechanism, NumberSpec).name].of(task)
+    mechanism = _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
     _check_length(task, mechanism)
     return mechanism
 
@@ -119,10 +119,11 @@ def priv_kv_of(task: Task) -> PrivKv:
 
 def randomizer_of(task: Task) -> Randomizer:
     """Build a task's mechanism for any kind of value; errors as of `mechanism_of`."""
-    return _OF_KIND[task.kind](task)
+    return _BUILDERS[task.kind](task)
 
 
 def _check_length(task: Task, randomizer: Randomizer) -> None:
+    """Check that the task states the mechanism's report length, or raise TaskError."""
     if randomizer.report_dtype.itemsize != task.mechanism.report_bytes:
         raise TaskError(
             f"report_bytes is {task.mechanism.report_bytes}; a report of this mechanism has "
@@ -130,7 +131,7 @@ def _check_length(task: Task, randomizer: Randomizer) -> None:
         )
 
 
-_OF_KIND: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
+_BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "categorical": mechanism_of,
     "string": rappor_of,
     "mean": number_mechanism_of,

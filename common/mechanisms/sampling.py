@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 
 _BITS: Final = 16
-"""Random bits drawn for every coin; they leave one coin in 2^16 undecided."""
+"""Random bits drawn for each coin; at most one coin in 2^16 needs more."""
 
 
 def exact_coins(
     weight: int, total: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """
-    Toss coins that show heads with chance weight / total exactly. Run by the user agent.
+    Toss coins that show heads with probability exactly weight / total. Run by the user agent.
 
-    With weight·2^16 = t·total + r the chance is t/2^16 + (r/total)/2^16: for a uniform 16-bit u, u
-    < t is heads and u > t is tails; u = t is decided by a uniform integer below total, heads below
-    r.
+    Let weight·2^16 = t·total + r, so weight / total = (t + r/total) / 2^16. For a uniform 16-bit u,
+    u < t is heads and u > t is tails; at u = t a uniform integer below total decides: heads if it
+    is below r.
 
     Args:
         weight: 0 .. total.
@@ -43,23 +43,22 @@ def exact_coins(
 
 
 MAX_DENOMINATOR: Final = 2**50
-"""Largest term of a Laplace scale: draws below it, times a few dozen, stay below 2^63."""
+"""Largest t and s of a scale: a draw below it, times a few dozen, stays below 2^63."""
 
 
 def discrete_laplace(
     scale_numerator: int, scale_denominator: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw noise with P(x) ∝ e^(-|x| · scale_denominator / scale_numerator) [CKS20]. Run by the user
-    agent.
+    Draw integer noise of scale t/s, P(x) ∝ e^(-|x|·s/t). Run by the user agent.
 
-    For a scale t/s, U + t·V is geometric noise of scale t if U is uniform below t and kept with
-    chance e^(-U/t), and V counts the heads of coins with chance 1/e before the first tail; ⌊(U +
-    t·V)/s⌋ has scale t/s. The sign is a fair coin, and -0 is drawn again.
+    Algorithm 2 of [CKS20]: U is uniform below t, accepted with probability e^(-U/t); V counts the
+    heads of a coin with probability 1/e before its first tail. Then U + t·V is geometric of scale
+    t, and ⌊(U + t·V)/s⌋ of scale t/s. A fair coin gives the sign; -0 is rejected.
 
     Args:
         scale_numerator: t, 1 .. MAX_DENOMINATOR.
-        scale_denominator: s, 1 .. MAX_DENOMINATOR.
+        scale_denominator: s, likewise.
         size: Number of draws.
         rng: Source of randomness.
 
@@ -77,26 +76,27 @@ def discrete_laplace(
                 f"the scale of the noise is {scale_numerator}/{scale_denominator}; "
                 f"both must lie between 1 and {MAX_DENOMINATOR}"
             )
-    drawn = np.empty(size, dtype=np.int64)
+    noise = np.empty(size, dtype=np.int64)
     done = 0
     while done < size:
-        below = rng.integers(0, scale_numerator, size=size - done, dtype=np.int64)
-        below = below[exponential_coins(below, scale_numerator, rng)]
-        amount = (below + scale_numerator * _heads_in_a_row(len(below), rng)) // scale_denominator
-        negative = rng.integers(0, 2, size=len(amount), dtype=np.int64).astype(np.bool_)
-        kept = np.where(negative, -amount, amount)[~(negative & (amount == 0))]
-        drawn[done : done + len(kept)] = kept
-        done += len(kept)
-    return drawn
+        u = rng.integers(0, scale_numerator, size=size - done, dtype=np.int64)
+        u = u[exponential_coins(u, scale_numerator, rng)]
+        magnitude = (u + scale_numerator * _heads_before_a_tail(len(u), rng)) // scale_denominator
+        negative = rng.integers(0, 2, size=len(magnitude), dtype=np.int64).astype(np.bool_)
+        accepted = np.where(negative, -magnitude, magnitude)[~(negative & (magnitude == 0))]
+        noise[done : done + len(accepted)] = accepted
+        done += len(accepted)
+    return noise
 
 
 def exponential_coins(
     numerators: NDArray[np.int64], denominator: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """
-    Toss coins that show heads with chance e^(-γ) exactly, 0 ≤ γ ≤ 1 [CKS20].
+    Toss coins that show heads with probability exactly e^(-γ), 0 ≤ γ ≤ 1; Algorithm 1 of [CKS20].
 
-    Among coins with chances γ/1, γ/2, γ/3, .. the first tail has an odd position with that chance.
+    Among coins with probabilities γ/1, γ/2, γ/3, .. of heads let the first tail be the K-th. Then
+    P(K > k) = γ^k/k!, so K is odd with probability 1 - γ + γ²/2 - .. = e^(-γ).
 
     Args:
         numerators: γ · denominator of each coin, each 0 .. denominator; shape (n,).
@@ -119,8 +119,8 @@ def exponential_coins(
     return odd
 
 
-def _heads_in_a_row(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Count the heads of a coin with chance 1/e before its first tail."""
+def _heads_before_a_tail(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Count heads of a coin with probability 1/e before its first tail."""
     counts = np.zeros(size, dtype=np.int64)
     tossing = np.arange(size)
     while len(tossing):

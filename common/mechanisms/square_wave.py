@@ -1,15 +1,15 @@
 """
 The square wave mechanism [LWLWLS20] and its estimator, by least squares over bands.
 
-Item v reaches the places v .. v+w-1, w the width: z = Aθ, z_j the sum of θ over the w items that
-reach place j. There are w-1 more places than items, so several formulas recover θ from z; least
-squares is best if all places are equally noisy.
+Item v reaches the places v .. v+w-1 of its band of width w: z = Aθ, where z_j sums θ over the items
+that reach place j. There are w-1 more places than items, so many linear formulas recover θ from z.
+Least squares has the least variance if all places are equally noisy.
 
-One formula runs from the left, since z_j - z_(j-1) = θ_j - θ_(j-w):
-    θ_v = Σ_k z_(v-kw) - z_(v-1-kw). The vectors orthogonal to all bands repeat with period w and
-    sum to 0 over a period; they span w-1 dimensions. The least-squares estimate is the formula from
-    the left after removing z's component among them. In class r of places, r = j mod w, with N_r
-    members and mean m_r, that component is m_r - λ/N_r with λ = Σ m_r / Σ 1/N_r.
+Since z_j - z_(j-1) = θ_j - θ_(j-w), one formula is θ_v = Σ_k (z_(v-kw) - z_(v-1-kw)). The vectors
+orthogonal to all bands have period w and sum to 0 over a period; they span w-1 dimensions. The
+least-squares estimate applies that formula to z without its projection on them. For the class of
+places j with j mod w = r, of size N_r and mean m_r, the projection is m_r - λ/N_r with
+λ = Σ m_r / Σ 1/N_r.
 """
 
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ from common.task.task import Task
 
 @dataclass(frozen=True)
 class Band:
-    """The linear map A, its adjoint, and its least-squares inverse."""
+    """The linear map A from items to places, its adjoint and its least-squares inverse."""
 
     items: int
     width: int
 
     @property
     def places(self) -> int:
-        """All places: items + width - 1."""
+        """Number of places: items + width - 1."""
         return self.items + self.width - 1
 
     def forward(self, theta: Vector) -> Vector:
@@ -68,7 +68,7 @@ class Band:
 
     def solve(self, z: Vector) -> Vector:
         """
-        Estimate theta from a noisy Aθ by least squares: (places,) -> (items,), exact on any Aθ.
+        Estimate theta from noisy Aθ by least squares, (places,) -> (items,); exact without noise.
 
         Cost: a few passes over the places.
         """
@@ -80,12 +80,11 @@ class Band:
 
     def variance(self, distribution: Vector) -> Vector:
         """
-        Return the variance of each estimate if z is 1 at one place drawn from `distribution` and 0
-        elsewhere.
+        Return each estimate's variance if z is 1 at a place drawn from π: (places,) -> (items,).
 
-        With the coefficients s of an item's estimate it is Σ s² π - (Σ s π)², exact. On chain v,
-        the places v, v-w, .., s is 1 - c at v's class, -1 - c at the class of v-1 and -c elsewhere,
-        where c = m - λ/N is the component, as above, of these ones that is removed.
+        With the coefficients s of an item's estimate it is exactly Σ s²π - (Σ sπ)². Without the
+        projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c =
+        m - λ/N, the projection of these (see the module), is subtracted.
 
         Cost: a few passes over the places.
         """
@@ -100,17 +99,17 @@ class Band:
         m_here = (item // self.width + 1) * inverse[here]
         m_left = -((item - 1) // self.width + 1) * inverse[left]
         level = (m_here + m_left) / inverse.sum()
-        taken_here, taken_left = m_here - level * inverse[here], m_left - level * inverse[left]
+        c_here, c_left = m_here - level * inverse[here], m_left - level * inverse[left]
         linear = m_here * mass[here] + m_left * mass[left] - level * (mass * inverse).sum()
         # Σ c² π over all places: c = -level/N, corrected in two classes.
         square = level**2 * (mass * inverse**2).sum() + (
-            (taken_here**2 - (level * inverse[here]) ** 2) * mass[here]
-            + (taken_left**2 - (level * inverse[left]) ** 2) * mass[left]
+            (c_here**2 - (level * inverse[here]) ** 2) * mass[here]
+            + (c_left**2 - (level * inverse[left]) ** 2) * mass[left]
         )
-        second = own + before - 2 * (taken_here * own - taken_left * before) + square
+        second = own + before - 2 * (c_here * own - c_left * before) + square
         first = own - before - linear
-        spread: Vector = second - first**2
-        return spread
+        variance: Vector = second - first**2
+        return variance
 
     @cached_property
     def _classes(self) -> NDArray[np.int64]:
@@ -118,7 +117,7 @@ class Band:
 
     @cached_property
     def _inverse_sizes(self) -> Vector:
-        """The numbers 1/N_r."""
+        """Return 1/N_r for each class r."""
         return 1 / np.bincount(self._classes, minlength=self.width)
 
     def _class_sums(self, z: Vector) -> Vector:
@@ -140,9 +139,9 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
     Return the reach b to either side that preserves most information about an item [LWLWLS20].
 
-    b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the domain, rounded to items: it maximizes the
-    mutual information of a number and its report. It falls from half of the domain at small ε to 0
-    at large ε. Computed in 60 digits, because both differences cancel at small ε.
+    b = (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, from the mutual information of value
+    and report, rounded to items. It falls from half of the domain at small ε to 0 at large ε.
+    Computed in 60 digits, because both differences cancel at small ε.
 
     Args:
         domain_size: Items, at least 2.
@@ -161,14 +160,14 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 @dataclass(frozen=True)
 class SquareWave(OddsOfWeights):
     """
-    Report a place, in or outside the band of the item: places v .. v+2b for item v.
+    Report a place inside or outside the band of the item: places v .. v+2b for item v.
 
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
 
     domain_size: int
     reach: int
-    """b, 0 or more."""
+    """b, at least 0."""
     weights: ResponseWeights
     """Weights of one place."""
 
@@ -177,7 +176,7 @@ class SquareWave(OddsOfWeights):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with the reach of the paper."""
+        """Compute the integers, with the reach of [LWLWLS20]."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         reach = best_reach(wanted.domain_size, wanted.local_epsilon)
         mechanism = cls(wanted.domain_size, reach, weights)
@@ -185,7 +184,7 @@ class SquareWave(OddsOfWeights):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, with any reach."""
+        """Build the mechanism of a task, which may have any reach."""
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
         check_answers(task.item_mechanism, task.domain_size + 2 * reach)
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
@@ -200,12 +199,12 @@ class SquareWave(OddsOfWeights):
 
     @property
     def width(self) -> int:
-        """Places in the band of an item: 2b+1."""
+        """Number of places in an item's band: 2b+1."""
         return self._response.width
 
     @property
     def places(self) -> int:
-        """All places: d+2b."""
+        """Number of places: d+2b."""
         return self._response.places
 
     @property
@@ -235,8 +234,8 @@ class SquareWave(OddsOfWeights):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
-        around: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
-        return around
+        near: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
+        return near
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by place, shape (d+2b,). Run by the analyzer."""
@@ -246,29 +245,27 @@ class SquareWave(OddsOfWeights):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw a place of the band for each truthful report, and one multinomial number for all
-        others.
+        Draw a place in the band for each truthful report, and all others by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform otherwise.
         """
         truthful = rng.binomial(users, self._response.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
-        around = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
-        rest = int(users.sum()) - len(values) + n_dummies
-        spread = rng.multinomial(rest, np.full(self.places, 1 / self.places))
-        return np.asarray(np.bincount(around, minlength=self.places) + spread, dtype=np.int64)
+        near = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
+        n_uniform = int(users.sum()) - len(values) + n_dummies
+        uniform = rng.multinomial(n_uniform, np.full(self.places, 1 / self.places))
+        return np.asarray(np.bincount(near, minlength=self.places) + uniform, dtype=np.int64)
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
         """
         Estimate the share of each item without bias; see `Band`. Run by the analyzer.
 
-        The floor of noise and dummies, n·other/W + M/D, is subtracted at every place; the rest has
-        the expectation n·(true-other)/W times the shares of the items that reach the place. Single
-        shares are as noisy as differences of places: use sums over many items, or refine.
+        Subtracts the floor of noise and dummies, n·other/W + M/D, at every place; the rest is on
+        average n·(true-other)/W times the shares of the items that reach the place. Single shares
+        are as noisy as differences of places: use sums over many items, or refine.
 
         Raises:
-            ValueError: Reports were sampled, or dummies name items, which no protocol with places
-                does.
+            ValueError: Reports were sampled, or dummies name items; no protocol does so here.
         """
         _check(mixture)
         floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
@@ -280,10 +277,10 @@ class SquareWave(OddsOfWeights):
         """
         Return the exact variance of each estimated share for the given true shares.
 
-        Places are disjoint: a report with distribution π has the variance Σ s² π - (Σ s π)², s the
-        coefficients of the estimate. With π averaged over users this is too large by the variance
-        of their means Σ s π, which differ by `rise` between holders of the item and others, as the
-        estimate is unbiased. That is f(1-f)·rise², and is subtracted.
+        A report names one place, drawn from π: it contributes Σ s²π - (Σ sπ)², s the coefficients
+        of the estimate. With π averaged over users this is too large by the variance of their means
+        Σ sπ. As the estimate is unbiased, these differ by `rise` between holders of the item and
+        others: f(1-f)·rise² is subtracted.
 
         Args:
             shares: At least 0; scaled to sum to 1. If all are 0, a uniform distribution is assumed.
@@ -298,12 +295,12 @@ class SquareWave(OddsOfWeights):
         theta = held / held.sum()
         distribution = self._response.floor + self._response.rise * self._band.forward(theta)
         own = self._band.variance(distribution) - theta * (1 - theta) * self._response.rise**2
-        spread = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
-        exact: Vector = spread / (mixture.n_real * self._response.rise) ** 2
+        total = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
+        exact: Vector = total / (mixture.n_real * self._response.rise) ** 2
         return exact
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a place."""
+        """Return the distribution of a reported place, a cell each."""
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),
@@ -313,5 +310,6 @@ class SquareWave(OddsOfWeights):
 
 
 def _check(mixture: Mixture) -> None:
-    if mixture.kept != 1 or mixture.item_mean or mixture.item_variance:
+    """Refuse sampled reports and dummies that name items."""
+    if mixture.keep_probability != 1 or mixture.item_mean or mixture.item_variance:
         raise ValueError("a square wave is estimated from all reports, with uniform dummies only")

@@ -2,7 +2,7 @@
 Debiased shares and their exact variances, for every mechanism whose reports support items.
 
 A mechanism states the probability that a report supports its own value (p) or another one (q), and
-that a uniform dummy supports a value; the estimate follows. Run by the analyzer.
+that a uniform dummy supports a value (q_dummy). Run by the analyzer and the planner.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class Support:
 
 
 class SupportCounting:
-    """Estimator of a mechanism that counts the reports that support each item; a base class."""
+    """Base class of mechanisms whose estimator counts the reports that support each item."""
 
     @property
     @abstractmethod
@@ -43,7 +43,7 @@ class SupportCounting:
         """Probability that a uniform dummy supports a value."""
 
     def support_counts(self, cells: Counts) -> Counts:
-        """Return the reports that support each item, as most mechanisms tally; (domain_size,)."""
+        """Return the reports that support each item, (domain_size,): most tallies already are."""
         return cells
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
@@ -51,7 +51,7 @@ class SupportCounting:
         return debias(self.support_counts(cells), mixture, self)
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the exact variance of each debiased share."""
+        """Return the exact variance of each debiased share; see the function `variance`."""
         return variance(shares, mixture, self)
 
 
@@ -59,8 +59,9 @@ def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCo
     """
     Estimate the share of each item among the users whose reports were counted.
 
-    f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)) [WBLJ17], for n users whose reports are
-    kept with probability κ, M uniform dummies, and z̄ expected dummies that name the item.
+    f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)), for n users whose reports are kept with
+    probability κ, M uniform dummies, and z̄ expected dummies that name the item. With κ = 1, M = 0
+    and z̄ = 0 it is the estimator of pure protocols [WBLJ17].
 
     Args:
         support: C_v, shape (domain_size,).
@@ -70,15 +71,15 @@ def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCo
     Returns:
         Unbiased shares, shape (domain_size,).
     """
-    kept = mixture.n_real * mixture.kept
-    signal = kept * (probabilities.p - probabilities.q)
-    noise = kept * probabilities.q + mixture.n_dummies * probabilities.q_dummy + mixture.item_mean
+    own = mixture.n_real * mixture.keep_probability
+    signal = own * (probabilities.p - probabilities.q)
+    noise = own * probabilities.q + mixture.n_dummies * probabilities.q_dummy + mixture.item_mean
     shares: Vector = (support.astype(np.float64) - noise) / signal
     return shares
 
 
 def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
-    """Return the exact variance of each debiased share for the given true shares; same shape."""
+    """Return the exact variance of each debiased share, given true shares; same shape."""
     return bernoulli_variance(
         shares,
         n_real=mixture.n_real,
@@ -86,7 +87,7 @@ def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportC
         p=probabilities.p,
         q=probabilities.q,
         q_dummy=probabilities.q_dummy,
-        kept=mixture.kept,
+        keep_probability=mixture.keep_probability,
         item_variance=mixture.item_variance,
     )
 
@@ -99,24 +100,25 @@ def bernoulli_variance(
     p: Real,
     q: Real,
     q_dummy: Real,
-    kept: Real = 1.0,
+    keep_probability: Real = 1.0,
     item_variance: Real = 0.0,
 ) -> Vector:
     """
     Return the variance of debiased shares, for numbers or arrays that broadcast.
 
-    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))²: counts are sums of
-    independent Bernoulli variables, one for each report, and of the dummies that name the item.
+    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))²: a count is a sum of
+    independent Bernoulli variables, one for each report, plus the dummies z that name the item.
+    With κ = 1, M = 0 and z = 0 it is the variance of [WBLJ17].
     """
-    own, other = kept * p, kept * q
+    own, other = keep_probability * p, keep_probability * q
     reports = n_real * shares * own * (1 - own) + n_real * (1 - shares) * other * (1 - other)
     total = reports + n_dummies * q_dummy * (1 - q_dummy) + item_variance
-    return np.asarray(total / (n_real * kept * (p - q)) ** 2, dtype=np.float64)
+    return np.asarray(total / (n_real * keep_probability * (p - q)) ** 2, dtype=np.float64)
 
 
 def expected_mse(
     domain_size: int, mixture: Mixture, probabilities: Support | SupportCounting
 ) -> float:
-    """Return the mean over items of the exact variance; it only needs shares that sum to 1."""
+    """Return the mean of the variance over items; linear in shares, so any that sum to 1 do."""
     uniform = np.full(domain_size, 1 / domain_size)
     return float(variance(uniform, mixture, probabilities).mean())

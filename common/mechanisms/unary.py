@@ -2,8 +2,8 @@
 Unary encodings, one noisy bit per item: symmetric (SUE, which is also basic one-time RAPPOR
 [EPK14]) and optimized (OUE) [WBLJ17].
 
-A report supports the items whose bits are set. The own bit is set with chance p and every other bit
-with chance q, all independently, so the counts of all items are independent too.
+A report supports the items whose bits are set. The own bit is set with probability p and every
+other bit with probability q, all independently, so the counts of all items are independent too.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 @dataclass(frozen=True)
 class UnaryEncoding(SupportCounting):
     """
-    Base class of SUE and OUE, which differ in the chances p and q.
+    Base class of SUE and OUE, which differ in the probabilities p and q.
 
     Bit v of a report, least significant first, belongs to item v.
     """
@@ -56,7 +56,7 @@ class UnaryEncoding(SupportCounting):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers; every bit has two answers."""
+        """Compute the weights; each bit has two answers."""
         mechanism = cls(wanted.domain_size, cls.weights_for(wanted.local_epsilon))
         return wanted.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -69,7 +69,7 @@ class UnaryEncoding(SupportCounting):
     @property
     @abstractmethod
     def _own_odds(self) -> tuple[int, int]:
-        """Weight with which the own bit is set, and the total."""
+        """Weight with which the own bit is set, and the total weight."""
 
     @cached_property
     def _total(self) -> int:
@@ -77,13 +77,13 @@ class UnaryEncoding(SupportCounting):
 
     @property
     def p(self) -> float:
-        """Chance that the own bit is set."""
+        """Probability that the own bit is set."""
         weight, total = self._own_odds
         return weight / total
 
     @property
     def q(self) -> float:
-        """Chance that any other bit is set: other / (true + other)."""
+        """Probability that any other bit is set: other / (true + other)."""
         return self.weights.other / self._total
 
     @property
@@ -97,25 +97,25 @@ class UnaryEncoding(SupportCounting):
         return np.dtype([bit_field(self.domain_size)])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Set each bit by one coin. Memory for the reports and 4 million bits."""
+        """Set each bit by its own coin. Memory for the reports and 4 million bits."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):
             own = values[part]
             bits = self._noise(len(own), rng)
-            kept = exact_coins(*self._own_odds, own.shape, rng)
-            bits[np.arange(len(own)), own] = kept
+            bits[np.arange(len(own)), own] = exact_coins(*self._own_odds, own.shape, rng)
             reports["bits"][part] = pack(bits)
         return reports
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw reports of noise only: the blanket. Run by the user agent."""
+        """Draw `count` reports of noise only, the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
         for part in batches(count, self.domain_size):
             reports["bits"][part] = pack(self._noise(len(reports[part]), rng))
         return reports
 
     def _noise(self, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Set every bit of `count` reports with probability q."""
         return exact_coins(self.weights.other, self._total, (count, self.domain_size), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
@@ -135,13 +135,13 @@ class UnaryEncoding(SupportCounting):
         return count_set_bits(reports["bits"], self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """Draw two binomial numbers for each item: all bits are independent."""
+        """Draw two binomial counts for each item, since all bits are independent."""
         others = users.sum() - users + n_dummies
         cells = rng.binomial(users, self.p) + rng.binomial(others, self.q)
         return np.asarray(cells, dtype=np.int64)
 
     def channel(self, real_share: float) -> None:
-        """Return None: 2^domain_size cells are too many to list. Refine by projection."""
+        """Return None: 2^domain_size cells are too many. Refine by projection."""
         del real_share
 
 
@@ -150,7 +150,7 @@ class SymmetricUnary(UnaryEncoding):
     """
     SUE: every bit is kept with weight `true` and flipped with weight `other`.
 
-    Two values differ in two bits, so true / other ≤ e^(local ε / 2).
+    Two values differ in two bits, so the local ε is 2·ln(true / other).
     """
 
     @classmethod
@@ -174,7 +174,7 @@ class SymmetricUnary(UnaryEncoding):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """γ = (1-p)/(1-q) = other / true, l = 1/q."""
+        """Match count with l = 1/q, γ = (1-p)/(1-q) = other / true; see `of_support_sets`."""
         true, other = self.weights.true, self.weights.other
         return MatchCountReduction.of_support_sets(
             answers=self._total / other,
@@ -188,10 +188,9 @@ class SymmetricUnary(UnaryEncoding):
 @dataclass(frozen=True)
 class OptimizedUnary(OddsOfWeights, UnaryEncoding):
     """
-    OUE: the own bit is a fair coin, every other bit is set with weight `other`, not with `true`.
+    OUE: the own bit is a fair coin; any other bit is set with weight `other`, clear with `true`.
 
-    Two values differ in two bits, but a fair coin reveals nothing: ln(true / other) is the local ε,
-    from p(1-q) / q(1-p) at p = 1/2.
+    Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """
 
     @classmethod
@@ -205,7 +204,7 @@ class OptimizedUnary(OddsOfWeights, UnaryEncoding):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """γ = (1-p)/(1-q) = (true + other) / 2·true, l = 1/q."""
+        """Match count with l = 1/q, γ = (1-p)/(1-q) = (true + other) / (2·true)."""
         true, other = self.weights.true, self.weights.other
         return MatchCountReduction.of_support_sets(
             answers=self._total / other,

@@ -21,7 +21,7 @@ _OTHER_WEIGHT: Final = 2**32
 _EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)
 _ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
 """Lowers e^ε by far more than the error of a 60-digit exponential or logarithm, and by far less
-than one unit of a weight below 2^63. (Its 27 digits fit the default context exactly.)"""
+than one unit of a weight below 2^63. Its 27 digits fit the default context exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class ResponseWeights:
     @classmethod
     def for_epsilon(cls, local_epsilon: float) -> Self:
         """
-        Return the weights closest to e^local_epsilon from below.
+        Return the weights whose ratio is closest to e^local_epsilon from below.
 
-        The ratio is ⌊2^32 · e^ε⌋ / 2^32, computed in 60-digit decimal arithmetic: a float e**eps *
-        2**32 exceeds the promise for half of all ε above 15. The ratio is at most a relative 2^-32
-        too small. An infinite ε gives 1 and 0, the weights of reports without noise.
+        The ratio is ⌊2^32 · e^ε⌋ / 2^32, a relative 2^-32 too small at most. It is computed in
+        60-digit decimal arithmetic: in floats e**eps * 2**32 exceeds the promise for half of all ε
+        above 15. An infinite ε gives 1 and 0, the weights of reports without noise.
 
         Raises:
             TaskError: local_epsilon is neither above 2^-32 and at most 20, nor infinite.
@@ -72,9 +72,9 @@ class ResponseWeights:
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """
-        Check true / other ≤ e^local_epsilon in 60 digits; false if the two are within 1e-27.
+        Check true / other ≤ e^local_epsilon in 60 digits. Run by the user agent.
 
-        An infinite ε holds for all weights.
+        Errs to False if the two are within a relative 1e-27. An infinite ε holds for all weights.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
@@ -86,7 +86,7 @@ class ResponseWeights:
         return epsilon_of_odds(self.true, self.other)
 
     def total(self, answers: int) -> int:
-        """Return the sum of the weights over all answers; raise TaskError from 2^63 on."""
+        """Return the sum of the weights over all answers; raise TaskError if it reaches 2^63."""
         total = self.true + (answers - 1) * self.other
         if total > MAX_WEIGHT_SUM:
             raise TaskError(f"the sum of the weights is {total}; it must stay below 2^63")
@@ -98,8 +98,8 @@ class ResponseWeights:
         """
         Apply exact randomized response to each true answer. Run by the user agent.
 
-        One bounded integer is drawn for each: below `true` it stands for the truth, from `true` on
-        for one of the other answers. Without noise nothing is drawn.
+        Draws one integer below the sum of the weights for each: below `true` it selects the truth,
+        from there on one of the other answers. Without noise nothing is drawn.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -117,11 +117,7 @@ class ResponseWeights:
 
 
 class OddsOfWeights:
-    """
-    Base class of mechanisms whose local ε is that of the odds of their weights.
-
-    Each mechanism explains why that holds for it.
-    """
+    """Base class of mechanisms whose local ε is ln(true / other); each explains why."""
 
     weights: ResponseWeights
 
@@ -139,7 +135,7 @@ def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
     """
     Check likelier / rarer ≤ e^local_epsilon, for integers of up to 50 digits.
 
-    The odds of two independent random choices multiply.
+    For two independent random choices the caller multiplies their odds.
     """
     if local_epsilon == math.inf:
         return True

@@ -151,7 +151,7 @@ class Design:
         return Mixture(
             n_real=self.wanted.n_users,
             n_dummies=self.wanted.n_users * self._expected_dummies,
-            kept=self.shuffler.kept,
+            keep_probability=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
 from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee
@@ -104,7 +104,7 @@ def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, s
 def _binding(frontier: Frontier) -> tuple[str, ...]:
     """Name the constraints of which a tenth more would lower the approximate error."""
     wanted, now = frontier.wanted, approximate_mse(frontier)
-    most = {"central_epsilon": MOST_EPSILON}
+    most = {"central_epsilon": MAX_EPSILON}
     if wanted.trust != "none" and math.isfinite(wanted.messages_cap):
         most["messages_cap"] = math.inf
     if wanted.local_cap < MAX_LOCAL_EPSILON:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
-from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import PlanError
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.protocols import Kind
@@ -77,7 +77,7 @@ class Requirements:
             ("n_min", self.n_min, 1, MAX_USERS),
             ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
-            ("the central epsilon", self.central_epsilon, MIN_EPSILON, MOST_EPSILON),
+            ("the central epsilon", self.central_epsilon, MIN_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta, gaussian_mu
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import (
     ItemDistribution,
@@ -115,7 +115,7 @@ def shuffler_design(protocol: str, wanted: Requirements) -> Design:
             break
         else:
             epsilon = math.sqrt(kept[0] * broken)
-        if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+        if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
             break  # hardly any noise is needed, or none is enough
         design = at(epsilon)
     if kept is None:

@@ -161,7 +161,7 @@ def _text_mse(task: Task, n_users: int) -> float:
     )
     if spec.encoding == "labels":
         return of_unset / n_users
-    others = 1 - (1 - bloom.hash_chances(spec.bits)) ** spec.hashes
+    others = 1 - (1 - bloom.hash_distribution(spec.bits)) ** spec.hashes
     leverage = others * (1 - others)
     noise = of_unset + others * (of_set - of_unset)
     lottery = leverage * (1 - 1 / spec.cohorts)

@@ -50,8 +50,7 @@ def test_decoded_estimates_are_unbiased_with_the_stated_errors(
     most_together: float, runs: int
 ) -> None:
     """
-    200 collections, with all or selected candidates; a tenth of all people hold strings that
-    are not listed.
+    200 collections, with all or selected candidates; a tenth of all people hold unlisted strings.
 
     Seeds 1000 on. Deviations from the truth in standard errors: of 15 candidates together mean 0
     and variance 1, of unlisted strings likewise, each within 7 standard deviations of such a
@@ -129,11 +128,11 @@ def test_false_discoveries_stay_below_the_level(
     50 collections of 100 strings, every tenth of them unlisted; level .05 for both corrections.
 
     Seeds 2000 on, other names in each run. The share of false discoveries by Benjamini and
-    Hochberg is expected to be the level times the share of absent candidates, .026 to
-    .043, and its mean over 50 runs varies by .005; by Bonferroni runs with any are binomial;
-    p-values of absent candidates are uniform. Limits are passed by chance with
-    probability 1e-6 together. Their power: if candidates are fitted to the half that selected
-    them, the last case has 1.5 times the allowed p-values below .01.
+    Hochberg is expected to be the level times the share of absent candidates, .026 to .043, and its
+    mean over 50 runs varies by .005; by Bonferroni runs with any are binomial; p-values of absent
+    candidates are uniform. Limits are passed by chance with probability 1e-6 together. Their power:
+    if candidates are fitted to the half that selected them, the last case has 1.5 times the allowed
+    p-values below .01.
     """
     bits, hashes, cohorts, p = letters
     spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=0.5, p=p, q=0.75)

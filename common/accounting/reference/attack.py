@@ -1,20 +1,20 @@
 """
-Lower bounds by attacks: a δ, and so an ε, that no accountant can undercut.
+Lower bounds by attacks: a δ, and so an ε, below which no valid accountant can go.
 
 The analyzer knows that all other users hold one third value z, and drops the messages that support
-it. The N remaining messages are uniform, except for the victim's report if it is among them; N is
-visible. The counts H_x, H_x' among them distinguish the victim's two values. The δ is formula 1's
-for one answer less if the victim's report is among the N for certain, and for less signal if it is
-with some chance [BBGN19]. Under hashing the support of z must be independent of the two, as for a
-value off the line through them.
+z. The N remaining messages are uniform, except for the victim's report if it is among them; N is
+visible. The counts H_x and H_x' among them distinguish the victim's two values. The attack's δ is
+that of formula 1: for one answer less if the victim's report is among the N for certain, and for
+less signal if it is with some probability (docs/theory/accounting.md). Under hashing the support of
+z must be independent of that of x and x', as for a value off the line through them.
 
 Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
-independently of all values, so none needs to be dropped: better if most reports are uniform anyway.
-If values exclude each other and all others hold x', only blanket reports support x: one count, for
-two-valued domains.
+independently of their senders' values, so none needs to be dropped: stronger if most reports are
+uniform anyway. If values exclude each other and all others hold x', only blanket reports support x:
+a single count, for domains of two values.
 
-Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N are taken at
-their upper edge; cells of H_x' at their mean, by Jensen; tails are omitted.
+Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N count at their
+upper edge; cells of H_x' count at their mean, by Jensen; tails are omitted.
 
 Run by `shuffledp account --compare` and by auditors. Replace-one neighbours.
 """
@@ -39,7 +39,7 @@ from common.accounting.count_distributions import (
     quantile,
     upper_quantile,
 )
-from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -47,16 +47,16 @@ Attack = Callable[[float], float]
 """The δ that an attack proves at an ε."""
 
 _WINDOW_TAIL: Final = 1e-15
-_WIDEST: Final = 2 * 10**6
-_LEAST_PRESENCE: Final = 1e-12
+_MAX_WIDTH: Final = 2 * 10**6
+_MIN_PRESENCE: Final = 1e-12
 _FEW: Final = 1000
 """Trials up to which a binomial distribution is tabulated in full."""
 _DIRECT: Final = 10**7
 """Products up to which two distributions are convolved directly, without a Fourier transform."""
 _TRUSTED: Final = 1e-8
 """A Fourier transform resolves terms above this share of the largest one."""
-_EXACT_TO: Final = 1 - 1e-6
-"""Factor for the floating-point error of a distribution's terms."""
+_ROUND_DOWN: Final = 1 - 1e-6
+"""Factor that covers the floating-point error of a distribution's terms."""
 _FIRST_BINS: Final = 32
 _ROUNDS: Final = 2
 _TOLERANCE: Final = 1e-2
@@ -67,11 +67,11 @@ def epsilon_lower(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Return an ε that attacks prove: no (ε', δ) holds with a smaller ε'. 0 if no attack succeeds.
+    Return an ε that attacks prove, 0 if none succeeds: (ε', δ) holds for no smaller ε'.
 
     Args:
-        reduction: The mechanism. Attacks with a third value need it independent of (hashing) or
-            exclusive with (one histogram) the two.
+        reduction: The mechanism. Attacks with a third value need it independent of the two
+            (hashing) or exclusive with them (one histogram).
         anonymity_set: Honest users and dummies in the batch.
         delta: At least MIN_DELTA and below 1.
 
@@ -81,12 +81,12 @@ def epsilon_lower(
     Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies widely.
     """
     check_delta(delta)
-    top = min(epsilon_upper(reduction, anonymity_set, delta), MOST_EPSILON)
+    top = min(epsilon_upper(reduction, anonymity_set, delta), MAX_EPSILON)
     return max(_last_above(attack, delta, top) for attack in _attacks(reduction, anonymity_set))
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
-    """Find about the largest ε, up to `top`, at which an attack proves more than delta."""
+    """Return about the largest ε, up to `top`, at which an attack proves more than delta."""
 
     def excess(epsilon: float) -> float:
         return math.log(max(attack(epsilon), 1e-300)) - math.log(delta)
@@ -96,20 +96,20 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
     low, high = top, top
     while excess(low) <= 0:
         low, high = low / 1.3, low
-        if low < LEAST_EPSILON:
+        if low < MIN_EPSILON:
             return 0.0
-    found = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
-    while excess(found) <= 0:
-        found *= 1 - _CLOSE_ENOUGH
-    return found
+    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    while excess(epsilon) <= 0:
+        epsilon *= 1 - _CLOSE_ENOUGH
+    return epsilon
 
 
 def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
     """
-    List the attacks on a mechanism in an anonymity set, including one that never succeeds.
+    Return the attacks on a mechanism in an anonymity set, among them one that never succeeds.
 
-    Conditioning on an event of probability at least 1 - τ changes all probabilities by at most τ,
-    so a proof without it loses (e^ε + 1)·τ.
+    Conditioning on an event of probability at least 1 - τ changes each probability by at most τ, so
+    a δ proven without it falls by at most (e^ε + 1)·τ.
     """
     distribution = anonymity_set.random_dummies
     if not isinstance(distribution, Conditioned):
@@ -119,15 +119,17 @@ def _attacks(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> lis
 
 
 def _less(attack: Attack, missing: float) -> Attack:
+    """Lower an attack's δ for conditioning on an event of probability 1 - missing."""
     return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
 
 
 def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> list[Attack]:
+    """Return the attacks for dummies whose number is not conditioned."""
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks
     if 0 < reduction.collision < 1 / reduction.answers:
-        # More collisions are more private, and independent supports much faster to sum.
+        # More collisions are more private, and independent support is much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
     if reduction.third_value != "none":
         attacks.extend(_drop_a_third_value(reduction, anonymity_set))
@@ -142,32 +144,32 @@ def _drop_a_third_value(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
     """Attack if all others hold z: drop the messages that support z."""
-    kept = 1 - 1 / reduction.answers
-    others = _table(_blanket_distributions(reduction, anonymity_set, kept))
+    undropped = 1 - 1 / reduction.answers
+    others = _table(_blanket_distributions(reduction, anonymity_set, undropped))
     if others is None:
         return
     if reduction.third_value == "independent":
-        rest, inside = reduction, kept
+        remaining, p_present = reduction, undropped
     else:
-        inside = reduction.blanket * kept + reduction.signal
-        rest = dataclasses.replace(
+        p_present = reduction.blanket * undropped + reduction.signal
+        remaining = dataclasses.replace(
             reduction,
             answers=reduction.answers - 1,
-            blanket=reduction.blanket * kept / inside,
-            signal=reduction.signal / inside,
+            blanket=reduction.blanket * undropped / p_present,
+            signal=reduction.signal / p_present,
             third_value="none",
         )
-    with_one, with_none = others.shifted()
-    with_victim, without = with_one * inside, with_none * (1 - inside)
+    plus_one, plus_none = others.shifted()
+    with_victim, without = plus_one * p_present, plus_none * (1 - p_present)
     total = with_victim + without
     presence = np.divide(with_victim, total, out=np.zeros_like(total), where=total > 0)
-    yield _MessagesAttack(rest, _Table(others.first, total), presence)
+    yield _MessagesAttack(remaining, _Table(others.first, total), presence)
 
 
 def _count_everything(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
-    """Attack if every report supports x and x' independently of its sender's value."""
+    """Attack if the others' reports support x and x' independently of their values."""
     least = 1 + anonymity_set.others + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
     distributions = [] if anonymity_set.random_dummies is None else [anonymity_set.random_dummies]
     extra = _table(distributions)
@@ -176,8 +178,8 @@ def _count_everything(
     # At most all random dummies are known.
     lost = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
     counts = np.maximum(extra.first + np.arange(len(extra.probabilities)) - lost, 0)
-    chances: Vector = np.bincount(counts - counts[0], weights=extra.probabilities).astype(float)
-    yield _MessagesAttack(reduction, _Table(least + int(counts[0]), chances), np.ones(len(chances)))
+    pmf: Vector = np.bincount(counts - counts[0], weights=extra.probabilities).astype(float)
+    yield _MessagesAttack(reduction, _Table(least + int(counts[0]), pmf), np.ones(len(pmf)))
 
 
 def _count_one_value(
@@ -190,15 +192,15 @@ def _count_one_value(
     q = reduction.blanket / reduction.answers
     p = q + reduction.signal
     not_p = reduction.blanket * (1 - 1 / reduction.answers)
-    with_one, with_none = others.shifted()
-    holds = p * with_one + not_p * with_none
-    holds_not = q * with_one + (1 - q) * with_none
+    plus_one, plus_none = others.shifted()
+    holds_x = p * plus_one + not_p * plus_none
+    holds_other = q * plus_one + (1 - q) * plus_none
 
     def attack(epsilon: float) -> float:
         growth = math.exp(epsilon)
-        return _EXACT_TO * max(
-            float(np.maximum(holds * _EXACT_TO - growth * holds_not, 0).sum()),
-            float(np.maximum(holds_not * _EXACT_TO - growth * holds, 0).sum()),
+        return _ROUND_DOWN * max(
+            float(np.maximum(holds_x * _ROUND_DOWN - growth * holds_other, 0).sum()),
+            float(np.maximum(holds_other * _ROUND_DOWN - growth * holds_x, 0).sum()),
         )
 
     yield attack
@@ -207,7 +209,7 @@ def _count_one_value(
 def _blanket_distributions(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, share: float
 ) -> list[CountDistribution | None]:
-    """Return the distributions of a share of the others' blanket reports and of unknown dummies."""
+    """Return the counts of a share of the others' blanket reports, and of unknown dummies."""
     certain = anonymity_set.dummies - anonymity_set.known_dummies
     distributions: list[CountDistribution | None] = [
         Binomial(anonymity_set.others, reduction.blanket * share)
@@ -215,34 +217,36 @@ def _blanket_distributions(
     if certain > 0:
         distributions.append(Binomial(certain, share))
     if anonymity_set.random_dummies is not None:
-        # Knowing dummies among the random ones would only help the attack.
+        # Dummies known among the random ones would only help the attack.
         distributions.append(anonymity_set.random_dummies.thinned(share))
     return distributions
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Probabilities of the whole numbers from `first` on."""
+    """Probabilities of the counts from `first` on."""
 
     first: int
     probabilities: Vector
     complete: bool = True
-    """True if all other numbers are impossible; otherwise some mass is missing."""
+    """True if no other count is possible; otherwise some mass is missing."""
 
     def shifted(self) -> tuple[Vector, Vector]:
         """
-        Return the distributions with and without one more, on the same numbers from `first` on.
+        Return the distributions of the count plus 1 and of the count, both from `first` on.
 
-        Numbers missing from one are removed from both; otherwise they would count as proof.
+        Outcomes missing from one are removed from both; otherwise they would count as proof.
         """
-        more = np.concatenate([[0.0], self.probabilities])
+        plus_one = np.concatenate([[0.0], self.probabilities])
         same = np.concatenate([self.probabilities, [0.0]])
-        known = (more > 0) & (same > 0) if not self.complete else np.ones(len(more), dtype=bool)
-        return np.where(known, more, 0.0), np.where(known, same, 0.0)
+        if self.complete:
+            return plus_one, same
+        known = (plus_one > 0) & (same > 0)
+        return np.where(known, plus_one, 0.0), np.where(known, same, 0.0)
 
 
 def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
-    """Tabulate a sum of independent counts; None if one is unknown or the table too wide."""
+    """Tabulate a sum of independent counts; None if one is unknown or the table is too wide."""
     total = _Table(0, np.ones(1))
     for distribution in distributions:
         if distribution is None:
@@ -255,21 +259,21 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
                 upper_quantile(distribution, _WINDOW_TAIL),
             )
             complete = False
-        if high - low > _WIDEST:
+        if high - low > _MAX_WIDTH:
             return None
         terms = distribution.probabilities(np.arange(low, high + 1))
         total = _sum(total, _Table(int(low), terms, complete=complete))
     return total
 
 
-def _sum(one: _Table, other: _Table) -> _Table:
-    """Convolve two tables; a Fourier transform keeps only the terms that it resolves."""
-    first = one.first + other.first
-    if len(one.probabilities) * len(other.probabilities) <= _DIRECT:
-        product = np.convolve(one.probabilities, other.probabilities)
-        return _Table(first, product, complete=one.complete and other.complete)
-    product = scipy.signal.fftconvolve(one.probabilities, other.probabilities)
-    trusted = np.where(product > _TRUSTED * product.max(), product, 0.0)
+def _sum(left: _Table, right: _Table) -> _Table:
+    """Convolve two tables; after a Fourier transform only terms that it resolves are kept."""
+    first = left.first + right.first
+    if len(left.probabilities) * len(right.probabilities) <= _DIRECT:
+        terms = np.convolve(left.probabilities, right.probabilities)
+        return _Table(first, terms, complete=left.complete and right.complete)
+    terms = scipy.signal.fftconvolve(left.probabilities, right.probabilities)
+    trusted = np.where(terms > _TRUSTED * terms.max(), terms, 0.0)
     return _Table(first, trusted, complete=False)
 
 
@@ -283,7 +287,7 @@ class _MessagesAttack:
         Args:
             reduction: Of a report that is among the N.
             sizes: The distribution of N.
-            presence: For each N, the probability that the victim's report is among them.
+            presence: Probability that the victim's report is among them, for each N.
         """
         reachable = (sizes.probabilities > 0) & (presence > 0)
         start = max(int(np.argmax(reachable)), 1 - sizes.first)
@@ -307,13 +311,13 @@ class _MessagesAttack:
             if losses.sum() <= _TOLERANCE * gained.sum() or gained.sum() == 0:
                 break
             bins = bins.refined(losses, _TOLERANCE * float(gained.sum()) / 2)
-        # The next ε starts from these bins.
+        # Start from these bins at the next ε.
         self._bins = bins
         masses, sizes, presence = self._charged_high(bins)
         best = min(int(np.argmax(gained)), len(sizes) - 1)
         grid = grid_for(self._reduction, float(sizes[best]), epsilon, _TOLERANCE)
         values = ConditionalDelta(self._reduction, sizes, grid, presence).lower(epsilon)
-        return _EXACT_TO * float((masses * values).sum())
+        return _ROUND_DOWN * float((masses * values).sum())
 
     def _charged_high(self, bins: Bins) -> tuple[Vector, Vector, Vector]:
         """Return each bin's mass, largest N, and least presence of the victim."""
@@ -322,7 +326,7 @@ class _MessagesAttack:
         sizes = self._first + edges[1:] - 1.0
         presence = np.minimum.reduceat(self._presence, edges[:-1])
         # A bin proves nothing if the victim's report is certainly absent.
-        proving = presence >= _LEAST_PRESENCE
+        proving = presence >= _MIN_PRESENCE
         return np.where(proving, masses, 0.0), sizes, np.where(proving, presence, 1.0)
 
 
@@ -336,13 +340,13 @@ def epsilon_of_rounds(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, rounds: int, delta: float
 ) -> float:
     """
-    Return an ε that one statistic of several rounds proves: no (ε', δ) holds with a smaller ε'.
+    Return an ε that one statistic of several rounds proves: (ε', δ) holds for no smaller ε'.
 
     All others hold a third value, and messages that support it are dropped. Over all rounds the
-    analyzer counts the messages that support x minus those that support x'. Each blanket report of
-    the others, and each dummy, supports x alone or x' alone equally likely; the victim's report
+    analyzer counts the messages that support x minus those that support x'. A blanket report of the
+    others, and a dummy, supports x alone or x' alone with equal probability; the victim's report
     does so in each round with its own probabilities. The statistic is a sum of independent numbers
-    in -1, 0, 1, and one Fourier transform gives its distribution.
+    in {-1, 0, 1}, and one Fourier transform gives its distribution.
 
     Raises:
         ValueError: The mechanism has no third value.
@@ -350,32 +354,31 @@ def epsilon_of_rounds(
     if reduction.third_value == "none":
         raise ValueError("the others hold a third value, of which this mechanism has none")
     l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
-    apart = (1 - collision) / l
     independent = reduction.third_value == "independent"
-    kept = 1 - 1 / l if independent else 1.0
+    undropped = 1 - 1 / l if independent else 1.0
+    # A uniform message supports x alone, or x' alone, each with probability undropped · alone.
+    alone = (1 - collision) / l
+    # The victim's report, which holds x, supports x alone (plus) or x' alone (minus).
     p, q = reduction.blanket / l + reduction.signal, reduction.blanket / l
-    plus = kept * p * (1 - collision) if independent else p
-    minus = kept * (1 - p) / l if independent else q
-    variance = (
-        2
-        * rounds
-        * (anonymity_set.others * reduction.blanket + anonymity_set.dummies)
-        * kept
-        * apart
-    )
+    plus = undropped * p * (1 - collision) if independent else p
+    minus = undropped * (1 - p) / l if independent else q
+    n_uniform = anonymity_set.others * reduction.blanket + anonymity_set.dummies
+    variance = 2 * rounds * n_uniform * undropped * alone
     reach = int(_DEVIATIONS * math.sqrt(variance) + 2 * rounds + _DEVIATIONS)
     size = fft.next_fast_len(2 * reach + 1)
     angle = 2 * np.pi * np.arange(size) / size
+    # The characteristic function of a uniform message's part is 1 - 2·undropped·alone·(1 - cos).
     turn = 1 - np.cos(angle)
-    noise = _less_to_the(2 * reduction.blanket * kept * apart * turn, rounds * anonymity_set.others)
-    noise *= _less_to_the(2 * kept * apart * turn, rounds * anonymity_set.dummies)
+    reports, dummies = rounds * anonymity_set.others, rounds * anonymity_set.dummies
+    noise = _power_of_complement(2 * reduction.blanket * undropped * alone * turn, reports)
+    noise *= _power_of_complement(2 * undropped * alone * turn, dummies)
     own = 1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
-    one: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
-    other = np.roll(one[::-1], 1)  # x' for x: the difference has the other sign
-    trusted = (one > _ROUNDING) & (other > _ROUNDING)
+    holds_x: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
+    holds_other = np.roll(holds_x[::-1], 1)  # the statistic has the other sign
+    trusted = (holds_x > _ROUNDING) & (holds_other > _ROUNDING)
 
     def proven(epsilon: float) -> float:
-        return float(np.maximum(one - math.exp(epsilon) * other, 0.0)[trusted].sum())
+        return float(np.maximum(holds_x - math.exp(epsilon) * holds_other, 0.0)[trusted].sum())
 
     low, high = 0.0, min(rounds * reduction.local_epsilon, -math.log(_ROUNDING))
     if proven(low) <= delta:
@@ -386,9 +389,9 @@ def epsilon_of_rounds(
     return low
 
 
-def _less_to_the(less: Vector, number: int) -> Vector:
-    """Return (1 - less)^number of each; from its logarithm where that keeps digits."""
+def _power_of_complement(base: Vector, exponent: int) -> Vector:
+    """Return (1 - base)^exponent, elementwise; by its logarithm where that keeps digits."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        small = np.exp(number * np.log1p(-np.minimum(less, 0.5)))
-    powers: Vector = np.where(less < 0.5, small, (1 - less) ** number)  # noqa: PLR2004  # either is exact there
+        small = np.exp(exponent * np.log1p(-np.minimum(base, 0.5)))
+    powers: Vector = np.where(base < 0.5, small, (1 - base) ** exponent)  # noqa: PLR2004  # either is exact there
     return powers

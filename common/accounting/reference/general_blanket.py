@@ -1,10 +1,10 @@
 """
-The general privacy blanket for one pair of inputs, as a list of atoms.
+The general privacy blanket [BBGN19] for one pair of inputs, as a list of atoms.
 
-A blanket is a distribution U and a chance γ with R_x ≥ γU for every input x. The privacy of a pair
-x, x' depends only on the joint distribution, under U, of the two ratios R_x/U and R_x'/U: a list of
-atoms. A continuous distribution becomes one by *mean-preserving splits*: on a cell where one ratio
-is constant, the other one's mass is split between the cell's two ends, keeping its mean. That
+A blanket is a distribution U and a probability γ with R_x ≥ γU for every input x. The privacy of a
+pair x, x' depends only on the joint distribution, under U, of the ratios R_x/U and R_x'/U: a list
+of atoms. A continuous distribution becomes one by *mean-preserving splits*: on a cell where one
+ratio is constant, the other's mass is split between the cell's two ends, preserving its mean. That
 raises the expectation of every convex function of R_x - e^ε·R_x', so the result remains a bound.
 
 docs/theory/accounting.md proves that the pairs below are the least private ones.
@@ -33,16 +33,17 @@ _CELLS: Final = 1000
 _SUM_ERROR: Final = 1e-12
 MAX_LAPLACE_EPSILON: Final = 20.0
 MAX_HASHES: Final = 16
-"""The most that RAPPOR can have."""
+"""Maximum number of RAPPOR's hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlanketPair:
-    """Atoms of U with the two ratios, each of shape (atoms,); all three distributions sum to 1."""
+    """Atoms of U with the two ratios, each of shape (atoms,); U, R_x and R_x' each sum to 1."""
 
     blanket: float
-    """γ: chance that a report is a draw from U, for every input. A dummy always is."""
+    """γ: probability that a report is a draw from U, for every input. A dummy always is."""
     local_epsilon: float
+    """Largest |ln(R_x / R_x')|; above 0."""
     chances: Vector
     """Probabilities under U."""
     first: Vector
@@ -70,14 +71,15 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -
     """
     Describe one report of RAPPOR with a Bloom filter, within one cohort [EPK14].
 
-    U sets every bit with the chance p* of an unset one; the blanket is ((1-q*)/(1-p*))^hashes.
+    U sets every bit with probability p*, as if the word left it unset. A set bit multiplies the
+    ratio to U by q*/p* if it is shown, else by (1-q*)/(1-p*), so γ = ((1-q*)/(1-p*))^hashes.
 
     Args:
         f: Share of bits replaced permanently, as in `rappor`.
-        p: Chance that a report shows an unset bit as 1.
-        q: Chance that a report shows a set bit as 1.
+        p: Probability that a report shows an unset bit as 1.
+        q: Probability that a report shows a set bit as 1.
         hashes: Bits that a word sets, 1 .. 16.
-        shared: Bits that both words set; 0 is the least private.
+        shared: Bits that both words set; with 0 they are least private.
 
     Raises:
         AccountingError: A number is out of its range.
@@ -111,8 +113,8 @@ def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1
     """
     Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε.
 
-    U is the noise around 0 and γ = e^(-ε/2). R_x/U = exp((|y| - |y-x|)/b) varies only between 0 and
-    x.
+    U is the noise around 0, so R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and
+    is at least γ = e^(-1/b) = e^(-ε/2).
 
     Args:
         local_epsilon: Between 0 and MAX_LAPLACE_EPSILON, for the inputs ±1.
@@ -147,9 +149,10 @@ def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1
 
 def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
     """
-    Return chances and ratios R_value/U on the half line y > 0, for value ≥ 0.
+    Return probabilities and ratios R_value/U on the half line y > 0, for value ≥ 0.
 
-    Up to the value the ratio is e^(rate·(2y - value)), beyond it e^(rate·value).
+    Up to the value the ratio is e^(rate·(2y - value)), beyond it e^(rate·value). Masses and means
+    of cells are integrals of U's density rate/2·e^(-rate·y), and of that times the ratio.
     """
     edges = np.linspace(0, value, _CELLS + 1)
     ratios: Vector = np.exp(rate * (2 * edges - value))
@@ -168,19 +171,19 @@ def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
 
 
 _CELLS_PER_DEVIATION: Final = 24.0
-"""Grid cells in one root mean square of L; splits then cost about 1e-4 of ε."""
+"""Grid cells in one root mean square of a term; splits then cost about 1e-4 of ε."""
 _WINDOW: Final = 9.0
-"""Half the window, in standard deviations of the tilted sum, without one term's range."""
+"""Half the window in standard deviations of the tilted sum; one term's range is added."""
 _MIN_SIZE: Final = 1 << 14
 _MAX_SIZE: Final = 1 << 22
-"""Sizes of the transform. Beyond about 10^8 blanket reports the grid is coarser, to 1e-3 of ε."""
+"""Sizes of the transform. From about 10^8 blanket reports on a coarser grid costs 1e-3 of ε."""
 _BINS: Final = 48
 _MANY: Final = 16.0
-"""Mean number of blanket reports up to which every M has its own bin."""
+"""Mean number of blanket reports up to which M is binned."""
 _UNIT: Final = 4 * float(np.finfo(np.float64).eps)
-"""Rounding of a transform's coefficient for each doubling of its size."""
+"""Rounding error of a coefficient for each doubling of the transform's size."""
 _NOTHING: Final = -80.0
-"""Logarithm of a spectrum's modulus below which only a bound is used."""
+"""Logarithm of the modulus below which a frequency is bounded, not computed."""
 _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
 """Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
 
@@ -189,10 +192,13 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
     """
     Bound δ from above for one pair of the victim's inputs.
 
+    δ(ε | M) = E[(Σ of M draws of (R_x - e^ε·R_x')/U under U)_+] / M, averaged over the blanket size
+    M [BBGN19].
+
     Args:
         pair: The pair.
-        anonymity_set: Honest users, and dummies drawn from U. A random number of dummies is not
-            counted; it can only help.
+        anonymity_set: Honest users, and dummies drawn from U. Dummies of random number are not
+            counted; they can only help.
         epsilon: Central ε, at least 0.
 
     Raises:
@@ -232,12 +238,12 @@ def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float
 
     Cost: about ten evaluations of δ.
     """
-    surroundings = (
+    blanket_size = (
         1
         + anonymity_set.others * pair.blanket
         + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
     )
-    variance = float(pair.chances @ (pair.first - pair.second) ** 2) / surroundings
+    variance = float(pair.chances @ (pair.first - pair.second) ** 2) / blanket_size
     return least_epsilon(
         lambda epsilon: blanket_delta(pair, anonymity_set, epsilon),
         delta=delta,
@@ -252,9 +258,9 @@ class _Sum:
     def __init__(
         self, terms: Vector, chances: Vector, *, share: float, least: int, most: int
     ) -> None:
-        """Take least .. most terms with their chances, each present with probability share."""
+        """Prepare sums of least .. most terms, each present with probability `share`, else 0."""
         top = float(terms.max())
-        terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
+        terms = np.maximum(terms, -most * top)  # below that no sum can be positive
         reach = top - float(terms.min())
         distribution = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
         tilt = _mean_zero_tilt(np.append(terms, 0.0), distribution)
@@ -279,7 +285,7 @@ class _Sum:
         self._transform(tilted, places % size, step, least)
 
     def _lay(self, scaled: Vector, chances: Vector, idle: float, step: float) -> NDArray[np.int64]:
-        """Put one term on the grid, 0 with the idle chance, and tilt it; return its places."""
+        """Put one term on the grid, 0 with probability `idle`, and tilt it; return its places."""
         places, distribution = _on_grid(scaled, chances)
         distribution[-int(places[0])] += idle
         places, distribution = places[distribution > 0], distribution[distribution > 0]
@@ -295,10 +301,9 @@ class _Sum:
         self, tilted: Vector, places: NDArray[np.int64], step: float, least: int
     ) -> None:
         """
-        Compute the spectra of one term's distribution and of the weights s·e^(-θs), s > 0, of the
-        sum.
+        Compute the spectra of one tilted term, and of the sum's weights s·e^(-θs) at s > 0.
 
-        Frequencies that vanish in every sum of `least` terms are put into one allowance.
+        Frequencies that vanish in every sum of at least `least` terms are bounded together.
         """
         size = self._size
         cyclic = np.zeros(size)
@@ -335,6 +340,7 @@ class _Sum:
         return total * scale * (1 + RELATIVE_ERROR) + self._top * math.exp(min(700.0, beyond))
 
     def _cumulant_at(self, tilt: float) -> float:
+        """Return the cumulant generating function ln E[e^(tilt·term)]."""
         return float(special.logsumexp(self._log_distribution + tilt * self._values))
 
 
@@ -354,7 +360,7 @@ def _mean_zero_tilt(values: Vector, log_distribution: Vector) -> float:
 
 
 def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector]:
-    """Split every atom between the two neighbouring whole numbers, keeping its mean."""
+    """Split every atom between the two neighbouring whole numbers, preserving its mean."""
     floor = np.floor(scaled)
     above = chances * (scaled - floor)
     low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)

@@ -1,29 +1,27 @@
 """
 All other bounds for a mechanism, anonymity set and δ, for `account --compare`.
 
-The variation-ratio reduction: a randomizer described by three numbers only [WPL+23].
-
-For the victim's two distributions R, R' let β be their total variation, p the largest ratio of one
-to the other, and q the largest ratio of either to any other user's distribution. With a = β/(p-1)
-and r = ap/q,
+The variation-ratio reduction describes a randomizer by three numbers [WPL+23]. For the victim's two
+distributions R, R' let β be their total variation, p the largest ratio of one to the other, and q
+the largest ratio of either to any other user's distribution. With a = β/(p-1) and r = ap/q,
 
     R = ap·Q + a·Q' + (1-a-ap)·Q*,   R' = a·Q + ap·Q' + (1-a-ap)·Q*,   others ≥ r·Q + r·Q',
 
-where Q, Q' are the normalised positive and negative part of R - R'. This decomposition is right.
+where Q, Q' are the normalised positive and negative part of R - R'. This decomposition is correct.
 
-**As published** the victim's two worlds are then the counts (a, b) of draws from Q and Q' alone.
+**As published** the victim's two worlds are then the numbers of draws from Q and from Q' alone.
 That is not an upper bound: a channel that completes both worlds must know whether the victim's
-report was the draw from Q*, and given (a, b) that is not equally likely in the two. GRR over 4
-items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
+report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
+GRR over 4 items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 
-**Certified** here is the least of two proven figures:
+**Certified** is the lesser of two proven bounds:
 
-* *revealed*: tell the adversary whether the victim's report is a draw from Q*. If so (probability
-  1-w, w = a + ap) the worlds are equal; if not, the counts and a common channel make both. The
+* *revealed*: reveal whether the victim's report is a draw from Q*. If so (probability 1-w,
+  w = a + ap) the worlds are equal; if not, the numbers and a common channel make both. The
   hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
-  δ(ε) ≤ w·δ'(ε), δ' that of clones with chance 2r and odds p;
-* *with a coin*: clones with chance 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`; never
-  above [FMT21] where p = q = e^ε0.
+  δ(ε) ≤ w·δ'(ε), δ' that of clones with probability 2r and odds p;
+* *with a coin*: clones with probability 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`;
+  never above [FMT21] if p = q = e^ε0.
 """
 
 import math
@@ -52,19 +50,20 @@ from common.mechanisms.reduction import MatchCountReduction
 _LARGEST: Final = 700.0
 """Largest local ε whose exponential is finite."""
 _FEW: Final = 4096
-"""Numbers of clones that are summed individually."""
+"""Outcomes of the number of clones up to which all are summed."""
 _NODES: Final = 1024
+"""Outcomes summed beyond that."""
 _WINDOW: Final = 12.0
-"""Standard deviations of the number of clones that are summed; all if there are few."""
+"""Half the range of the number of clones that is summed, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariationRatio:
     """
-    The three numbers of a pair of the victim's distributions.
+    The three numbers of one pair of the victim's distributions.
 
-    They describe this pair. For a randomizer use the worst pair; δ need not fall with β, because
-    smaller differences also mean fewer clones.
+    For a randomizer take the worst pair, which need not have the largest β: smaller differences
+    also mean fewer clones.
     """
 
     odds: float
@@ -90,7 +89,7 @@ class VariationRatio:
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """Describe a match count, p = q = e^ε0, β = signal · (1 - collision); BoundRangeError."""
+        """Describe a match count, p = q = e^ε0, β = signal·(1-collision); raise BoundRangeError."""
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError(
                 "the variation ratio needs a finite local ε; here reports carry no noise"
@@ -123,7 +122,7 @@ class VariationRatio:
 
     def certified_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Bound the pair's δ from above; dummies are not counted, they can only help.
+        Bound the pair's δ from above; dummies are not counted, since they can only help.
 
         Cost: two evaluations of clones, milliseconds.
         """
@@ -177,7 +176,7 @@ def variation_ratio(
 def certified_variation_ratio(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε proven from the three numbers: unlike `variation_ratio` a bound."""
+    """Return the central ε that is proven from the three numbers; errors as `variation_ratio`."""
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 
@@ -188,12 +187,12 @@ def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) 
 
 
 def _most_variation(odds: float) -> float:
-    """Return the largest total variation (p-1)/(p+1) within a factor p of each other."""
+    """Return (p-1)/(p+1), the largest total variation of two distributions within a factor p."""
     return (odds - 1) / (odds + 1)
 
 
 def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
-    """Return numbers of clones and their weights; numbers between two nodes count for both."""
+    """Return numbers of clones and their weights, by the trapezoidal rule if there are many."""
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
@@ -206,26 +205,25 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     return clones, density * width
 
 
-def _asked(bound: SettingBound) -> Bound:
-    """Apply a paper's bound to uniform dummies and a shuffler that only permutes."""
+def _permuting_only(bound: SettingBound) -> Bound:
+    """Restrict a paper's bound to uniform dummies and a shuffler that only permutes."""
     return lambda reduction, anonymity_set, delta: bound(
         BoundSetting(reduction=reduction, anonymity_set=anonymity_set, delta=delta)
     )
 
 
-_OF_EACH_ITEM: Final = frozenset({"aue", "sbin", "sageo"})
+_ITEM_NOISE_BOUNDS: Final = frozenset({"aue", "sbin", "sageo"})
 """Bounds for dummies of each item, which are not compared here."""
-_OF_PAPERS: Final = tuple(
-    (name, _asked(bound)) for key, (name, bound) in PUBLISHED.items() if key not in _OF_EACH_ITEM
+_PUBLISHED_BOUNDS: Final = tuple(
+    (name, _permuting_only(bound))
+    for key, (name, bound) in PUBLISHED.items()
+    if key not in _ITEM_NOISE_BOUNDS
 )
 
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
-    *_OF_PAPERS,
+    *_PUBLISHED_BOUNDS,
     ("clones [FMT21], numeric, any randomizer, without dummies", clones_2021),
-    (
-        "clones [FMT23], numeric, without dummies; not proven for every randomizer",
-        clones_2023,
-    ),
+    ("clones [FMT23], numeric, without dummies; not proven for every randomizer", clones_2023),
     ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
     ("what is proven of the variation ratio, without dummies", certified_variation_ratio),
@@ -240,19 +238,18 @@ def compare(
     Evaluate every other bound. Run by `shuffledp account`.
 
     Returns:
-        In the order of COMPARED: the bound's name, and its central ε or, outside the range of its
-        theorem,
-        the reason. The tight figure is not included.
+        Each bound's name with its central ε or, outside the range of its theorem, the reason; in
+        the order of COMPARED. The tight figure is not included.
 
     Raises:
-        AccountingError: delta is outside its range.
+        AccountingError: delta is out of range.
 
     Cost: three numeric searches, together below a second at 10^9 users.
     """
-    answers: list[tuple[str, float | str]] = []
+    rows: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:
         try:
-            answers.append((name, bound(reduction, anonymity_set, delta)))
+            rows.append((name, bound(reduction, anonymity_set, delta)))
         except BoundRangeError as error:
-            answers.append((name, str(error)))
-    return answers
+            rows.append((name, str(error)))
+    return rows

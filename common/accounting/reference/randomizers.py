@@ -1,10 +1,10 @@
 """
 Match-count reductions of randomizers other than randomized response and hashing, from floats.
 
-A unary encoding, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism
-each mix a blanket distribution U with U conditioned on a set of reports that "support" the value,
-of the same probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs
-nothing else, so it is an upper bound for them too, with a real l. A dummy must be drawn from U.
+Unary encodings, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism each
+mix a blanket distribution U with U given that the report supports the value, an event of the same
+probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs nothing else, so
+it bounds them too, with a real l. A dummy must be drawn from U.
 
 Proofs are in docs/theory/accounting.md.
 """
@@ -17,10 +17,10 @@ from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCou
 
 def unary(p: float, q: float) -> MatchCountReduction:
     """
-    Describe a unary encoding: the own bit is set with chance p, every other with q < p.
+    Describe a unary encoding: the own bit is set with probability p, any other with q < p.
 
-    U sets every bit independently with chance q [WBLJ17]. A report supports the items whose bits
-    are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
+    U sets every bit independently with probability q [WBLJ17]. A report supports the items whose
+    bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
 
     Raises:
         AccountingError: Not 0 < q < p ≤ 1, or q below 1/MAX_ANSWERS, or p and q too close.
@@ -41,7 +41,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    Each number has its own formula, since 1-p loses its digits at large ε.
+    As in `unary`, but from closed forms, since 1-p loses its digits at large ε.
 
     Raises:
         AccountingError: local_epsilon is out of range.
@@ -57,7 +57,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
 
 
 def optimized_unary(local_epsilon: float) -> MatchCountReduction:
-    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]; AccountingError for an invalid ε."""
+    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]; raise AccountingError for an invalid ε."""
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
@@ -72,19 +72,19 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
     """
     Describe one report of basic RAPPOR, one bit for each category and one cohort [EPK14].
 
-    A set bit is reported as 1 with chance q* = f(p+q)/2 + (1-f)q and an unset one with p* =
-    f(p+q)/2 + (1-f)p. This covers neither several reports of one person, nor Bloom filters with
+    A set bit is reported as 1 with probability q* = f(p+q)/2 + (1-f)q, an unset one with
+    p* = f(p+q)/2 + (1-f)p. This covers neither several reports of one user, nor Bloom filters with
     several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises:
-        AccountingError: f, p and q are not chances, or not p < q and f < 1.
+        AccountingError: Not 0 ≤ f < 1 and 0 ≤ p < q ≤ 1.
     """
     set_chance, unset_chance = rappor_chances(f, p, q)
     return unary(set_chance, unset_chance)
 
 
 def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
-    """Return q* and p*, the chances that a set and an unset bit is shown; or AccountingError."""
+    """Return q* and p*, the probabilities that a set and an unset bit is shown [EPK14]."""
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")
     middle = f * (p + q) / 2
@@ -95,8 +95,8 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     """
     Describe Duchi's one-bit randomizer of a number in -1 .. 1 [DJW18].
 
-    At ±1 it is binary randomized response. Every other input is a mixture of the two, and δ is
-    convex in the pair of the victim's distributions: no pair of inputs is less private.
+    At ±1 it is binary randomized response. Any other input is a mixture of the two, and δ is convex
+    in the pair of the victim's distributions, so no pair of inputs is less private.
 
     Raises:
         AccountingError: local_epsilon is out of range.
@@ -129,6 +129,7 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
 
 
 def _checked(local_epsilon: float) -> float:
+    """Return the local ε, or raise AccountingError if it is out of range."""
     if not MIN_LOCAL_EPSILON <= local_epsilon < math.log(MAX_ANSWERS - 1):
         raise AccountingError(
             f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON} and below "

@@ -4,16 +4,18 @@ A hash family over a finite field, decoded by one Fourier transform.
 Any two distinct points collide with probability exactly 1/q.
 
 A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform vector
-a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform seed and
-a uniform bucket supports both of two distinct points with probability exactly 1/q².
+a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. For v ≠ v', ⟨a, v - v'⟩ is
+uniform, so a report of a uniform seed and a uniform bucket supports both points with probability
+exactly 1/q².
 
-A report (a, y) supports the same points after scaling by a nonzero constant. So reports fall into
-rows of q cells: one row for each canonical seed, whose leading nonzero digit is 1, and one for seed
-0. Seed 0 hashes everything to bucket 0: its reports support all points alike, but omitting them
-would bias every estimate by q^-t, and forbidding the seed would break the independence.
+Scaling a report (a, y) by a nonzero constant does not change the points that it supports. So
+reports fall into rows of q cells: one row for each canonical seed, whose leading nonzero digit is
+1, and one for seed 0. Seed 0 hashes everything to bucket 0: its reports support all points alike,
+but omitting them would bias every estimate by q^-t, and forbidding the seed would break pairwise
+independence.
 
-Only points whose leading digit is below `slices` are used, as many as the items need, which saves
-most of the cost of the transform.
+Only points with a leading digit below `slices` are used, as few as hold the items, which saves most
+of the cost of the transform.
 """
 
 import math
@@ -34,22 +36,22 @@ Complex = NDArray[np.complex128]
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""
 MAX_SEEDS: Final = 2**24
-"""Maximum size of the analyzer's transform (128 MiB of complex numbers)."""
+"""Maximum size of the analyzer's transform, whose half spectrum takes 128 MiB."""
 
 _CHUNK: Final = 1 << 15
-"""Reports counted at a time, to fit the cache."""
+"""Reports counted at a time, to fit into the cache."""
 _THREADS: Final = os.cpu_count() or 1
-"""Number of threads for transforms, which release the interpreter's lock."""
+"""Threads for transforms, which release the interpreter's lock."""
 
 
 @dataclass(frozen=True)
 class HashFamily:
-    """The family of q^t hash functions to 0 .. q-1, on slices·q^(t-1) points."""
+    """The family of q^t hash functions from slices·q^(t-1) points to 0 .. q-1."""
 
     q: int
     t: int
     slices: int
-    """Values of a point's leading digit, at most q."""
+    """Number of values of a point's leading digit, at most q."""
 
     def __post_init__(self) -> None:
         check_prime(self.q)
@@ -67,7 +69,7 @@ class HashFamily:
 
     @classmethod
     def holding(cls, items: int, q: int, t: int) -> "HashFamily":
-        """Return the family with the fewest slices for the items, or raise TaskError."""
+        """Return the family with the fewest slices that hold the items, or raise TaskError."""
         return cls(q, t, -(-items // q ** (t - 1)))
 
     @property
@@ -82,7 +84,7 @@ class HashFamily:
 
     @property
     def rows(self) -> int:
-        """Rows of cells: row 0 for seed 0, and (q^t-1)/(q-1) for the canonical seeds."""
+        """Number of rows: row 0 for seed 0, and (q^t-1)/(q-1) for the canonical seeds."""
         return 1 + (self.seeds - 1) // (self.q - 1)
 
     def hash(self, seeds: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -113,14 +115,14 @@ class HashFamily:
 
     @cached_property
     def _first_cell(self) -> NDArray[np.int32]:
-        """Return the first cell of the row of each seed."""
+        """Return the first cell of each seed's row, shape (seeds,)."""
         first = np.zeros(self.seeds, dtype=np.int32)
         first[self._multiples] = np.arange(1, self.rows)[:, None] * self.q
         return first
 
     @cached_property
     def _to_canonical(self) -> NDArray[np.uint32]:
-        """Return the constant that maps each seed to its canonical multiple; 1 for seed 0."""
+        """Return the factor from each seed to its canonical multiple, (seeds,); 1 for seed 0."""
         inverses = np.array([pow(k, -1, self.q) for k in range(1, self.q)])
         constant = np.ones(self.seeds, dtype=np.uint32)
         constant[self._multiples] = inverses
@@ -160,7 +162,7 @@ class HashFamily:
         return self.q // 2 + 1
 
     def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
-        """Return each vector's place in the half spectrum, and the sign of its imaginary part."""
+        """Return each vector's index in the half spectrum, and its imaginary part's sign."""
         negated = np.zeros_like(vectors)
         rest, place = vectors, 1
         for _ in range(self.t):
@@ -173,7 +175,7 @@ class HashFamily:
 
     @cached_property
     def _spread(self) -> tuple[NDArray[np.int64], Vector]:
-        """Return the place of k·a in the half spectrum for every row and k = 1 .. q//2."""
+        """Return the index of k·a in the half spectrum for every row and k = 1 .. q//2."""
         return self._in_half(self._multiples[:, : self._half - 1].astype(np.int64))
 
     @cached_property
@@ -198,7 +200,7 @@ class HashFamily:
 
     def adjoint(self, cells: Vector) -> Vector:
         """
-        Sum, for every point, the cells that support it. Shape (rows · q,) -> (points,).
+        Sum the cells that support each point. Shape (rows · q,) -> (points,).
 
         With F_a the discrete Fourier transform of row a, the sum over rows of cell ⟨a, v⟩ is (1/q)
         Σ_a Σ_k F_a[k] ω^{k⟨a,v⟩}: the inverse t-dimensional transform of the F_a[k] placed at the
@@ -245,7 +247,7 @@ class HashFamily:
 
 
 def check_prime(buckets: int) -> None:
-    """Check that the number of buckets is prime, or raise TaskError. Cost: O(√buckets)."""
+    """Check that the number of buckets is prime, or raise TaskError. Cost: √buckets divisions."""
     if buckets < 2 or any(  # noqa: PLR2004
         buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)
     ):

@@ -1,4 +1,4 @@
-"""The report and probabilities that both kinds of local hashing share [WBLJ17]."""
+"""Report and probabilities of local hashing [WBLJ17], with any hash family."""
 
 from abc import abstractmethod
 from functools import cached_property
@@ -18,8 +18,8 @@ class HashedResponse(OddsOfWeights, SupportCounting):
     """
     Hash the value with a fresh uniform seed, then apply randomized response over the buckets.
 
-    A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed does
-    not depend on the value, so the odds of the weights bound the privacy loss.
+    A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed is
+    independent of the value, so the odds of the weights bound the privacy loss.
     """
 
     @property
@@ -29,11 +29,11 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     @abstractmethod
     def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
-        """Hash an item with each report's seed, to a bucket below g. Run by auditors."""
+        """Hash an item with each report's seed, to buckets below g, (n,). Run by auditors."""
 
     @abstractmethod
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw uniform seeds."""
+        """Draw `count` uniform seeds."""
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
@@ -46,7 +46,7 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """Probability true / W, W the sum of all weights, that the own bucket is kept."""
+        """Probability true / W of the own bucket, W the sum of all weights."""
         return self.weights.true / self._total
 
     @property
@@ -61,21 +61,22 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """
-        Draw `count` uniform reports. Run by the user agent.
+        Draw `count` uniform reports, each with a fresh seed. Run by the user agent.
 
-        Each has its own fresh seed. With the user's seed, as OD-HP is printed, a user's messages
-        could be identified and the published theorem is false.
+        With the user's own seed, as OD-HP is printed, the seed would link the user's messages, and
+        the published theorem is false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)
 
     def _pack(self, seeds: NDArray[Any], buckets: NDArray[np.int64]) -> Reports:
+        """Join seeds and buckets to reports."""
         reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
         reports["seed"] = seeds
         reports["bucket"] = buckets
         return reports
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports have the bucket to which their seed hashes an item."""
+        """Return which reports name the bucket to which their seed hashes an item."""
         supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
         return supported

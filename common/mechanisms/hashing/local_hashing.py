@@ -1,4 +1,4 @@
-"""Local hashing [WBLJ17] over a finite field; two items collide with probability exactly 1/g."""
+"""Local hashing [WBLJ17] over a finite field: two items collide with probability exactly 1/g."""
 
 import hashlib
 import math
@@ -37,11 +37,11 @@ _ROUNDS: Final = 4
 @dataclass(frozen=True)
 class Placement:
     """
-    A public permutation of 0 .. size-1, equal in every version: a four-round Feistel network [LR88]
-    on the next even power of two, repeated until the result is inside (cycle walking [BR02]); at
-    most four steps on average.
+    A public permutation of 0 .. size-1 that is the same in every version.
 
-    The round function is the 64-bit finalizer of MurmurHash3 keyed by SHA-256(label ‖ nonce).
+    A four-round Feistel network [LR88] on the next even power of two, repeated until the result is
+    below size (cycle walking [BR02]), at most four times on average. The round function is the
+    64-bit finalizer of MurmurHash3, keyed by SHA-256(label ‖ nonce).
     """
 
     size: int
@@ -49,7 +49,7 @@ class Placement:
 
     def __call__(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
         """
-        Place items. Run by the user agent for one item, by the analyzer for all.
+        Map items to points. Run by the user agent for one item, by the analyzer for all.
 
         Args:
             items: Shape (n,), each in 0 .. size-1.
@@ -68,6 +68,7 @@ class Placement:
     def _network(
         points: NDArray[np.uint64], keys: NDArray[np.uint64], half: np.uint64
     ) -> NDArray[np.uint64]:
+        """Apply the Feistel network to words of two halves of `half` bits."""
         mask = (np.uint64(1) << half) - np.uint64(1)
         left, right = points >> half, points & mask
         for key in keys[:_ROUNDS]:
@@ -76,17 +77,17 @@ class Placement:
 
 
 MIN_CANONICAL_SEEDS: Final = 50
-"""With fewer, one report supports too large a share of the items, and errors are correlated."""
+"""With fewer, many reports share a seed up to scaling, and errors of items are correlated."""
 
 
 def family_for(domain_size: int, buckets: int) -> HashFamily:
     """
-    Return the smallest field over `buckets` elements that distinguishes the items.
+    Return the family over the field of `buckets` elements with the fewest digits for the items.
 
-    It has extra digits only where it would have fewer than MIN_CANONICAL_SEEDS canonical seeds.
+    It has more digits only to reach MIN_CANONICAL_SEEDS canonical seeds.
 
     Raises:
-        TaskError: buckets is not prime or not below domain_size, or the field gets too large.
+        TaskError: buckets is not prime or not below domain_size, or there are too many seeds.
     """
     if buckets >= domain_size:
         raise TaskError(
@@ -105,27 +106,28 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
 
 def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
     """
-    Return the prime with the least predicted variance of rare items, near e^ε + 1 [WBLJ17].
+    Return the prime number g of buckets with the least variance of rare items [WBLJ17].
 
-    n·Var = (e^ε - 1 + g)² / ((e^ε - 1)² (g - 1)), least at g = e^ε + 1. GRR may be better still.
+    n·Var = (e^ε - 1 + g)² / ((e^ε - 1)²·(g - 1)) is least at g = e^ε + 1. GRR may be better still.
 
     Args:
         local_epsilon: Above 0; may be infinite.
         domain_size: Items; hashing needs fewer buckets.
 
     Raises:
-        TaskError: No field fits: there are not more than 2 items.
+        TaskError: There are at most 2 items, for which no field fits.
 
-    Cost: one test for every number up to √MAX_SEEDS, about 20 ms.
+    Cost: a test of each number up to √MAX_SEEDS, about 20 ms.
     """
-    found = [prime for prime in range(2, math.isqrt(MAX_SEEDS) + 1) if _fits(domain_size, prime)]
-    if not found:
+    primes = [prime for prime in range(2, math.isqrt(MAX_SEEDS) + 1) if _fits(domain_size, prime)]
+    if not primes:
         raise TaskError(f"domain_size is {domain_size}; hashing needs more than 2 items")
     inverse = math.exp(-local_epsilon)
-    return min(found, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1))
+    return min(primes, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1))
 
 
 def _fits(domain_size: int, buckets: int) -> bool:
+    """Check that a hash family with so many buckets exists for the domain."""
     try:
         return family_for(domain_size, buckets).q == buckets
     except TaskError:
@@ -133,7 +135,7 @@ def _fits(domain_size: int, buckets: int) -> bool:
 
 
 class _HashIncidence:
-    """Incidence in which a cell (seed, bucket) supports the items of that hash."""
+    """Incidence of cells (seed, bucket), which support the items that hash to the bucket."""
 
     def __init__(self, family: HashFamily, places: NDArray[np.int64]) -> None:
         self._family = family
@@ -150,7 +152,7 @@ class _HashIncidence:
 
 @dataclass(frozen=True)
 class LocalHashing(HashedResponse):
-    """Local hashing with the hash family of a finite field."""
+    """Local hashing with the hash family over a finite field."""
 
     domain_size: int
     family: HashFamily
@@ -160,7 +162,7 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with the field for these buckets."""
+        """Compute the integers, with the smallest field for these buckets."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         family = family_for(wanted.domain_size, wanted.buckets)
         return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
@@ -226,7 +228,7 @@ class LocalHashing(HashedResponse):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw a seed for each truthful report, and one multinomial number for all others.
+        Draw a seed for each truthful report, and all others by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform over seeds and buckets otherwise.
 
@@ -238,14 +240,14 @@ class LocalHashing(HashedResponse):
         cells = self.family.tally(
             seeds.astype(np.uint64), self.family.hash(seeds, self._place(values)).astype(np.uint32)
         )
-        rest = int(users.sum() - truthful.sum()) + n_dummies
-        return cells + rng.multinomial(rest, self._row_chances)
+        n_uniform = int(users.sum() - truthful.sum()) + n_dummies
+        return cells + rng.multinomial(n_uniform, self._row_chances)
 
     @cached_property
     def _row_chances(self) -> Vector:
-        """Probability that a uniform report falls into each cell."""
+        """Return the probability of each cell under a uniform report."""
         rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
-        rows[0] = 1 / self.family.seeds  # seed 0 stands alone; others with their q-1 multiples
+        rows[0] = 1 / self.family.seeds  # one seed; the other rows have the q-1 multiples of one
         return np.repeat(rows, self.family.q) / self.family.q
 
     @cached_property
@@ -255,14 +257,14 @@ class LocalHashing(HashedResponse):
 
     def support_counts(self, cells: Counts) -> Counts:
         """
-        Count, for every item, the reports that support it [WBLJ17], exact to the integer.
+        Count the reports that support each item [WBLJ17], exact to the integer.
 
         Cost: two Fourier transforms of size g^t at most; memory O(g^t).
         """
         return np.rint(self._incidence.adjoint(cells.astype(np.float64))).astype(np.int64)
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a cell."""
+        """Return the distribution of the cell of a report."""
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,

@@ -1,11 +1,11 @@
 """
 Local hashing [WBLJ17] of arbitrary strings by a seeded general-purpose hash.
 
-A string's keyed BLAKE2b digest (128 bits, keyed by the task's nonce) and a uniform 64-bit seed are
-mixed to 64 bits and scaled to the buckets. For a given string the mixed word is a bijection of the
-seed, so its bucket is uniform over seeds to 2^-64. The collision probability 1/g of two strings
-relies on good mixing, which tests measure; it is not proven, unlike in `local_hashing`. Decoding
-hashes every pair of report and candidate.
+A uniform 64-bit seed and the string's digest (128-bit BLAKE2b, keyed by the task's nonce) are mixed
+to 64 bits and scaled to the buckets. For a given string the mixed word is a bijection of the seed,
+so its bucket is uniform over seeds to 2^-64. That two strings collide with probability 1/g relies
+on good mixing: tests measure it, but unlike in `local_hashing` it is not proven. Decoding hashes
+every pair of report and candidate.
 """
 
 import hashlib
@@ -45,11 +45,11 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
         buckets: g, at least 1 and below 2^32.
 
     Returns:
-        Buckets below g: ⌊word · g / 2^64⌋, computed in halves.
+        Buckets below g, ⌊word · g / 2^64⌋, in the broadcast shape.
     """
     word = mix(mix(seeds ^ digests[..., 0]) + digests[..., 1])
     scale = np.uint64(buckets)
-    low = ((word & _LOW) * scale) >> _HALF
+    low = ((word & _LOW) * scale) >> _HALF  # in halves, so that no product reaches 2^64
     bucket: Words = ((word >> _HALF) * scale + low) >> _HALF
     return bucket
 
@@ -76,7 +76,7 @@ class StringHashing(HashedResponse):
 
     @classmethod
     def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with any number of buckets."""
+        """Compute the integers; any number of buckets will do."""
         weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
         return wanted.spec(weights, buckets=wanted.buckets, dtype=REPORT_DTYPE)
 
@@ -100,9 +100,9 @@ class StringHashing(HashedResponse):
     @property
     def reduction(self) -> MatchCountReduction:
         """
-        Collision probability 0, since nothing is proven about any two strings.
+        Match count with collision probability 0, since nothing is proven about two strings.
 
-        A uniform report supports a string with chance 1/g to 2^-64, which counts as exact.
+        A uniform report supports a string with probability 1/g to 2^-64, which counts as exact.
         """
         return MatchCountReduction.for_weights(
             answers=self.buckets, weights=self.weights, hashed=True, collision=0.0
@@ -111,8 +111,8 @@ class StringHashing(HashedResponse):
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a seed and a bucket below g for each candidate's number. Run by the user agent."""
         check_values(values, self.domain_size)
-        used, which = np.unique(values, return_inverse=True)
-        digests = self._digests([self.candidates[item].encode() for item in used])[which]
+        items, which = np.unique(values, return_inverse=True)
+        digests = self._digests([self.candidates[item].encode() for item in items])[which]
         seeds = self._seeds(len(values), rng)
         truth = bucket_of(seeds, digests, self.buckets).astype(np.int64)
         return self._pack(seeds, self.weights.respond(truth, self.buckets, rng))
@@ -145,13 +145,15 @@ class StringHashing(HashedResponse):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Count, for every candidate, the reports that support it. Run by the analyzer.
+        Count the reports that support each candidate. Run by the analyzer.
 
         Returns:
             Counts of shape (domain_size,).
 
-        Cost: one hash for every pair of report and candidate, about 10 ns each; memory for some
-        pairs.
+        Raises:
+            ReportError: A bucket is out of range.
+
+        Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a bucket is not below {self.buckets}")
@@ -170,12 +172,12 @@ class StringHashing(HashedResponse):
         """
         Make every report and count them, at the cost of `tally`.
 
-        Independent binomial counts would assume that hashes are independent, which is not known.
+        Independent binomial counts would assume independent hashes, which is not proven.
         """
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), users)
         own, dummies = self.randomize(values, rng), self.dummies(n_dummies, rng)
         return self.tally(own) + self.tally(dummies)
 
     def channel(self, real_share: float) -> None:
-        """Return None: a report supports several candidates, so cells are not disjoint."""
+        """Return None: a report supports several candidates, so counts are not disjoint cells."""
         del real_share

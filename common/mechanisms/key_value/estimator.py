@@ -1,8 +1,8 @@
 """
-The estimator of pairs: the share of owners and the mean value of each key, with errors.
+The estimator of pairs: the share of owners and the mean value of each key, with standard errors.
 
-A report concerns one key, drawn uniformly; p1 is the chance of a truthful answer on whether the key
-is owned, p2 of a truthful sign of the value.
+A report concerns one key, drawn uniformly. p1 is the probability of a truthful answer on ownership,
+p2 of a truthful sign of the value.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from common.mechanisms.base import Counts, Vector
 ABSENT: Final = 0
 MINUS: Final = 1
 PLUS: Final = 2
-"""The three answers on a key, which are the columns of the counts."""
+"""The three answers on a key, and their columns in the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,15 +25,15 @@ class PairEstimates:
     """Estimates of shape (keys,), all finite."""
 
     frequencies: Vector
-    """Share of people who own each key; unbiased, so possibly outside 0 .. 1."""
+    """Share of users who own each key; unbiased, so possibly outside 0 .. 1."""
     frequency_errors: Vector
     """Their standard errors."""
     means_with_fakes: Vector
     """Mean of the values reported for each key, fakes included; in -1 .. 1."""
     errors_with_fakes: Vector
     """Their standard errors by noise alone, without the bias of fakes."""
-    told: NDArray[np.bool_]
-    """Keys for which at least one report has a value or a fake."""
+    has_values: NDArray[np.bool_]
+    """Keys for which at least one report has a value, true or fake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,17 +47,17 @@ class OwnersMeans:
 
 
 class PairEstimator(ABC):
-    """Estimate shares and means from counts by key, with their errors; a base class."""
+    """Base class that estimates shares and means, with their errors, from counts by key."""
 
     @property
     @abstractmethod
     def p_key(self) -> float:
-        """Chance p1 of a truthful answer on whether the key is owned."""
+        """Probability p1 of a truthful answer on ownership."""
 
     @property
     @abstractmethod
     def key_signal(self) -> float:
-        """Difference 2·p1 - 1 in the chance to report owned and other keys as present; may be 0."""
+        """2·p1 - 1: how much likelier an owned key is to be reported as present; may be 0."""
 
     @property
     @abstractmethod
@@ -67,54 +67,56 @@ class PairEstimator(ABC):
     @property
     @abstractmethod
     def fake_values(self) -> Vector:
-        """Value used for a key that is not owned, in -1 .. 1; shape (keys,)."""
+        """Value reported for a key that is not owned, in -1 .. 1; shape (keys,)."""
 
     def estimate(self, cells: Counts) -> PairEstimates:
         """
         Estimate the share of owners of each key and their mean value. Run by the analyzer.
 
-        The share is unbiased. The mean covers all reports of the key as present, fakes included, as
-        in [YHMZ19]: (n+ - n-) / (2·p2 - 1)(n+ + n-), clipped to -1 .. 1.
+        The share is (s - (1-p1)) / (2·p1 - 1), s the share of the key's reports that say present:
+        unbiased. Its variance is that of p1's coins plus that of sampling the users asked about the
+        key, without replacement. The mean covers all reports of the key as present, fakes included,
+        as in [YHMZ19]: (n+ - n-) / ((2·p2 - 1)(n+ + n-)), clipped to -1 .. 1. A single sign has the
+        variance 1/(2·p2 - 1)² - mean².
 
         Without information (no reports on a key, none with a value, or a fair coin for the key) the
         estimate is the middle of the possible range, ± half of it.
 
         Args:
-            cells: From `tally`.
+            cells: From `tally`, shape (keys, 3).
 
         Returns:
-            Shares, and means in -1 .. 1. The errors of shares refer to the people asked, those of
-            means to a
-            large population from which they were drawn.
+            Shares, and means in -1 .. 1. The errors of shares refer to the users who reported,
+            those of means to a large population from which they were drawn.
         """
         total = float(cells.sum())
-        about = cells.sum(axis=1).astype(np.float64)
-        present = about - cells[:, ABSENT]
-        known = (about > 0) & (self.key_signal > 0)
+        asked = cells.sum(axis=1).astype(np.float64)
+        present = asked - cells[:, ABSENT]
+        known = (asked > 0) & (self.key_signal > 0)
         signal = self.key_signal or 1.0
-        reported = np.maximum(about, 1.0)
-        shares = (present / reported - (1 - self.p_key)) / signal
-        held = np.clip(shares, 0.0, 1.0)
-        missed = (total - about) / max(total - 1, 1.0)
+        reports = np.maximum(asked, 1.0)
+        shares = (present / reports - (1 - self.p_key)) / signal
+        owners = np.clip(shares, 0.0, 1.0)
+        not_asked = (total - asked) / max(total - 1, 1.0)
         coin = self.p_key * (1 - self.p_key) / signal**2
-        spread = np.sqrt((coin + held * (1 - held) * missed) / reported)
+        errors = np.sqrt((coin + owners * (1 - owners) * not_asked) / reports)
         signs = (cells[:, PLUS] - cells[:, MINUS]) / np.maximum(present, 1.0)
         means = np.clip(signs / self.value_signal, -1.0, 1.0)
         noise = np.sqrt((self.value_signal**-2 - means**2) / np.maximum(present, 1.0))
         return PairEstimates(
             frequencies=np.where(known, shares, 0.5),
-            frequency_errors=np.where(known, spread, 0.5),
+            frequency_errors=np.where(known, errors, 0.5),
             means_with_fakes=means,
             # A number in -1 .. 1 has a standard deviation of at most 1, below the noise of a sign.
             errors_with_fakes=np.minimum(noise, 1.0),
-            told=present > 0,
+            has_values=present > 0,
         )
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
         """
-        Return the share of fakes among the reports of a key as present.
+        Return the share of fakes among the reports of a key as present, by Bayes' rule.
 
-        φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), f the share of people who own it, in 0 .. 1.
+        φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), f the share of users who own it, in 0 .. 1.
         """
         false, true = (1 - frequencies) * (1 - self.p_key), frequencies * self.p_key
         share: Vector = false / (true + false)
@@ -122,15 +124,15 @@ class PairEstimator(ABC):
 
     def bias_of_fakes(self, frequencies: Vector, means: Vector) -> Vector:
         """
-        Return the expected bias of an estimated mean m by fakes: φ·(t - m), t the fake.
+        Return the expected bias of an estimated mean m due to fakes: φ·(t - m), t the fake.
 
-        The sender of a report of the key as present is not an owner with chance φ, whatever the
-        other reports are, and then the sign is that of t. Given one or more such reports, the
-        expectation is exact for people drawn at random, except for clipping to -1 .. 1. For a fixed
-        population it is off by the order of keys / people.
+        The sender of a report of the key as present is not an owner with probability φ, whatever
+        the other reports are, and then the expected value is t. Given at least one such report this
+        is exact for users drawn at random, except for clipping to -1 .. 1. For a fixed population
+        it is off by the order of keys / users.
 
         Args:
-            frequencies: True shares of people who own each key, in 0 .. 1.
+            frequencies: True shares of users who own each key, in 0 .. 1.
             means: True means of their values, in -1 .. 1.
         """
         bias: Vector = self.share_of_fakes(frequencies) * (self.fake_values - means)
@@ -138,32 +140,31 @@ class PairEstimator(ABC):
 
     def expected(self, frequencies: Vector, means: Vector, n_users: int) -> PairEstimates:
         """
-        Return the expectation and the standard errors of `estimate`, for people drawn at random.
+        Return the expectation and the standard errors of `estimate`, for users drawn at random.
 
-        Shares vary around those of the people drawn, means around those of the population. Both use
-        the second-order mean of 1/R over numbers R of reports, and ignore clipping to -1 .. 1.
+        Shares vary around those of the users drawn, means around those of the population. Both use
+        E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
 
         Args:
-            frequencies: True shares of people who own each key, in 0 .. 1.
+            frequencies: True shares of users who own each key, in 0 .. 1.
             means: True means of their values, in -1 .. 1.
-            n_users: Number of people, at least a few for each key.
+            n_users: At least a few for each key.
         """
-        chance = np.full(len(frequencies), 1 / len(frequencies))
-        inverse = _mean_inverse(n_users, chance)
+        asked = np.full(len(frequencies), 1 / len(frequencies))
+        inverse = _mean_inverse(n_users, asked)
         coin = self.p_key * (1 - self.p_key) / (self.key_signal or 1.0) ** 2
-        missed = np.maximum(n_users * inverse - 1, 0.0) / max(n_users - 1, 1)
+        not_asked = np.maximum(n_users * inverse - 1, 0.0) / max(n_users - 1, 1)
         known = self.key_signal > 0
-        spread = np.sqrt(coin * inverse + frequencies * (1 - frequencies) * missed)
-        fakes = self.bias_of_fakes(frequencies, means)
-        found = means + fakes
-        told = frequencies * self.key_signal + 1 - self.p_key
-        signs = _mean_inverse(n_users, told * chance)
+        errors = np.sqrt(coin * inverse + frequencies * (1 - frequencies) * not_asked)
+        with_fakes = means + self.bias_of_fakes(frequencies, means)
+        present = frequencies * self.key_signal + 1 - self.p_key
+        signs = _mean_inverse(n_users, present * asked)
         return PairEstimates(
             frequencies=np.where(known, frequencies, 0.5),
-            frequency_errors=np.where(known, spread, 0.5),
-            means_with_fakes=found,
-            errors_with_fakes=np.sqrt((self.value_signal**-2 - found**2) * signs),
-            told=np.ones(len(frequencies), dtype=np.bool_),
+            frequency_errors=np.where(known, errors, 0.5),
+            means_with_fakes=with_fakes,
+            errors_with_fakes=np.sqrt((self.value_signal**-2 - with_fakes**2) * signs),
+            has_values=np.ones(len(frequencies), dtype=np.bool_),
         )
 
     def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
@@ -172,8 +173,9 @@ class PairEstimator(ABC):
 
         Nearly unbiased from a single round, where the iterations of [YHMZ19] take several; the
         noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of
-        [GLCXC20]. Where the estimated share is not above 0, or no report has a value, the estimate
-        is the middle of the range, ± half of it.
+        [GLCXC20]. Errors propagate to first order through M and f, with dφ/df = -p1·(1-p1) / P(the
+        report says present)². Where the estimated share is not above 0, or no report has a value,
+        the estimate is the middle of the range, ± half of it.
 
         Raises:
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.
@@ -181,14 +183,13 @@ class PairEstimator(ABC):
         if not self.key_signal:
             raise ValueError("reports tell nothing of key ownership: fakes cannot be removed")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
-        known = (share > 0) & estimates.told
+        known = (share > 0) & estimates.has_values
         safe = np.where(known, share, 0.5)
-        told = safe * self.key_signal + 1 - self.p_key
-        kept = safe * self.p_key / told  # 1 - φ, which would be 0 for the smallest shares
-        means = (estimates.means_with_fakes - self.share_of_fakes(safe) * self.fake_values) / kept
-        # Derivative of the mean by the share used: dφ/df = -p1·(1-p1) / told².
-        slope = (means - self.fake_values) / kept * self.p_key * (1 - self.p_key) / told**2
-        errors = np.hypot(estimates.errors_with_fakes / kept, slope * estimates.frequency_errors)
+        present = safe * self.key_signal + 1 - self.p_key
+        true = safe * self.p_key / present  # 1 - φ, which would be 0 for the smallest shares
+        means = (estimates.means_with_fakes - self.share_of_fakes(safe) * self.fake_values) / true
+        slope = (means - self.fake_values) / true * self.p_key * (1 - self.p_key) / present**2
+        errors = np.hypot(estimates.errors_with_fakes / true, slope * estimates.frequency_errors)
         return OwnersMeans(
             means=np.where(known, np.clip(means, -1.0, 1.0), 0.0),
             mean_errors=np.where(known, np.minimum(errors, 1.0), 1.0),
@@ -196,7 +197,7 @@ class PairEstimator(ABC):
 
 
 def _mean_inverse(trials: int, chances: Vector) -> Vector:
-    """Return E[1/R] of a binomial R that is not 0, to the second order."""
+    """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
     mean = trials * chances
     inverse: Vector = (1 + (1 - chances) / mean) / mean
     return inverse

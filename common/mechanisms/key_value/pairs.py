@@ -1,4 +1,4 @@
-"""Pairs of a key and a value in -1 .. 1, for one person or many."""
+"""Pairs of a key and a value in -1 .. 1, of one user or many."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from common.task.specs import MAX_KEYS
 _NO_KEY: Final = "a key must be one of the task's"
 
 Owned = NDArray[np.float64]
-"""Values of n people as a table: shape (n, keys), each in -1 .. 1, NaN for a key not owned."""
+"""Values of n users as a table: shape (n, keys), each in -1 .. 1, NaN for a key not owned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
     """
-    The pairs of n people, stored person by person, in memory proportional to their number.
+    The pairs of n users, stored user by user, in memory proportional to the number of pairs.
 
-    Person i's pairs are at offsets[i] .. offsets[i+1]-1. No message contains a key or a value: both
-    are secret.
+    User i's pairs are at offsets[i] .. offsets[i+1]-1. No error message contains a key or a value:
+    both are secret.
     """
 
     offsets: NDArray[np.int64]
     """Shape (n+1,), from 0, non-decreasing."""
     keys: NDArray[np.int64]
-    """Shape (offsets[n],), at least 0, strictly ascending within a person."""
+    """Shape (offsets[n],), at least 0, strictly ascending within a user."""
     values: Vector
     """Same shape, each in -1 .. 1."""
 
@@ -45,23 +45,23 @@ class Pairs:
         first[self.offsets] = True
         if not (first[1:-1] | (np.diff(self.keys) > 0)).all():
             raise ValueRangeError("a person may own a key once, and keys must ascend")
-        if not (np.abs(self.values) <= 1).all():  # what is not a number is not
+        if not (np.abs(self.values) <= 1).all():  # NaN fails too
             raise ValueRangeError("a value must be a number in the task's range")
 
     @classmethod
     def of_person(cls, owned: Mapping[int, float], low: float, high: float) -> Self:
         """
-        Return one person's pairs from the device's input.
+        Return one user's pairs from the device's input. Run by the user agent.
 
         Args:
-            owned: Values in low .. high by key.
+            owned: Values in low .. high, by key.
             low: Lower end of the task's range.
             high: Upper end of the task's range.
 
         Raises:
-            ValueRangeError: A value is outside, or a key is not an integer of at least 0.
+            ValueRangeError: A value is out of range, or a key is not in 0 .. MAX_KEYS-1.
 
-        Cost: sorting the person's keys, whatever the task's number of keys.
+        Cost: sorting the user's keys, whatever the task's number of keys.
         """
         if not all(type(key) is int and 0 <= key < MAX_KEYS for key in owned):
             raise ValueRangeError(_NO_KEY)
@@ -78,7 +78,7 @@ class Pairs:
     @classmethod
     def of_table(cls, table: Owned, n_keys: int) -> Self:
         """
-        Return the pairs of many people from a table with NaN for keys that are not owned.
+        Return the pairs of many users from a table with NaN for keys that are not owned.
 
         Raises:
             ValueRangeError: The table does not have n_keys columns, or a value is not in -1 .. 1.
@@ -96,7 +96,7 @@ class Pairs:
 
     @property
     def n_users(self) -> int:
-        """Number of people, including those who own nothing."""
+        """Number of users, including those who own no key."""
         return len(self.offsets) - 1
 
     def check_keys(self, n_keys: int) -> None:
@@ -106,25 +106,25 @@ class Pairs:
 
     def look_up(self, asked: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.bool_], Vector]:
         """
-        Look up one key for each person.
+        Look up one key for each user.
 
         Args:
             asked: Keys, shape (n,), each in 0 .. n_keys-1.
             n_keys: The task's number of keys; all owned keys are below it.
 
         Returns:
-            Whether each person owns the requested key, and its value, 0 where not.
+            Whether each user owns the requested key, and its value or 0; each of shape (n,).
 
-        Cost: a binary search among all pairs for each person.
+        Cost: a binary search among all pairs for each user.
         """
-        persons = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.offsets))
-        places = persons * n_keys + self.keys  # ascending, as persons and their keys are
+        users = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.offsets))
+        places = users * n_keys + self.keys  # ascending, as users and their keys are
         wanted = np.arange(self.n_users, dtype=np.int64) * n_keys + asked
-        found = np.searchsorted(places, wanted)
-        owned = np.append(places, -1)[found] == wanted
-        return owned, np.where(owned, np.append(self.values, 0.0)[found], 0.0)
+        index = np.searchsorted(places, wanted)
+        owned = np.append(places, -1)[index] == wanted
+        return owned, np.where(owned, np.append(self.values, 0.0)[index], 0.0)
 
 
 def _lies_within(value: object, low: float, high: float) -> bool:
-    """Check that a value is a number from low to high, before numpy repeats it in an error."""
+    """Check that a value is a number in low .. high, before numpy repeats it in an error."""
     return isinstance(value, float | int) and low <= value <= high

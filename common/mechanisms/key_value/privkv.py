@@ -2,14 +2,14 @@
 PrivKV: the share of owners of each key, and the mean of their values [YHMZ19].
 
 A report concerns one key, drawn uniformly from all: absent, present with -, or present with +.
-Ownership goes through randomized response at ε1; the value, rounded at random to an end of its
-range, through another at ε2. A person who does not own the key but reports it as present uses a
-fake value stated in the task. Fakes bias the estimated means: `bias_of_fakes` computes by how much,
-and `without_fakes` removes the bias. [YHMZ19] draws a fake uniformly from the range instead of
-using its middle; both give + and - the same chances.
+Randomized response at ε1 reports ownership. The value is rounded at random to an end of its range,
+and randomized response at ε2 reports the end. A user who does not own the key but reports it as
+present uses a fake value stated in the task. Fakes bias the estimated means: `bias_of_fakes`
+computes the bias, and `without_fakes` removes it. [YHMZ19] draws a fake uniformly from the range
+instead of using its middle; both make + and - equally likely.
 
-Two people's odds of a report are at most e^ε1 · e^ε2, reached only if a fake is an end of the
-range. With fakes in the middle they are max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC20, Theorem 2].
+The likelihood ratio of two inputs is at most e^ε1 · e^ε2, reached only if a fake is an end of the
+range. With fakes in the middle it is max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC20, Theorem 2].
 """
 
 import math
@@ -32,8 +32,8 @@ from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, spec_as, w
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
-"""Intervals of the grid, to which fakes are rounded."""
-_REPORT: Final = np.dtype([("key", "<u2"), ("said", "u1")])
+"""Intervals of the grid to which values and fakes are rounded."""
+_REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +55,19 @@ class PairRequest:
 
 @dataclass(frozen=True)
 class PrivKv(PairEstimator):
-    """Randomize one key of each person; estimate shares and means of all keys."""
+    """Randomize one key of each user; estimate shares and means of all keys."""
 
     keys: int
+    """Number of keys, 1 .. MAX_KEYS."""
     steps: int
+    """Intervals of the grid of values."""
     key_true: int
     key_other: int
     """Odds of a truthful answer on ownership; 1 : 1 reveals nothing."""
     value: ResponseWeights
     """Odds of the true sign."""
     fakes: tuple[int, ...] = ()
-    """Steps of the grid, one for each key; empty for its middle."""
+    """A grid point for each key; empty for the middle of the grid."""
 
     def __post_init__(self) -> None:
         within("the number of keys", self.keys, 1, MAX_KEYS)
@@ -98,14 +100,14 @@ class PrivKv(PairEstimator):
             raise TaskError("local_epsilon is inf; pairs always go with noise")
         if not 0 <= wanted.key_share < 1:
             raise TaskError(f"key_share is {wanted.key_share}; it must be at least 0 and below 1")
-        for_key = wanted.local_epsilon * wanted.key_share
-        rest = wanted.local_epsilon - for_key
-        for_value = math.nextafter(rest, 0.0) if for_key else rest
+        key_epsilon = wanted.local_epsilon * wanted.key_share
+        rest = wanted.local_epsilon - key_epsilon
+        value_epsilon = math.nextafter(rest, 0.0) if key_epsilon else rest
         key_true, key_other = 1, 1
-        if for_key:
-            key = ResponseWeights.for_epsilon(for_key)
+        if key_epsilon:
+            key = ResponseWeights.for_epsilon(key_epsilon)
             key_true, key_other = key.true, key.other
-        value = ResponseWeights.for_epsilon(for_value)
+        value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
             name=wanted.name,
             low=wanted.low,
@@ -161,12 +163,12 @@ class PrivKv(PairEstimator):
 
     @property
     def reduction(self) -> PureReduction:
-        """The local ε only: no formula covers blankets of pairs."""
+        """The local ε alone: no formula covers the blanket of pairs."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """A key, unsigned 16-bit, and the answer, 0 .. 2."""
+        """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
         return _REPORT
 
     @cached_property
@@ -177,40 +179,43 @@ class PrivKv(PairEstimator):
 
     @property
     def p_key(self) -> float:
-        """Chance p1 of a truthful answer on whether the key is owned."""
+        """Probability p1 of a truthful answer on ownership."""
         return self.key_true / (self.key_true + self.key_other)
 
     @property
     def key_signal(self) -> float:
-        """Difference 2·p1 - 1 in the chance to report owned and other keys as present."""
+        """2·p1 - 1, from the integers."""
         return (self.key_true - self.key_other) / (self.key_true + self.key_other)
 
     @property
     def value_signal(self) -> float:
-        """Correlation 2·p2 - 1 of the reported sign and the true one."""
+        """2·p2 - 1, from the integers."""
         return (self.value.true - self.value.other) / (self.value.true + self.value.other)
 
     @property
     def fake_values(self) -> Vector:
-        """Value used for a key that is not owned, in -1 .. 1; shape (keys,)."""
+        """Value reported for a key that is not owned, in -1 .. 1; shape (keys,)."""
         values: Vector = self._fake_steps / self.steps * 2 - 1
         return values
 
     def randomize(self, pairs: Pairs | Owned, rng: np.random.Generator) -> Reports:
         """
-        Randomize one key of each person. Run by the user agent.
+        Randomize one key of each user. Run by the user agent.
 
-        The number of draws does not depend on ownership: the key, a step of the grid, an end of the
+        The number of draws does not depend on ownership: the key, a grid point, an end of the
         range, its reported sign, and whether the answer on ownership is truthful.
 
         Args:
-            pairs: Pairs of n people; or their values as a table (n, keys), NaN for a key not owned.
+            pairs: Pairs of n users; or their values as a table (n, keys), NaN for a key not owned.
             rng: Source of randomness.
 
         Returns:
-            n reports, fields key (uint16) and said (uint8).
+            n reports, fields key (uint16) and answer (uint8).
 
-        Cost: five integers a person; for one person, a pass over the pairs owned.
+        Raises:
+            ValueRangeError: A key or a value is out of range.
+
+        Cost: five integers per user; for one user, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
             pairs = Pairs.of_table(pairs, self.keys)
@@ -225,12 +230,12 @@ class PrivKv(PairEstimator):
         truly = rng.integers(0, both, size=size, dtype=np.int64) < self.key_true
         reports = np.empty(size, dtype=_REPORT)
         reports["key"] = keys
-        reports["said"] = np.where(owned == truly, MINUS + sign, ABSENT)
+        reports["answer"] = np.where(owned == truly, MINUS + sign, ABSENT)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name a key and one of the three answers. Run by the analyzer."""
-        fine: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["said"] <= PLUS)
+        """Return which reports have a valid key and a valid answer. Run by the analyzer."""
+        fine: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
         return fine
 
     def tally(self, reports: Reports) -> Counts:
@@ -239,8 +244,11 @@ class PrivKv(PairEstimator):
 
         Returns:
             Counts of shape (keys, 3): absent, present with -, present with +.
+
+        Raises:
+            ReportError: A key or an answer is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a report is not about one of {self.keys} keys, or not of a kind")
-        cells = reports["key"].astype(np.int64) * 3 + reports["said"]
+        cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
         return np.bincount(cells, minlength=3 * self.keys).reshape(self.keys, 3)

@@ -1,14 +1,13 @@
 """
-PrivKVM: iterations of PrivKV, each with the previous one's means as fakes [YHMZ19].
+PrivKVM: iterations of PrivKV, each with the previous iteration's means as fakes [YHMZ19].
 
-Fakes at the true means would not bias the estimates. Each iteration multiplies the bias by its
-share of fakes. Each is a separate task, in which people draw a new key; the costs compose
-sequentially to ε.
+Fakes equal to the true means would not bias the estimates. Each iteration multiplies the bias by
+its share of fakes. Each is a separate task, for which users draw a new key; their ε add up.
 
-The split of ε follows published programs, not the paper: the first iteration pays ε1 = κε for the
-ownership of a key, and each of c iterations (1-κ)ε/c for the value. Later iterations toss a fair
+The split of ε follows published programs, not the paper: the first iteration spends ε1 = κε on the
+ownership of a key, and each of c iterations (1-κ)ε/c on the value. Later iterations toss a fair
 coin for ownership, which costs nothing; only the first estimates frequencies. Half of their reports
-name a value, and 1-f of these are fakes.
+carry a value, and 1-f of these are fakes.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ from common.mechanisms.key_value.privkv import PairRequest
 
 MAX_ITERATIONS: Final = 1000
 _MIN_EPSILON: Final = 2.0**-32
-"""Of a part of a report, as in `ResponseWeights`."""
+"""Least ε of one part of a report, as in `ResponseWeights`."""
 
 
 def iteration(
@@ -33,7 +32,7 @@ def iteration(
     """
     Return the parameters of one iteration. Run by the operator.
 
-    The exact sum of the iterations' local ε is at most the whole's.
+    The iterations' local ε add up to at most the whole's, exactly.
 
     Args:
         whole: All iterations together; key_share is κ, above 0 and below 1.

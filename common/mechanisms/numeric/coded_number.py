@@ -1,7 +1,7 @@
 """
-Mechanisms that report one number as a code: Duchi's bit, the piecewise mechanism, the hybrid.
+Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism, the hybrid.
 
-Each code stands for a number whose expectation is the person's own.
+Each code represents a number; its expectation is the user's own number.
 """
 
 from abc import abstractmethod
@@ -33,9 +33,10 @@ from common.task.specs import NumberSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """Sums over the numbers that reports represent, each of shape (coordinates,)."""
+    """Sums over the numbers that codes represent, each of shape (coordinates,)."""
 
     count: Vector
+    """Number of codes."""
     first: Vector
     """Sum of the numbers."""
     second: Vector
@@ -44,16 +45,16 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The expected square of an answer's number: level + slope · the square on the grid."""
+    """The expected square of a code's number: level + slope · the square on the grid."""
 
     level: float
     slope: float
-    """0 if answers carry no information on the square."""
+    """0 if codes carry no information on the square."""
     steps: int
     """Intervals of the grid; the slope also multiplies the variance of rounding."""
 
     def second_moment(self, numbers: Numbers) -> Numbers:
-        """Return the expected square for each number, exact including rounding; same shape."""
+        """Return the expected square for each number, rounding included, exact; same shape."""
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
         squares = numbers**2 + rounding_variance(numbers, self.steps)
@@ -64,16 +65,16 @@ class Spread:
         """
         Estimate means and their variances from totals.
 
-        A report that answers for a coordinate stands for `sampling` times the answer there, and for
-        0 elsewhere: one report has the variance sampling·(level + slope·s) - s, s the people's mean
-        square. With a slope, s is estimated from the answers and clipped to 0 .. 1. Without, s is
-        taken as the square of the mean and the variance as that of a sample, which errs upward by
-        the variance between people and by one part in the number of reports.
+        A report represents `sampling` times the number of its code at a coordinate that it covers,
+        and 0 at the others. So its variance is sampling·(level + slope·s) - s, s the mean square of
+        users' numbers. With a slope, s is estimated from the codes and clipped to 0 .. 1. Without,
+        s is the square of the mean, and the divisor that of a sample variance: this errs upward by
+        the variance between users and by one part in the number of reports.
 
         Args:
-            totals: Sums of all answers.
-            n_reports: Number of reports. If they are too few, the variances are infinite.
-            sampling: Inverse of the share of coordinates that each report covers.
+            totals: Sums over all codes.
+            n_reports: Number of reports. With too few the variances are infinite.
+            sampling: Inverse of the share of coordinates that a report covers.
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
@@ -88,20 +89,20 @@ class Spread:
         return Moments(means=means, variances=variances)
 
     def variance(self, values: Numbers, sampling: float) -> Vector:
-        """Return the exact variance of the means from `moments` for these people."""
+        """Return the exact variance of the means from `moments` for these users."""
         own = sampling * self.second_moment(values) - values**2
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
 
 
 _BYTE: Final = 0xFF
-"""Maximum number of codes in one byte, besides padding."""
+"""Maximum number of codes in one byte, which leaves one value for padding."""
 _CHUNK: Final = 1 << 18
-"""Codes summed at a time, which bounds memory."""
+"""Codes summed at a time, to bound memory."""
 
 
 class CodedNumber(OddsOfWeights, SpecifiedNumbers):
-    """A randomizer of one number that answers with a code; also a mechanism by itself."""
+    """A randomizer that answers a number with a code; also a mechanism on its own."""
 
     ONE_NUMBER = True
 
@@ -113,12 +114,12 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @property
     @abstractmethod
     def features(self) -> int:
-        """Number of integers that are summed over codes."""
+        """Number of integers of each code that are summed."""
 
     @property
     @abstractmethod
     def spread(self) -> Spread:
-        """Expected square of an answer's number."""
+        """Expected square of a code's number."""
 
     @property
     @abstractmethod
@@ -128,7 +129,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Answer for each number. Run by the user agent.
+        Randomize each number to a code. Run by the user agent.
 
         Args:
             numbers: Shape (n,), in -1 .. 1, not checked here.
@@ -140,15 +141,15 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     @abstractmethod
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the integers of each code that are summed, none negative: (features, n)."""
+        """Return the integers of each code to sum, none negative: (n,) -> (features, n)."""
 
     @abstractmethod
     def totals(self, sums: Counts) -> Totals:
-        """Return totals from sums of parts: (coordinates, features)."""
+        """Return totals from sums of parts, shape (coordinates, features)."""
 
     @property
     def dimensions(self) -> int:
-        """One number for each person."""
+        """One number per user."""
         return 1
 
     @property
@@ -158,11 +159,11 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned code, never all 1 bits as padding is."""
+        """One unsigned code, never all 1 bits, unlike padding."""
         return np.dtype([("code", self.code_dtype)])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Return a code for each person's number, field code. Run by the user agent."""
+        """Randomize each user's number to a report, field code. Run by the user agent."""
         check_numbers(values, 1)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["code"] = self.encode(values[:, 0], rng)
@@ -178,7 +179,10 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         Sum the parts of reports. Run by the analyzer.
 
         Returns:
-            Shape (features,), integers below 2^63 for 10^9 people.
+            Shape (features,), integers below 2^63 for 10^9 users.
+
+        Raises:
+            ReportError: A code is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
@@ -193,7 +197,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         return self.spread.moments(totals, int(totals.count[0]), sampling=1.0)
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated mean for these people; shape (1,)."""
+        """Return the exact variance of the estimated mean for these users; shape (1,)."""
         return self.spread.variance(values, sampling=1.0)
 
 
@@ -207,9 +211,9 @@ class Duchi(CodedNumber):
     """
     Duchi's bit of a number in -1 .. 1 [DJW18]; Harmony in one dimension [NXY+16].
 
-    The number is rounded at random to an end, keeping its mean, and Warner's randomized response
-    reports which. A bit stands for ±C, C = (e^ε+1)/(e^ε-1). Pr[+] = 1/2 + t·(true - other) /
-    2(true + other), which lies between its values at the ends.
+    The number t is rounded at random to an end, preserving its mean, and Warner's randomized
+    response reports the end: Pr[+] = 1/2 + t·(true - other) / (2(true + other)). So a bit that
+    represents ±C, C = (true + other)/(true - other) = (e^ε+1)/(e^ε-1), is unbiased.
     """
 
     NAME: ClassVar[NumberMechanismName] = "duchi"
@@ -243,7 +247,7 @@ class Duchi(CodedNumber):
 
     @property
     def scale(self) -> float:
-        """C = (true + other) / (true - other), the number for which a bit stands."""
+        """C = (true + other) / (true - other), the absolute number that a bit represents."""
         true, other = self.weights.true, self.weights.other
         return (true + other) / (true - other)
 
@@ -254,15 +258,15 @@ class Duchi(CodedNumber):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """Randomized response over two answers; the two ends are the least private numbers."""
+        """Randomized response over two answers; the two ends are the least private pair."""
         return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to 0 or 1, its end of the range, and randomize that."""
+        """Round each number to an end of the range, 0 or 1, and randomize that."""
         return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return 1 for down, and 1 for up."""
+        """Return indicators of down and of up."""
         return np.stack([codes == 0, codes == 1]).astype(np.int64)
 
     def totals(self, sums: Counts) -> Totals:

@@ -1,9 +1,9 @@
 """
-Mechanisms that report a random sample of a person's numbers: Harmony and Multi-HM.
+Mechanisms that report a random sample of a user's numbers: Harmony and Multi-HM.
 
-The coordinates of a report are a uniform set of k out of d, independent of the numbers. Each is
-answered by a mechanism for one number, at ε/k. A report stands for d/k times the numbers of its
-codes, and for 0 in every other coordinate: the expectation is the person's numbers.
+The coordinates of a report are a uniform k-subset of the d coordinates, independent of the numbers.
+A mechanism for one number randomizes each at ε/k. A report represents d/k times the numbers of its
+codes, and 0 at every other coordinate: its expectation is the user's numbers.
 """
 
 import math
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", bound=CodedNumber)
 
 
 def equal_share(local_epsilon: float, parts: int) -> float:
-    """Return the largest float that, times `parts`, is at most local_epsilon; or infinity."""
+    """Return the largest float whose `parts`-fold is at most local_epsilon; maybe infinite."""
     share = local_epsilon / parts
     if math.isfinite(share) and Fraction(share) * parts > Fraction(local_epsilon):
         return math.nextafter(share, 0)
@@ -44,10 +44,12 @@ def equal_share(local_epsilon: float, parts: int) -> float:
 
 @dataclass(frozen=True)
 class SampledCoordinates(Generic[Answer]):
-    """Report `sampled` of `dimensions` numbers, each by `answer`."""
+    """Report `sampled` of `dimensions` numbers, each randomized by `answer`."""
 
     dimensions: int
+    """d, 1 .. MAX_DIMENSIONS."""
     sampled: int
+    """k, 1 .. d."""
     answer: Answer
 
     def __post_init__(self) -> None:
@@ -60,12 +62,12 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def integers(self) -> dict[str, int]:
-        """The integers of an answer, and the number of coordinates."""
+        """The integers of `answer`, and k."""
         return {**self.answer.integers, "sampled": self.sampled}
 
     @property
     def local_epsilon(self) -> float:
-        """Local ε of a report: `sampled` times the local ε of one answer, rounded up."""
+        """Local ε of a report: k times that of one answer, rounded up."""
         each = self.answer.local_epsilon
         total = self.sampled * each
         exact = Fraction(each) * self.sampled
@@ -77,7 +79,7 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """The coordinates in ascending order, and a code for each; never padding."""
+        """K coordinates in ascending order (uint16), and a code for each; never padding."""
         return np.dtype(
             [
                 ("coordinates", "<u2", (self.sampled,)),
@@ -88,11 +90,10 @@ class SampledCoordinates(Generic[Answer]):
     @property
     def reduction(self) -> Reduction:
         """
-        For a single bit of one coordinate: randomized response over two answers, at collision 0.
+        Randomized response over two answers for a single bit of one coordinate, else the local ε.
 
-        U is uniform over coordinates and bits, and people at the corners of the cube support half
-        of it; opposite corners are disjoint, and every other person is a mixture of corners.
-        Otherwise the local ε only.
+        U is uniform over coordinates and bits. A corner of the cube is supported by half of all
+        reports; opposite corners share none: collision 0. All other inputs are mixtures of corners.
         """
         if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit
             return MatchCountReduction.for_weights(
@@ -101,21 +102,21 @@ class SampledCoordinates(Generic[Answer]):
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Return `sampled` coordinates and codes of each person. Run by the user agent."""
+        """Report k coordinates and their codes for each user. Run by the user agent."""
         check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
-        told = np.take_along_axis(values, coordinates, axis=1)
+        chosen = np.take_along_axis(values, coordinates, axis=1)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["coordinates"] = coordinates
-        reports["codes"] = self.answer.encode(told.ravel(), rng).reshape(told.shape)
+        reports["codes"] = self.answer.encode(chosen.ravel(), rng).reshape(chosen.shape)
         return reports
 
     def _subsets(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw uniform sets of coordinates [BF87].
+        Draw uniform k-subsets of the coordinates, shape (count, k), by Floyd's algorithm [BF87].
 
-        The j-th draw is at most d-k+j-1; if it is already in the set, d-k+j-1 is taken instead,
-        which no earlier draw could be.
+        The j-th draw is uniform in 0 .. d-k+j-1; if it is already in the set, d-k+j-1 is taken
+        instead, which no earlier draw could be.
         """
         chosen = np.empty((count, self.sampled), dtype=np.int64)
         for place, last in enumerate(range(self.dimensions - self.sampled, self.dimensions)):
@@ -137,10 +138,13 @@ class SampledCoordinates(Generic[Answer]):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Sum the codes' parts by coordinate. Run by the analyzer.
+        Sum the parts of codes by coordinate. Run by the analyzer.
 
         Returns:
             Shape (dimensions · features,), coordinate 0 first.
+
+        Raises:
+            ReportError: Coordinates do not ascend, or a number is out of range.
 
         Cost: a pass over the reports for each part.
         """
@@ -168,13 +172,13 @@ class SampledCoordinates(Generic[Answer]):
         return self.answer.spread.moments(totals, n_reports, self.dimensions / self.sampled)
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated means for these people; (dimensions,)."""
+        """Return the exact variance of the estimated means for these users; (dimensions,)."""
         return self.answer.spread.variance(values, self.dimensions / self.sampled)
 
 
 @dataclass(frozen=True)
 class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
-    """Report one coordinate and its bit, which stands for ±d·C [NXY+16]."""
+    """Report one coordinate and its bit, which represents ±d·C [NXY+16]."""
 
     NAME: ClassVar[NumberMechanismName] = "harmony"
 
@@ -190,17 +194,17 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
 
 
 EPSILON_EACH: Final = 2.5
-"""Increase of ε that adds another coordinate [WXY+19]."""
+"""Least ε of each coordinate, if a report has several [WXY+19]."""
 
 
 def paper_sample(dimensions: int, local_epsilon: float) -> int:
-    """Return the number of coordinates in a report: k = max(1, min(d, ⌊ε / 2.5⌋))."""
+    """Return the number of coordinates in a report, k = max(1, min(d, ⌊ε / 2.5⌋)) [WXY+19]."""
     return max(1, min(dimensions, int(local_epsilon // EPSILON_EACH)))
 
 
 @dataclass(frozen=True)
 class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
-    """Report k coordinates, each by the hybrid at ε/k, for d/k times their codes [WXY+19]."""
+    """Report k coordinates, each randomized by the hybrid at ε/k [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
 
@@ -212,10 +216,10 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the paper's number of coordinates."""
+        """Choose k as in [WXY+19]."""
         return cls.for_epsilon(wanted.dimensions, wanted.local_epsilon)
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers from a task, with any number of coordinates."""
+        """Take the integers from a task, with any k."""
         return cls(dimensions, spec.sampled, Hybrid.built(spec))

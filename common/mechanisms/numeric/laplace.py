@@ -1,8 +1,9 @@
 """
 Discrete Laplace noise on a number in -1 .. 1 [DMNS06], the baseline.
 
-The number is rounded to a grid, and noise with P(x) ∝ e^(-|x|/scale), in whole steps, is added. The
-ends of the range are `steps` apart, so the likelihood ratio is at most e^(steps/scale).
+The number is rounded to a grid of `steps` intervals, and integer noise with P(x) ∝ e^(-|x|/scale)
+is added. The ends of the range are `steps` apart, so the likelihood ratio is at most
+e^(steps/scale).
 """
 
 import math
@@ -33,10 +34,10 @@ from common.task.task import MAX_USERS
 
 FAR: Final = 64
 """
-Scales of noise beyond the ends of the grid at which reports are clipped.
+Distance from the ends of the grid, in scales of the noise, at which reports are clipped.
 
-Clipping is post-processing and costs no privacy. Noise reaches them with probability below e^-64 <
-2e-28, so estimates do not change.
+Clipping is post-processing and costs no privacy. Noise goes so far with probability below
+e^-64 < 2e-28, so estimates do not change.
 """
 
 
@@ -48,6 +49,7 @@ class Laplace(SpecifiedNumbers):
     ONE_NUMBER = True
 
     steps: int
+    """Intervals of the grid, even."""
     scale: int
     """Scale of the noise, in steps of the grid."""
 
@@ -65,7 +67,7 @@ class Laplace(SpecifiedNumbers):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the least scale whose ε is at most local_epsilon."""
+        """Choose the least scale with steps / scale ≤ local_epsilon."""
         return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
 
     @classmethod
@@ -80,17 +82,17 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def dimensions(self) -> int:
-        """One number for each person."""
+        """One number per user."""
         return 1
 
     @property
     def places(self) -> int:
-        """Number of places."""
+        """Number of places: steps + 1 + 2·FAR·scale."""
         return self.steps + 1 + 2 * FAR * self.scale
 
     @property
     def local_epsilon(self) -> float:
-        """Steps / scale, rounded up."""
+        """The ratio steps / scale, rounded up."""
         exact = Fraction(self.steps, self.scale)
         nearest = float(exact)
         return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
@@ -101,16 +103,16 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def reduction(self) -> PureReduction:
-        """The local ε only."""
+        """The local ε alone."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 64-bit place, far below padding."""
+        """One unsigned 64-bit place, far below the value of padding."""
         return np.dtype([("place", "<u8")])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Return a place for each person's number, field place. Run by the user agent."""
+        """Randomize each user's number to a report, field place. Run by the user agent."""
         check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, 1, len(noisy), rng)
@@ -124,7 +126,7 @@ class Laplace(SpecifiedNumbers):
         return fine
 
     def tally(self, reports: Reports) -> Counts:
-        """Return the number of reports and the sum of places, shape (2,). Run by the analyzer."""
+        """Count reports and add up their places, shape (2,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a place is not below {self.places}")
         places = reports["place"].astype(np.int64)
@@ -134,27 +136,26 @@ class Laplace(SpecifiedNumbers):
         """
         Estimate the mean without bias from the result of `tally`. Run by the analyzer.
 
-        The variance is the known variance of the noise plus the largest possible variance of
-        rounding.
+        The variance is that of the noise plus the largest possible variance of rounding, 1/steps².
         """
         n_reports = int(cells[0])
         if n_reports == 0:
             return Moments(means=np.zeros(1), variances=np.full(1, np.inf))
         half = self.steps // 2
-        middle = int(cells[1]) - n_reports * (half + FAR * self.scale)
+        centred = int(cells[1]) - n_reports * (half + FAR * self.scale)
         variance = (self._noise_variance + self.steps**-2) / n_reports
         return Moments(
-            means=np.array([middle / (n_reports * half)]), variances=np.array([variance])
+            means=np.array([centred / (n_reports * half)]), variances=np.array([variance])
         )
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated mean for these people; shape (1,)."""
+        """Return the exact variance of the estimated mean for these users; shape (1,)."""
         own = self._noise_variance + rounding_variance(values, self.steps)
         exact: Vector = own.sum(axis=0) / len(values) ** 2
         return exact
 
     @property
     def _noise_variance(self) -> float:
-        """Return 2a/(1-a)² steps², a = e^(-1/scale), in units of -1 .. 1; without clipping."""
+        """Return Σ x²a^|x|·(1-a)/(1+a) = 2a/(1-a)² steps², a = e^(-1/scale), scaled to -1 .. 1."""
         in_steps = 0.5 / math.sinh(0.5 / self.scale) ** 2
         return in_steps * (2 / self.steps) ** 2

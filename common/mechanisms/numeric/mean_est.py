@@ -1,13 +1,13 @@
 """
 MeanEST, the mechanism of Duchi, Jordan and Wainwright for several numbers at once [DJW18].
 
-The numbers are rounded to a corner V of the cube. The report is a corner z, with weight `true` on
-V's side of the cube, z·V > 0, and weight `other` elsewhere. A bit stands for ±B.
+The numbers are rounded at random to a corner V of the cube. The report is a corner z, with weight
+`true` on V's side of the cube, z·V > 0, and weight `other` elsewhere. A bit represents ±B.
 
 With an even number of coordinates some corners are ties, z·V = 0. As printed, both sides T contain
-the ties, so each tie has chance 1/|T| and a corner on the wrong side 1/(e^ε+1)|T|: the local ε is
-ln(e^ε+1), more than ε. Here ties have the weight of the wrong side. Then no odds exceed true :
-other, and B is smaller too, since ties carry no information.
+the ties: a tie has probability 1/|T|, a corner on the wrong side 1/((e^ε+1)|T|), and the local ε is
+ln(e^ε+1), more than ε. Here ties have weight `other`. Then no odds exceed true : other, and B is
+smaller too, since ties carry no information.
 """
 
 import math
@@ -39,7 +39,7 @@ from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
 
 _CHUNK: Final = 1 << 20
-"""Coordinates drawn at a time, which bounds memory."""
+"""Coordinates drawn at a time, to bound memory."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
     @cached_property
     def _side(self) -> int:
-        """Return the number of corners on one side: half of those that are not ties."""
+        """Return the number of corners on one side, half of those that are not ties."""
         ties = 0 if self.dimensions % 2 else math.comb(self.dimensions, self.dimensions // 2)
         return ((1 << self.dimensions) - ties) // 2
 
@@ -92,10 +92,10 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     @cached_property
     def scale(self) -> float:
         """
-        The number B for which a bit stands: total / (binom(d-1, ⌊d/2⌋) · (true - other)).
+        The number that a bit represents: B = total / (binom(d-1, ⌊d/2⌋)·(true - other)).
 
-        For every j the products z_j·V_j sum to binom(d-1, ⌊d/2⌋) over the corners on V's side, to
-        its negative over those on the other side, and to 0 over ties.
+        For every j, z_j·V_j sums to binom(d-1, ⌊d/2⌋) over the corners z on V's side, to its
+        negative over the other side, and to 0 over ties. So E[z_j] = V_j / B.
         """
         true, other = self.weights.true, self.weights.other
         agreement = math.comb(self.dimensions - 1, self.dimensions // 2)
@@ -114,10 +114,10 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     @property
     def reduction(self) -> MatchCountReduction:
         """
-        A report is a uniform corner with γ = 2^d·other/total, and else a uniform one on V's side.
+        Match count with γ = 2^d·other/total and l = 2^d / (corners on a side), 2 for odd d.
 
-        So l = 2^d / the corners on a side, which is 2 for an odd number of coordinates. The sides
-        of opposite corners are disjoint: collision 0, the worst of all pairs.
+        A report is a uniform corner with probability γ, and otherwise a uniform one on V's side.
+        The sides of opposite corners are disjoint: collision 0, the worst pair.
         """
         return MatchCountReduction.of_support_sets(
             answers=self._corners / self._side,
@@ -129,11 +129,11 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
-        Return a corner for each person's numbers, field bits (bytes). Run by the user agent.
+        Randomize each user's numbers to a corner, field bits (bytes). Run by the user agent.
 
-        A uniform corner and its opposite have the weights true and other, in either order: one of
-        the two is taken. Compared to such a pair a tie has the weight 2·other, so it is drawn again
-        with chance (true-other) / (true+other). The number of draws does not depend on V.
+        Of a uniform corner and its opposite, one has weight true and one other: a coin selects one.
+        The two have weight true + other together, two ties only 2·other, so a tie is drawn again
+        with probability (true-other) / (true+other). The number of draws does not depend on V.
 
         Cost: a 32-bit draw and a bit for each coordinate.
         """
@@ -153,7 +153,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     def _draw(
         self, own: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Draw a corner for each, and return which of them are ties to draw again."""
+        """Draw a corner for each, and return the indices of ties to draw again."""
         true, other = self.weights.true, self.weights.other
         used = pack(np.ones((1, self.dimensions), dtype=np.uint8))
         corner = rng.integers(0, 256, size=own.shape, dtype=np.uint8) & used
@@ -169,7 +169,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         return spare_bits_clear(reports["bits"], self.dimensions)
 
     def tally(self, reports: Reports) -> Counts:
-        """Count reports and set bits by coordinate; (1 + dimensions,). Run by the analyzer."""
+        """Count reports, then set bits by coordinate; (1 + dimensions,). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a bit is set beyond the first {self.dimensions}")
         set_bits = count_set_bits(reports["bits"], self.dimensions)
@@ -184,5 +184,5 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         return self.spread.moments(totals, n_reports, sampling=1.0)
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated means for these people: Σ(B² - t²) / n²."""
+        """Return the exact variance of the estimated means for these users, Σ(B² - t²) / n²."""
         return self.spread.variance(values, sampling=1.0)

@@ -1,12 +1,12 @@
 """
-Multi-RPHM [Sun+20]: vectors projected at random to fewer dimensions, then Multi-HM.
+Multi-RPHM [Sun+20]: Multi-HM on a random projection to fewer dimensions.
 
-A vector t becomes x = clip(tR, -1, 1), with R of d × q and orthonormal columns, public and derived
-from the task's nonce. The mean of x is estimated and mapped back by Rᵀ.
+A vector t becomes x = clip(tR, -1, 1), for a public d × q matrix R with orthonormal columns,
+derived from the task's nonce. The mean of x is estimated and mapped back by Rᵀ.
 
-The estimate is biased: the part perpendicular to R is lost, on average a share 1 - q/d of the
-means' square, and clipping loses a little. On average over R it is the mean times q/d, with the
-noise of Multi-HM times q/d. Scaling by q/d without a projection has that noise and less bias.
+The estimate is biased: it loses the part orthogonal to R, on average a share 1 - q/d of the squared
+means, and a little by clipping. On average over R it is the mean times q/d, with the noise of
+Multi-HM times q/d. Scaling by q/d without a projection has that noise and less bias.
 """
 
 import hashlib
@@ -39,18 +39,18 @@ _LABEL: Final = b"shuffledp v1 projection"
 
 
 def paper_projected(dimensions: int) -> int:
-    """Return q = .3·d, rounded to the nearest integer, at least 1."""
+    """Return q = .3·d, rounded to the nearest integer, at least 1 [Sun+20]."""
     return max(1, round(SHARE * dimensions))
 
 
 @lru_cache(maxsize=2)
 def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.float64]:
     """
-    Derive R from a nonce. Every party that needs it gets the same result.
+    Derive R from a nonce. Run by the user agent and the analyzer, with the same result.
 
-    SHAKE-256 of a label and the nonce [FIPS202] gives 53-bit uniform numbers, Φ⁻¹ normal ones, and
-    Gram and Schmidt orthonormal columns: the uniform distribution over subspaces. Library versions
-    can only change its rounding, which does not matter, since numbers are then rounded at random.
+    SHAKE-256 [FIPS202] of a label and the nonce gives uniform 53-bit numbers, Φ⁻¹ makes them normal
+    and Gram-Schmidt orthonormal: their span is a uniform subspace. Library versions only change
+    rounding, which does not matter, since numbers are then rounded at random.
 
     Args:
         nonce: The task's.
@@ -67,18 +67,18 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-53
     normal = scipy.special.ndtri(uniform).reshape(dimensions, projected)
     columns, upper = np.linalg.qr(normal)
-    # Householder's signs depend on the library; use those of Gram and Schmidt.
+    # The signs of Householder's method depend on the library; use those of Gram-Schmidt.
     matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
     return matrix
 
 
 MAX_ENTRIES: Final = 2**21
-"""Largest projection: a device computes it once for a task, in a few seconds."""
+"""Maximum d·q: a device computes the projection once for a task, in a few seconds."""
 
 
 @dataclass(frozen=True)
 class MultiRphm(StatedIntegers):
-    """Multi-HM of the projected vector, mapped back."""
+    """Multi-HM on the projected vector; means are mapped back."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"
 
@@ -107,14 +107,14 @@ class MultiRphm(StatedIntegers):
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
-        """Compute the integers, with the paper's number of dimensions. Run by the analyzer."""
+        """Compute the integers, with q as in [Sun+20]. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
         return mechanism.spec(wanted.low, wanted.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """Build the mechanism from a task's description, with any number of dimensions kept."""
+        """Build the mechanism from a task's description, with any q."""
         return cls(dimensions, MultiHm.built(spec, spec.projected), nonce).checked(spec)
 
     @classmethod
@@ -124,7 +124,7 @@ class MultiRphm(StatedIntegers):
 
     @property
     def integers(self) -> dict[str, int]:
-        """The integers of Multi-HM, and its number of dimensions."""
+        """The integers of Multi-HM, and q."""
         return {**self.inner.integers, "projected": self.inner.dimensions}
 
     @cached_property
@@ -134,7 +134,7 @@ class MultiRphm(StatedIntegers):
 
     @property
     def local_epsilon(self) -> float:
-        """As for Multi-HM: the projection is independent of all values."""
+        """That of Multi-HM: the projection is independent of all values."""
         return self.inner.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
@@ -143,20 +143,20 @@ class MultiRphm(StatedIntegers):
 
     @property
     def reduction(self) -> Reduction:
-        """As for Multi-HM: a projected and clipped vector is another vector of the cube."""
+        """That of Multi-HM: a projected and clipped vector is another vector of the cube."""
         return self.inner.reduction
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """As of Multi-HM."""
+        """That of Multi-HM."""
         return self.inner.report_dtype
 
     def project(self, values: Numbers) -> Numbers:
-        """Return each person's clip(tR, -1, 1). Run by the user agent."""
+        """Return clip(tR, -1, 1) for each user: (n, d) -> (n, q). Run by the user agent."""
         return np.clip(values @ self.matrix, -1.0, 1.0)
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """Return a report of Multi-HM on each person's projection. Run by the user agent."""
+        """Randomize each user's projection by Multi-HM. Run by the user agent."""
         check_numbers(values, self.dimensions)
         return self.inner.randomize(self.project(values), rng)
 
@@ -165,42 +165,42 @@ class MultiRphm(StatedIntegers):
         return self.inner.valid(reports)
 
     def tally(self, reports: Reports) -> Counts:
-        """Add up reports as Multi-HM does. Run by the analyzer."""
+        """Sum reports as Multi-HM does. Run by the analyzer."""
         return self.inner.tally(reports)
 
     def estimate(self, cells: Counts) -> Moments:
         """
         Map the means of the projected vectors back. Run by the analyzer.
 
-        The variances are those of noise only. They omit the covariances between projected
-        dimensions, about 1/q of them, since the products they depend on are unknown.
+        The variances are those of noise alone. They omit the covariances between projected
+        dimensions, a share of about 1/q, which depend on unknown products of the numbers.
         """
-        found = self.inner.estimate(cells)
+        projected = self.inner.estimate(cells)
         return Moments(
-            means=self.matrix @ found.means,
-            variances=self.matrix**2 @ found.variances,
+            means=self.matrix @ projected.means,
+            variances=self.matrix**2 @ projected.variances,
             unbiased=False,
         )
 
     def variance(self, values: Numbers) -> Vector:
         """
-        Return the exact variance of the estimated means for these people, by noise alone.
+        Return the exact variance of the estimated means for these users, by noise alone.
 
-        One report covers two projected dimensions with chance k(k-1)/q(q-1), so they have the
-        covariance -c·x_i·x_l, c = (q-k)/k(q-1): this subtracts c·((xRᵀ)² - Σ R²x²), Σ over
-        dimensions.
+        A report covers projected dimensions i and l with probability k(k-1)/(q(q-1)) and represents
+        q/k times their numbers. So its covariance there is (q(k-1)/(k(q-1)) - 1)·x_i·x_l =
+        -c·x_i·x_l, c = (q-k)/(k(q-1)), and c·((xRᵀ)² - Σ_i R_i²x_i²) is subtracted.
         """
-        told = self.project(values)
+        projected = self.project(values)
         k, q = self.inner.sampled, self.inner.dimensions
-        shared = (q - k) / (k * (q - 1)) if q > 1 else 0.0
-        squares = (told**2).sum(axis=0)
-        mapped = ((told @ self.matrix.T) ** 2).sum(axis=0)
+        c = (q - k) / (k * (q - 1)) if q > 1 else 0.0
+        squares = (projected**2).sum(axis=0)
+        mapped = ((projected @ self.matrix.T) ** 2).sum(axis=0)
         products = mapped - self.matrix**2 @ squares
-        own = self.matrix**2 @ self.inner.variance(told)
-        exact: Vector = own - shared * products / len(values) ** 2
+        own = self.matrix**2 @ self.inner.variance(projected)
+        exact: Vector = own - c * products / len(values) ** 2
         return exact
 
     def bias(self, values: Numbers) -> Vector:
-        """Return the exact bias for these people, clipping included: estimate minus mean."""
+        """Return the exact bias for these users, clipping included: E[estimate] - mean."""
         expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
         return expected

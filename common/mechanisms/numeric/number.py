@@ -1,4 +1,4 @@
-"""The interface of mechanisms for numbers in -1 .. 1, and code that they share."""
+"""The interface of mechanisms for numbers in -1 .. 1, and the code that they share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,10 +16,10 @@ from common.task.specs import MAX_DIMENSIONS, NumberSpec, spec_as, within
 from common.task.task import Task, check_local_epsilon
 
 Numbers = NDArray[np.float64]
-"""Values of n people: shape (n, dimensions), each in -1 .. 1."""
+"""Values of n users: shape (n, dimensions), each in -1 .. 1."""
 
 STEPS: Final = 4096
-"""Default intervals of the grid. Rounding adds a variance of at most 6e-8, far below noise."""
+"""Default intervals of the grid. Rounding adds at most 6e-8 to the variance, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits that decide to which grid point a number is rounded."""
 
@@ -30,7 +30,7 @@ class NumberRequest:
 
     name: NumberMechanismName
     dimensions: int
-    """Number of numbers per person."""
+    """Numbers per user."""
     low: float
     high: float
     local_epsilon: float
@@ -46,10 +46,10 @@ class NumberRequest:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
     """
-    Estimated means of the people whose reports were counted, with their variances.
+    Estimated means of the users whose reports were counted, with their variances.
 
-    The variance is of noise alone: it bounds the distance to the mean of these people. With too few
-    reports it is infinite, and the mean is meaningless.
+    Variances are of noise alone, around the means of these very users. With too few reports they
+    are infinite, and the means are meaningless.
     """
 
     means: Vector
@@ -57,8 +57,7 @@ class Moments:
     variances: Vector
     """Variances of those means, estimated from the reports; same shape."""
     unbiased: bool = True
-    """False if the means are biased: the variances then omit the bias, and there are no confidence
-    intervals."""
+    """False if the means have a bias: variances omit it, and there are no confidence intervals."""
 
 
 class NumberMechanism(Randomizer, Protocol):
@@ -66,7 +65,7 @@ class NumberMechanism(Randomizer, Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Number of numbers per person."""
+        """Numbers per user."""
 
     @classmethod
     def specify(cls, wanted: NumberRequest) -> NumberSpec:
@@ -78,7 +77,7 @@ class NumberMechanism(Randomizer, Protocol):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
-        Randomize each person's numbers. Run by the user agent.
+        Randomize each user's numbers. Run by the user agent.
 
         Args:
             values: Shape (n, dimensions), each in -1 .. 1.
@@ -88,25 +87,25 @@ class NumberMechanism(Randomizer, Protocol):
             n reports of `report_dtype`.
 
         Raises:
-            ValueRangeError: A number is not in -1 .. 1, or a person has another number of them.
+            ValueRangeError: A number is not in -1 .. 1, or a user has too few or too many.
         """
 
     def estimate(self, cells: Counts) -> Moments:
         """Estimate the means from the result of `tally`. Run by the analyzer."""
 
     def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated means for these people; (dimensions,)."""
+        """Return the exact variance of the estimated means for these users; (dimensions,)."""
 
 
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Map low .. high to -1 .. 1; results beyond the ends by rounding are clipped."""
+    """Map low .. high to -1 .. 1, elementwise; clip results that rounding puts beyond the ends."""
     centred = (values - low) / (high - low) * 2 - 1
     unit: NDArray[np.float64] = np.clip(centred, -1.0, 1.0)
     return unit
 
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
-    """Check shape, and range -1 .. 1, of numbers; raise ValueRangeError, without the numbers."""
+    """Check the shape and range of numbers; raise ValueRangeError, which names no number."""
     if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # people, dimensions
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
     if not (np.abs(values) <= 1).all():  # NaN fails too
@@ -115,12 +114,11 @@ def check_numbers(values: Numbers, dimensions: int) -> None:
 
 def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """
-    Round numbers in -1 .. 1 to whole steps 0 .. steps at random, keeping their means.
+    Round numbers in -1 .. 1 at random to grid points 0 .. steps. Run by the user agent.
 
-    A number between two grid points is rounded up with a chance equal to its relative position, to
-    2^-32. Rounding precedes all noise and mixes neighbours of the grid, no two of which are less
-    private than its ends, so no ε increases. With one step a number is rounded to an end. Run by
-    the user agent.
+    A number between two grid points is rounded up with a probability equal to its relative
+    position, to 2^-32, which preserves its mean. Rounding precedes all noise, so a report is a
+    mixture over grid points, and no ε increases. With one step a number is rounded to an end.
 
     Args:
         values: In -1 .. 1, not checked here; any shape, which the result shares.
@@ -135,7 +133,7 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
 
 
 def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
-    """Return the variance that `to_grid` adds to each number, in its units; at most 1/steps²."""
+    """Return the variance u(1-u)·(2/steps)² of `to_grid`, u the relative position on the grid."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
     variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2
@@ -144,9 +142,9 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
 
 class StatedIntegers(ABC):
     """
-    A mechanism that states its integers for a task; a base class.
+    Base class of mechanisms that state their integers in a task.
 
-    Unused integers have their default, so that each mechanism has a single form.
+    Unused integers keep their default, so that each mechanism has a single form.
     """
 
     NAME: ClassVar[NumberMechanismName]
@@ -162,7 +160,7 @@ class StatedIntegers(ABC):
         """The fields of a NumberSpec that this mechanism uses."""
 
     def spec(self, low: float, high: float) -> NumberSpec:
-        """State the integers for a task with this range of numbers."""
+        """Return the task's description of this mechanism, for numbers in low .. high."""
         return NumberSpec(
             name=self.NAME,
             low=low,
@@ -172,7 +170,7 @@ class StatedIntegers(ABC):
         )
 
     def checked(self, spec: NumberSpec) -> Self:
-        """Return this mechanism if it states the same integers as a task; TaskError otherwise."""
+        """Return this mechanism if a task states its very integers; raise TaskError otherwise."""
         own = asdict(self.spec(spec.low, spec.high))
         for field, value in asdict(spec).items():
             if value != own[field]:
@@ -183,7 +181,7 @@ class StatedIntegers(ABC):
 
 
 class SpecifiedNumbers(StatedIntegers):
-    """Conversion of a mechanism's integers from and to a task; a base class."""
+    """Base class of mechanisms that a request or a task fully determines, without its nonce."""
 
     ONE_NUMBER: ClassVar[bool] = False
 
@@ -211,11 +209,12 @@ class SpecifiedNumbers(StatedIntegers):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the numbers of a person."""
+        """Build the mechanism of a task, whose domain_size is the numbers per user."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
     @classmethod
     def _check_dimensions(cls, dimensions: int) -> None:
+        """Refuse several numbers for a mechanism of one."""
         if cls.ONE_NUMBER and dimensions != 1:
             raise TaskError(
                 f"the mechanism {cls.NAME} is for one number; a person has {dimensions}"
@@ -223,12 +222,12 @@ class SpecifiedNumbers(StatedIntegers):
 
 
 def odds(weights: ResponseWeights) -> dict[str, int]:
-    """Return the fields of a NumberSpec that hold an answer's odds."""
+    """Return the fields of a NumberSpec that hold the weights."""
     return {"true_weight": weights.true, "other_weight": weights.other}
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
-    """Return the odds of an answer; raise TaskError without noise, or if too large to draw."""
+    """Return a task's weights; raise TaskError without noise, or if they are too large to draw."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
     weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)

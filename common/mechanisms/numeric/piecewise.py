@@ -2,9 +2,9 @@
 The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid, and the hybrid.
 
 It is the square wave's response with another reach: a place near the number's has weight `true`,
-any other weight `other`. The paper's band of length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1),
-is 1/(e^(ε/2)+1) of all places. The expected place is linear in the number for every band, and so is
-the estimate in the place.
+any other weight `other`. The paper's band has length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1):
+a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the number, and
+the estimate is linear in the place.
 """
 
 import math
@@ -19,13 +19,7 @@ from common.errors import TaskError
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
-from common.mechanisms.numeric.number import (
-    STEPS,
-    NumberRequest,
-    number_weights,
-    odds,
-    to_grid,
-)
+from common.mechanisms.numeric.number import STEPS, NumberRequest, number_weights, odds, to_grid
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
@@ -37,8 +31,8 @@ def paper_reach(steps: int, local_epsilon: float) -> int:
     """
     Return the reach whose band is nearest to the paper's share of all places [WXY+19].
 
-    A band of w = 2·reach + 1 out of steps + w places is 1/(e^(ε/2)+1) of them at w =
-    steps·e^(-ε/2); here w is the nearest odd number.
+    A band of w = 2·reach + 1 places out of steps + w has the share 1/(e^(ε/2)+1) if
+    w = steps·e^(-ε/2); w is the nearest odd number.
     """
     return max(0, round((steps * math.exp(-local_epsilon / 2) - 1) / 2))
 
@@ -46,17 +40,19 @@ def paper_reach(steps: int, local_epsilon: float) -> int:
 @dataclass(frozen=True)
 class Piecewise(CodedNumber):
     """
-    Report a place, in or outside the band of the grid point to which the number was rounded.
+    Report a place inside or outside the band of the grid point to which the number was rounded.
 
-    A place i among the first steps+1 is the number 2i/steps - 1 shifted by the reach. A report
-    stands for (place - middle) / (signal · steps/2), where `signal` is the chance that it was drawn
-    from its own band: a report drawn from all places is the middle on average.
+    The band of grid point i, the number 2i/steps - 1, has place i + reach at its centre. A report
+    represents (place - middle) / (signal · steps/2), where `signal` is the probability that it was
+    drawn from its own band: a report drawn from all places is the middle on average.
     """
 
     NAME: ClassVar[NumberMechanismName] = "piecewise"
 
     steps: int
+    """Intervals of the grid, even."""
     reach: int
+    """b, at least 0."""
     weights: ResponseWeights
 
     def __post_init__(self) -> None:
@@ -71,7 +67,7 @@ class Piecewise(CodedNumber):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the reach of the paper, and the odds closest to e^ε from below."""
+        """Choose the reach of [WXY+19], and the odds closest to e^ε from below."""
         return cls.for_epsilon(wanted.local_epsilon)
 
     @classmethod
@@ -97,7 +93,7 @@ class Piecewise(CodedNumber):
 
     @property
     def answers(self) -> int:
-        """Number of places."""
+        """Number of places: steps + 1 + 2·reach."""
         return self.steps + 1 + 2 * self.reach
 
     @property
@@ -111,32 +107,33 @@ class Piecewise(CodedNumber):
 
     @cached_property
     def unit(self) -> float:
-        """Number for which one place stands: 2 / (steps · signal)."""
+        """Number that one place represents: 2 / (steps · signal)."""
         return 2 / (self.steps * self.response.signal)
 
     @cached_property
     def spread(self) -> Spread:
         """
-        E[r²] = t²/signal + level, t on the grid.
+        E[r²] = t²/signal + level, for t on the grid.
 
-        In places from the middle: with chance `signal` uniform over w places around t·steps/2, of
-        variance (w²-1)/12, else uniform over all D, of second moment (D²-1)/12.
+        In places from the middle a report is, with probability `signal`, uniform over w places
+        around t·steps/2, of variance (w²-1)/12; otherwise uniform over all D places, of second
+        moment (D²-1)/12.
         """
         signal = self.response.signal
-        near, any_ = ((n**2 - 1) / 12 for n in (self.response.width, self.response.places))
+        near, anywhere = ((n**2 - 1) / 12 for n in (self.response.width, self.response.places))
         return Spread(
-            level=(signal * near + (1 - signal) * any_) * self.unit**2,
+            level=(signal * near + (1 - signal) * anywhere) * self.unit**2,
             slope=1 / signal,
             steps=self.steps,
         )
 
     @property
     def reduction(self) -> Reduction:
-        """As for the response; if the bands of the two ends overlap, the local ε only."""
+        """That of the response; the local ε alone if the bands of the two ends overlap."""
         return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to the grid, and answer for its point."""
+        """Round each number to the grid, and randomize its grid point."""
         return self.response.randomize(to_grid(numbers, self.steps, rng), rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -145,30 +142,28 @@ class Piecewise(CodedNumber):
 
     def totals(self, sums: Counts) -> Totals:
         """
-        Centre sums in integers, and scale them.
+        Centre the sums in integers, then scale them.
 
-        With D places and n reports no intermediate number exceeds D²·n.
+        With D places and n reports no intermediate number exceeds D²·n, below 2^63.
         """
         count, places, squares = sums[:, 0], sums[:, 1], sums[:, 2]
         first = (places - self._middle * count).astype(np.float64)
         second = squares - self._middle * (2 * places - self._middle * count)
         return Totals(
-            count=count.astype(np.float64),
-            first=first * self.unit,
-            second=second * self.unit**2,
+            count=count.astype(np.float64), first=first * self.unit, second=second * self.unit**2
         )
 
 
-LEAST_EPSILON: Final = math.log(
+HYBRID_THRESHOLD: Final = math.log(
     (-5 + 2 * math.cbrt(6353 - 405 * math.sqrt(241)) + 2 * math.cbrt(6353 + 405 * math.sqrt(241)))
     / 27
 )
-"""ε* ≈ .61: up to it Duchi's bit alone has the least worst-case variance [WXY+19]."""
+"""ε* ≈ .61, up to which Duchi's bit alone has the least worst-case variance [WXY+19]."""
 
 
 def paper_weight(local_epsilon: float) -> int:
-    """Return the weight of the piecewise mechanism, of MIX_SUM: 1 - e^(-ε/2), or 0 up to ε*."""
-    if local_epsilon <= LEAST_EPSILON:
+    """Return MIX_SUM times the share of the piecewise mechanism: 1 - e^(-ε/2), or 0 up to ε*."""
+    if local_epsilon <= HYBRID_THRESHOLD:
         return 0
     return round(-math.expm1(-local_epsilon / 2) * MIX_SUM)
 
@@ -178,11 +173,11 @@ class Hybrid(CodedNumber):
     """
     Report Duchi's bit as code 0 or 1, or place j of the piecewise mechanism as code 2+j [WXY+19].
 
-    The choice between the two is independent of the number, and the report states it. Both have the
-    odds true : other, and so has the hybrid. With the paper's chance of the piecewise mechanism the
-    variance is the same for every number.
+    The choice between the two is independent of the number and visible in the report. Both have the
+    odds true : other, and so has the hybrid. With the paper's mixture the variance is the same for
+    every number.
 
-    With chance 0 of the piecewise mechanism there is no grid and no reach, and there are two codes.
+    Without the piecewise mechanism (weight 0) there are two codes, and steps and reach are 0.
     """
 
     NAME: ClassVar[NumberMechanismName] = "hybrid"
@@ -208,17 +203,17 @@ class Hybrid(CodedNumber):
 
     @classmethod
     def wanting(cls, wanted: NumberRequest) -> Self:
-        """Choose the mixture of the paper."""
+        """Choose the mixture of [WXY+19]."""
         return cls.for_epsilon(wanted.local_epsilon)
 
     @classmethod
     def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
         """Choose the integers."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
-        often = paper_weight(local_epsilon)
-        if often == 0:
+        piecewise_weight = paper_weight(local_epsilon)
+        if piecewise_weight == 0:
             return cls(0, 0, weights, 0)
-        return cls(steps, paper_reach(steps, local_epsilon), weights, often)
+        return cls(steps, paper_reach(steps, local_epsilon), weights, piecewise_weight)
 
     @classmethod
     def built(cls, spec: NumberSpec, dimensions: int = 1) -> Self:  # noqa: ARG003  # one
@@ -257,22 +252,22 @@ class Hybrid(CodedNumber):
         duchi = self._duchi.spread
         if self._piecewise is None:
             return duchi
-        often, other = self.piecewise_weight / MIX_SUM, self._piecewise.spread
+        share, piecewise = self.piecewise_weight / MIX_SUM, self._piecewise.spread
         return Spread(
-            level=often * other.level + (1 - often) * duchi.level,
-            slope=often * other.slope,
+            level=share * piecewise.level + (1 - share) * duchi.level,
+            slope=share * piecewise.slope,
             steps=self.steps,
         )
 
     @property
     def reduction(self) -> Reduction:
-        """The local ε only; for Duchi's bit alone its reduction."""
+        """The local ε alone; for Duchi's bit alone its reduction."""
         if self._piecewise is None:
             return self._duchi.reduction
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the part that answers for each number, and answer."""
+        """Draw a part for each number, and randomize the number by it."""
         if self._piecewise is None:
             return self._duchi.encode(numbers, rng)
         draw = rng.integers(0, MIX_SUM, size=numbers.shape, dtype=np.int64)

@@ -2,8 +2,8 @@
 The bits of a Bloom filter that a text sets in a cohort, bit for bit as in RAPPOR's public client
 [EPK14], [GRappor].
 
-The digest is MD5 of the cohort (four bytes, big-endian) and the text. Security does not rest on
-MD5: it only spreads texts over bits, and privacy holds for any filter.
+The digest is MD5 of the cohort (four bytes, big-endian) and the text. Privacy does not rest on MD5,
+which only spreads texts over bits: it holds for any filter.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _COHORT_BYTES: Final = 4
 
 
 def check_hashes(bits: int, hashes: int) -> None:
-    """Check that a digest suffices: a hash takes a byte, two above 256 bits; or TaskError."""
+    """Check that one digest has enough bytes for all hashes, or raise TaskError."""
     most = _DIGEST_BYTES // hash_bytes(bits)
     if hashes > most:
         raise TaskError(f"hashes is {hashes}; a filter of {bits} bits allows at most {most}")
@@ -34,10 +34,9 @@ def hash_bytes(bits: int) -> int:
 
 def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ...]:
     """
-    Return the bits that a text sets, one for each hash; two hashes may select the same bit.
+    Return the bits that a text sets, one per hash; two hashes may select the same bit.
 
-    Hash i is the i-th group of bytes of the digest, least significant first, modulo the number of
-    bits.
+    Hash i is the i-th group of `hash_bytes` digest bytes, little-endian, modulo k.
 
     Args:
         text: UTF-8, or any bytes.
@@ -60,17 +59,17 @@ def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) 
 
     Cost: a digest for each text and cohort, about 2 µs.
     """
-    found = [positions(text, cohort, bits, hashes) for text in texts for cohort in range(cohorts)]
-    return np.array(found, dtype=np.intp).reshape(len(texts), cohorts, hashes)
+    rows = [positions(text, cohort, bits, hashes) for text in texts for cohort in range(cohorts)]
+    return np.array(rows, dtype=np.intp).reshape(len(texts), cohorts, hashes)
 
 
-def hash_chances(bits: int) -> Vector:
+def hash_distribution(bits: int) -> Vector:
     """
-    Return the chance that one hash of a random text selects each bit, shape (bits,).
+    Return the probability that one hash of a random text selects each bit, shape (bits,).
 
     1/k if k is a power of two; otherwise the first bits are slightly more likely.
     """
     values = 256 ** hash_bytes(bits)
     whole, rest = divmod(values, bits)
-    chances: Vector = (whole + (np.arange(bits) < rest)) / values
-    return chances
+    distribution: Vector = (whole + (np.arange(bits) < rest)) / values
+    return distribution

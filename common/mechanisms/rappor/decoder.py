@@ -1,11 +1,12 @@
 """
 Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
 
-If users hold a string, the bits it hashes to are fuller than the other candidates explain. If none
-does, a hash draws those bits at random, independently of all reports. So the sum of the residuals
-at its bits is compared with the sums of h random bits a cohort, whose distribution is known exactly
-[CFJL18]. This holds for strings off the list, for any distribution of noise, and for candidates
-that were chosen by these data, as long as the residuals leave out the candidate's own bits.
+If users hold a string, its bits are set more often than the other candidates explain. If none does,
+the hash has chosen those bits at random, independently of all reports. So the sum of the residuals
+at its bits is compared with the sums over h random bits per cohort, whose distribution is known
+exactly, as in a conditional randomization test [CFJL18]. This holds with unlisted strings, any
+distribution of noise, and candidates selected on the same data, provided that the residuals leave
+out the candidate's own bits.
 """
 
 import math
@@ -29,76 +30,81 @@ from common.mechanisms.rappor.regression import (
 )
 
 LEVEL: Final = 0.05
-"""Bound on the probability of any false discovery."""
+"""Family-wise error rate: bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
-"""Maximum ratio of candidates to bits of all cohorts at which all are fitted together."""
+"""Ratio of candidates to bits of all cohorts up to which all are fitted together."""
 _MAX_AT_ONCE: Final = 256
-"""Candidates estimated at a time, which bounds memory."""
+"""Candidates estimated at a time, to bound memory."""
 _MAX_NORMAL: Final = 1.0
-"""Standard deviations up to which the normal approximation is used: nothing is detected there."""
+"""Standard deviations up to which the normal approximation will do: nothing is detected there."""
 _MIN_DRAWS: Final = 8
-"""Minimum number of hashes in all cohorts for the saddlepoint approximation."""
+"""Hashes in all cohorts from which the saddlepoint approximation is used."""
 _MAX_TILT: Final = 1e6
 
 
-def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
+def hash_p_value(residuals: Matrix, positions: NDArray[np.intp], distribution: Vector) -> float:
     """
-    Return the probability that random bits have residuals as large as a candidate's.
+    Return the probability that random bits have as large a sum of residuals as a candidate's.
 
-    Uses the saddlepoint approximation [LR80], or Chernoff's bound if there are few hashes.
+    By the saddlepoint approximation [LR80], or by Chernoff's bound if there are few hashes.
 
     Args:
-        left: Residuals of the other candidates, by cohort and bit, shape (c, k).
+        residuals: After fitting the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
-        chances: Probability of each bit for one hash, shape (k,).
+        distribution: Probability of each bit under one hash, shape (k,).
 
-    Cost: some 20 passes over c·k numbers where the sum is large, one where it is not.
+    Cost: some 20 passes over c·k numbers if the sum is large, else one.
     """
     hashes = positions.shape[1]
-    apart = left - (left @ chances)[:, None]
-    deviation = math.sqrt(hashes * float((apart**2 @ chances).sum()))
+    scores = residuals - (residuals @ distribution)[:, None]
+    deviation = math.sqrt(hashes * float((scores**2 @ distribution).sum()))
     if deviation == 0:
         return 1.0
-    apart = apart / deviation
-    found = float(np.take_along_axis(apart, positions, axis=1).sum())
-    if found <= _MAX_NORMAL:
-        return float(stats.norm.sf(found))
-    return _upper_tail(apart, chances, hashes, found)
+    scores = scores / deviation
+    observed = float(np.take_along_axis(scores, positions, axis=1).sum())
+    if observed <= _MAX_NORMAL:
+        return float(stats.norm.sf(observed))
+    return _upper_tail(scores, distribution, hashes, observed)
 
 
-def _upper_tail(apart: Matrix, chances: Vector, hashes: int, found: float) -> float:
-    """Return P(sum of h draws a cohort ≥ found), for sums of mean 0 and variance 1."""
+def _upper_tail(scores: Matrix, distribution: Vector, hashes: int, observed: float) -> float:
+    """
+    Return P(S ≥ observed) for the sum S of h drawn scores per cohort, of mean 0 and variance 1.
 
-    def moments(tilt: float) -> tuple[float, float, float]:
-        exponents = tilt * apart
+    With the cumulant generating function K of S and K'(θ) = observed: w = √(2(θ·observed - K(θ))),
+    u = θ·√K''(θ), and the tail is about 1 - Φ(w) + φ(w)·(1/u - 1/w) [LR80].
+    """
+
+    def cumulants(tilt: float) -> tuple[float, float, float]:
+        exponents = tilt * scores
         top = exponents.max(axis=1, keepdims=True)
-        tilted = chances * np.exp(exponents - top)
+        tilted = distribution * np.exp(exponents - top)
         total = tilted.sum(axis=1, keepdims=True)
         tilted = tilted / total
-        means = (tilted * apart).sum(axis=1)
-        spreads = (tilted * apart**2).sum(axis=1) - means**2
+        means = (tilted * scores).sum(axis=1)
+        variances = (tilted * scores**2).sum(axis=1) - means**2
         log = float((np.log(total) + top).sum())
-        return hashes * log, hashes * float(means.sum()), hashes * float(spreads.sum())
+        return hashes * log, hashes * float(means.sum()), hashes * float(variances.sum())
 
-    largest = hashes * float(apart.max(axis=1).sum())
+    largest = hashes * float(scores.max(axis=1).sum())
     high = 1.0
-    while moments(high)[1] < found and high < _MAX_TILT:
+    while cumulants(high)[1] < observed and high < _MAX_TILT:
         high *= 2
-    if found >= largest or high >= _MAX_TILT:
-        # All draws are the largest: their own probability, with ties.
-        ties = np.isclose(apart, apart.max(axis=1, keepdims=True))
-        return float(np.exp(hashes * np.log(ties @ chances).sum()))
-    tilt = float(optimize.brentq(lambda at: moments(at)[1] - found, 0.0, high))
-    log, _, spread = moments(tilt)
-    exponent = log - tilt * found
+    if observed >= largest or high >= _MAX_TILT:
+        # All draws have the largest score: the probability of just that, with ties.
+        ties = np.isclose(scores, scores.max(axis=1, keepdims=True))
+        return float(np.exp(hashes * np.log(ties @ distribution).sum()))
+    tilt = float(optimize.brentq(lambda at: cumulants(at)[1] - observed, 0.0, high))
+    log, _, variance = cumulants(tilt)
+    exponent = log - tilt * observed
     chernoff = math.exp(min(0.0, exponent))
-    root = math.sqrt(max(0.0, -2 * exponent))
-    slope = tilt * math.sqrt(spread)
-    if hashes * len(apart) < _MIN_DRAWS or root == 0 or slope == 0:
+    w = math.sqrt(max(0.0, -2 * exponent))
+    u = tilt * math.sqrt(variance)
+    if hashes * len(scores) < _MIN_DRAWS or w == 0 or u == 0:
         return chernoff
-    # sf(w) + φ(w)(1/u - 1/w), and φ(w) is Chernoff's bound over √2π.
-    scaled = float(special.erfcx(root / math.sqrt(2))) / 2
-    near = chernoff * (scaled + (1 / slope - 1 / root) / math.sqrt(2 * math.pi))
+    # φ(w) is Chernoff's bound over √2π.
+    scaled = float(special.erfcx(w / math.sqrt(2))) / 2
+    near = chernoff * (scaled + (1 / u - 1 / w) / math.sqrt(2 * math.pi))
     return min(chernoff, max(0.0, near))
 
 
@@ -107,30 +113,26 @@ class Decoding:
     """The estimate of each candidate; vectors have shape (M,)."""
 
     shares: Vector
-    """Unbiased shares of the people who hold each candidate; may be negative."""
+    """Unbiased share of users who hold each candidate; may be negative."""
     share_errors: Vector
     """Standard errors; infinite if a candidate cannot be distinguished from the fitted ones."""
     p_values: Vector
     """One-sided p-values of the hypothesis that no user holds the candidate."""
     detected: NDArray[np.bool_]
-    """p-values after Bonferroni's correction over all M candidates."""
+    """Candidates significant at LEVEL, after Bonferroni's correction for all M."""
     unexplained: float
-    """Unbiased share of the people whose text is not a candidate; may be negative."""
+    """Unbiased share of users whose text is not a candidate; may be negative."""
     unexplained_error: float
     """Its standard error."""
     exhaustive: bool
-    """Whether every label is a candidate: then the sum of shares differs from 1 by noise alone."""
+    """True if every label is a candidate: the sum of shares then differs from 1 by noise alone."""
 
 
 def decode(
-    rappor: Rappor,
-    cells: Counts,
-    candidates: Sequence[str],
-    *,
-    most_together: float = MAX_TOGETHER,
+    rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
-    Decode a tally.
+    Estimate and test each candidate. Run by the analyzer.
 
     Args:
         rappor: The task's mechanism.
@@ -141,11 +143,11 @@ def decode(
     Raises:
         ReportError: There is no report.
         SettingsError: So many candidates need scikit-learn, which is missing.
-        TaskError: There is no candidate, two set the same bits, or there are too many for a single
+        TaskError: There is no candidate, two set the same bits, or there are too many for one
             cohort.
         ValueRangeError: A candidate is too long, or not a label.
 
-    Cost: a tenth of a second for some hundred candidates, seconds for thousands.
+    Cost: a tenth of a second for hundreds of candidates, seconds for thousands.
     """
     evidence = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
@@ -172,11 +174,11 @@ _Estimates = tuple[Vector, Vector, Vector, float]
 
 
 def _each_label(evidence: TrueBitCounts) -> _Estimates:
-    """Estimate each label from its own bit, which no other label sets."""
+    """Estimate each label from its own bit alone, which no other label sets."""
     places = evidence.positions[:, 0, 0]
     variances = evidence.variances(evidence.estimates)[0, places]
     n_reports, shown = evidence.n_reports, evidence.shown[0, places]
-    # If no user holds the label, its count is binomial, from noise alone.
+    # Under the hypothesis that no user holds the label its count is binomial, noise alone.
     p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance)
     sum_error = float(np.sqrt(variances.sum())) / n_reports
     shares = evidence.estimates[0, places] / n_reports
@@ -188,7 +190,7 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 
 
 def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
-    """Fit all cohorts together; with too many candidates, each half with the other's choice."""
+    """Fit all cohorts together; with too many candidates, each half with the other's selection."""
     cohorts, n_candidates = len(evidence.sizes), evidence.n_candidates
     if n_candidates <= max(1.0, most_together * evidence.estimates.size):
         fitted = independent(evidence, np.arange(n_candidates))
@@ -204,15 +206,15 @@ def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
 
 
 def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
-    """Fit one half of the cohorts with the candidates that the other half chose."""
+    """Fit one half of the cohorts with the candidates selected on the other half."""
     own = evidence.among(half)
     chosen = select(evidence.among(~half), own.estimates.size)
     return Regression.fit(own, independent(own, chosen))
 
 
 def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
-    """Estimate each candidate alone in every fold, and join the folds."""
-    n_candidates, bits = evidence.n_candidates, len(evidence.chances)
+    """Estimate each candidate separately in every fold, and combine the folds."""
+    n_candidates, bits = evidence.n_candidates, len(evidence.distribution)
     shares, errors = np.zeros(n_candidates), np.full(n_candidates, np.inf)
     p_values = np.ones(n_candidates)
     noise = np.zeros((len(evidence.sizes), bits))
@@ -222,20 +224,21 @@ def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
     for start in range(0, n_candidates, _MAX_AT_ONCE):
         some = np.arange(start, min(n_candidates, start + _MAX_AT_ONCE))
         products, weights = np.zeros(len(some)), np.zeros(len(some))
-        columns, left = np.zeros((2, len(some), *noise.shape))
+        columns, residuals = np.zeros((2, len(some), *noise.shape))
         for cohorts, regression in folds:
             alone = regression.alone(some)
             products += alone.products
             weights += alone.weights
             columns[:, cohorts] = alone.columns.T.reshape(len(some), -1, bits)
-            left[:, cohorts] = alone.residuals.T.reshape(len(some), -1, bits)
+            residuals[:, cohorts] = alone.residuals.T.reshape(len(some), -1, bits)
         known = weights > 0
         per_weight = np.divide(1.0, weights, out=np.zeros(len(some)), where=known)
         shares[some] = products * per_weight
         of_sum += np.tensordot(per_weight, columns, axes=1)
-        spread = np.sqrt((columns**2 * noise).sum(axis=(1, 2))) * per_weight
-        errors[some[known]] = spread[known]
+        deviations = np.sqrt((columns**2 * noise).sum(axis=(1, 2))) * per_weight
+        errors[some[known]] = deviations[known]
         for number in np.nonzero(known)[0]:
-            positions = evidence.positions[some[number]]
-            p_values[some[number]] = hash_p_value(left[number], positions, evidence.chances)
+            p_values[some[number]] = hash_p_value(
+                residuals[number], evidence.positions[some[number]], evidence.distribution
+            )
     return shares, errors, p_values, float(np.sqrt((of_sum**2 * noise).sum()))

@@ -1,13 +1,13 @@
 """
-RAPPOR's permanent response: noise that is drawn once for a person and a filter, and reused [EPK14].
+RAPPOR's permanent response: noise drawn once per user and filter, and reused [EPK14].
 
-It is derived, not stored: the same secret and bits give the same noise again. Bit i of a filter is
-decided by byte i of a pseudorandom stream: if its upper seven bits are below f·128, the bit is
-replaced by the byte's lowest bit. This matches two public clients bit for bit [GRappor]: the one in
+It is derived, not stored: the same secret and bits give the same noise again. Byte i of a
+pseudorandom stream decides bit i of the filter: if its upper seven bits are below f·128, its lowest
+bit replaces the filter's bit. This matches two public clients bit for bit [GRappor]: the one in
 C++, whose message has a prefix, and the one in Python, whose message is the filter alone. (The
 client in Java hashes and derives differently.)
 
-The secret removes all of this noise. It never leaves the device.
+Whoever knows the secret can remove this noise. It never leaves the device.
 """
 
 import hmac
@@ -25,14 +25,14 @@ _COHORT_MESSAGE: Final = b""
 ENCODER_PREFIX: Final = b"\x01"
 """Precedes the encoder id and the filter in the C++ client's message."""
 _BLOCK: Final = 32
-"""Bytes of an HMAC-SHA256, which decides filters up to this width."""
+"""Bytes of an HMAC-SHA256, which suffices for filters of so many bits."""
 
 
 def scope_secret(device_secret: bytes, scope: bytes) -> bytes:
     """
     Derive the secret of one scope from the device's permanent secret. Run by the user agent.
 
-    HMAC-SHA256(device secret, label ‖ scope): permanent responses of different scopes are
+    HMAC-SHA256(device secret, label ‖ scope) makes permanent responses of different scopes
     unlinkable.
 
     Args:
@@ -48,9 +48,9 @@ def scope_secret(device_secret: bytes, scope: bytes) -> bytes:
 
 def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
     """
-    Return the cohort of a secret, as the C++ client does. Run by the user agent.
+    Derive a user's cohort from the secret, as the C++ client does. Run by the user agent.
 
-    The first four bytes of the stream of an empty message, least significant first, modulo m.
+    It is the first four bytes of the stream of an empty message, little-endian, modulo m.
 
     Args:
         secret: Secret of the scope.
@@ -61,17 +61,17 @@ def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
 
 
 def filter_message(filter_bits: int, bits: int, prefix: bytes) -> bytes:
-    """Return the message that a filter's noise is derived from: prefix and bits, big-endian."""
+    """Return the message from which a filter's noise is derived: prefix ‖ bits, big-endian."""
     width = 4 if bits <= _BLOCK else (bits + 7) // 8
     return prefix + filter_bits.to_bytes(width, "big")
 
 
 def stream(secret: bytes, message: bytes, bits: int) -> bytes:
     """
-    Derive a byte for every bit of a filter, and at least 32.
+    Derive a byte for each bit of a filter, and at least 32.
 
-    Up to 32 bits by HMAC-SHA256; beyond, by HMAC-DRBG of SHA-256 without reseeding, whose seed is
-    secret ‖ message [SP800-90A].
+    Up to 32 bits by HMAC-SHA256; beyond, by HMAC-DRBG with SHA-256, seeded with secret ‖ message
+    and never reseeded [SP800-90A].
     """
     if bits <= _BLOCK:
         return _hmac(secret, message)
@@ -80,23 +80,23 @@ def stream(secret: bytes, message: bytes, bits: int) -> bytes:
     for separator in (b"\x00", b"\x01"):
         key = _hmac(key, value + separator + seed)
         value = _hmac(key, value)
-    made = b""
-    while len(made) < bits:
+    output = b""
+    while len(output) < bits:
         value = _hmac(key, value)
-        made += value
-    return made[:bits]
+        output += value
+    return output[:bits]
 
 
 def masks(streams: NDArray[np.uint8], permanent_weight: int) -> tuple[Packed, Packed]:
     """
-    Return the coins of permanent responses.
+    Return the coins of permanent responses, and the bits that they replace.
 
     Args:
         streams: A byte for each bit, shape (n, k).
         permanent_weight: f·128, 0 .. 127.
 
     Returns:
-        The fair coins, and which bits they replace; each of shape (n, ⌈k/8⌉).
+        Packed coins and packed mask, each of shape (n, ⌈k/8⌉).
     """
     coins = np.packbits(streams & 1, axis=-1, bitorder="little")
     replaced = np.packbits(streams >> 1 < permanent_weight, axis=-1, bitorder="little")
@@ -110,7 +110,10 @@ def respond(filters: Packed, streams: NDArray[np.uint8], permanent_weight: int) 
     Args:
         filters: Shape (n, ⌈k/8⌉).
         streams: Streams of the filters' messages, shape (n, k).
-        permanent_weight: f·128.
+        permanent_weight: f·128, 0 .. 127.
+
+    Returns:
+        Shape (n, ⌈k/8⌉).
     """
     coins, replaced = masks(streams, permanent_weight)
     responses: Packed = (filters & ~replaced) | (coins & replaced)

@@ -1,8 +1,7 @@
 """
 The probabilities of RAPPOR's reports and their local ε, computed from integers [EPK14].
 
-A report shows a bit as set with probability p* if the text leaves it unset, and q* if the text sets
-it:
+A report shows a bit as set with probability p* if the text leaves it unset, q* if the text sets it:
 
     p* = (1-f)·p + f·(p+q)/2,    q* = (1-f)·q + f·(p+q)/2.
 """
@@ -21,10 +20,10 @@ from common.task.specs import INSTANT_SUM, PERMANENT_SUM, RapporSpec
 Chance = Fraction | Decimal | float
 
 _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
-"""Denominator of p* and q*: 256 for a permanent bit, times 65536 for a report's."""
+"""Denominator of p* and q*: 256 for the permanent bit, times 65536 for the report's."""
 _UP: Final = Context(prec=60, rounding=ROUND_CEILING)
 _ONE_UP: Final = Decimal(1) + Decimal("1e-27")
-"""Raises a logarithm by far more than the error of 60 digits."""
+"""Raises a logarithm by far more than its error in 60 digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,10 @@ class RapporProbabilities:
         """
         Round f up to 128ths, p up and q down to 65536ths. Run by the analyzer.
 
-        Rounding only adds noise: fair coins in permanent bits, or biased coins in a report's bits.
-        So no ε exceeds that of the given probabilities.
+        Rounding only adds noise, so no ε exceeds that of the given probabilities.
 
         Raises:
-            TaskError: One is not a probability, f rounds to 1, or p does not stay below q.
+            TaskError: A number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
         """
         permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
         unset = math.ceil(_exact("p", p) * INSTANT_SUM)
@@ -70,57 +68,57 @@ class RapporProbabilities:
 
     @property
     def unset_chance(self) -> float:
-        """Chance p* that one report shows a bit as set that the text leaves unset."""
+        """Probability p* that one report shows a bit as set that the text leaves unset."""
         return self._unset_odds / _TOTAL
 
     @property
     def set_chance(self) -> float:
-        """Chance q* that one report shows a bit as set that the text sets."""
+        """Probability q* that one report shows a bit as set that the text sets."""
         return self._set_odds / _TOTAL
 
     def report_epsilon(self, hashes: int) -> float:
         """
         Return the local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
 
-        In the least private pair two texts set 2h different bits. Texts that share bits, or whose
-        own hashes coincide, are more private. The cohort does not depend on the text.
+        The least private pair of texts set 2h different bits. Texts that share bits, or whose own
+        hashes coincide, are more private. The cohort does not depend on the text.
         """
-        more = self._set_odds * (_TOTAL - self._unset_odds)
-        less = self._unset_odds * (_TOTAL - self._set_odds)
-        return _epsilon(more, less, hashes)
+        likelier = self._set_odds * (_TOTAL - self._unset_odds)
+        rarer = self._unset_odds * (_TOTAL - self._set_odds)
+        return _epsilon(likelier, rarer, hashes)
 
     def permanent_epsilon(self, hashes: int) -> float:
-        """Return 2h·ln((1-f/2) / (f/2)), rounded up; infinite if f is 0 [EPK14]."""
+        """Return the permanent ε, 2h·ln((1-f/2) / (f/2)) [EPK14], rounded up; infinite at f = 0."""
         return _epsilon(2 * PERMANENT_SUM - self.permanent, self.permanent, 2 * hashes)
 
     def one_hash_reduction(self, *, third: bool) -> MatchCountReduction:
         """
-        Describe one report of RAPPOR with one hash, in any number of cohorts.
+        Describe one report of RAPPOR with one hash, in any number of cohorts, as a match count.
 
-        Let U be a uniform cohort with every bit set with chance p*, and let a report support a text
-        if the text's bit in the report's cohort is set; U supports any text with chance p* in every
-        cohort. Relative to U a report has density q*/p* if it supports its own text, and γ =
-        (1-q*)/(1-p*) otherwise: with chance γ it is a draw from U, else one from U given that it
-        supports its text. So formula 1 holds with l = 1/p*. Two texts that share their bit in a
-        share s of the cohorts collide with chance s + (1-s)·p* ≥ 1/l; fewer collisions are less
-        private, so 1/l bounds every pair.
+        Let U draw a uniform cohort and set every bit with probability p*. A report supports a text
+        if the text's bit in the report's cohort is set; U supports any text with probability p*.
+        Relative to U a report has density q*/p* if it supports its own text, and γ =
+        (1-q*)/(1-p*) otherwise: it is a draw from U with probability γ, else one from U given that
+        it supports its text. So formula 1 holds with l = 1/p*. Two texts that share their bit in a
+        share s of the cohorts collide with probability s + (1-s)·p* ≥ 1/l; fewer collisions are
+        less private, so 1/l bounds every pair.
 
         Args:
-            third: True if three texts certainly share no bit in any cohort; otherwise no attack
-                covers them.
+            third: True if distinct texts never share a bit; otherwise attacks do not apply.
         """
         rest = _TOTAL - self._unset_odds
-        found = MatchCountReduction.of_support_sets(
+        reduction = MatchCountReduction.of_support_sets(
             answers=_TOTAL / self._unset_odds,
             local_epsilon=self.report_epsilon(1),
             blanket=(_TOTAL - self._set_odds) / rest,
             signal=(self._set_odds - self._unset_odds) / rest,
             independent=True,
         )
-        return found if third else dataclasses.replace(found, third_value="none")
+        return reduction if third else dataclasses.replace(reduction, third_value="none")
 
 
 def _exact(name: str, chance: Chance) -> Fraction:
+    """Return a probability as a fraction; raise TaskError unless it is one."""
     try:
         exact = Fraction(chance)
     except (ValueError, OverflowError) as error:
@@ -130,10 +128,10 @@ def _exact(name: str, chance: Chance) -> Fraction:
     return exact
 
 
-def _epsilon(more: int, less: int, times: int) -> float:
-    """Return times · ln(more / less), rounded up; infinite if less is 0."""
-    if less == 0:
+def _epsilon(likelier: int, rarer: int, times: int) -> float:
+    """Return times · ln(likelier / rarer), rounded up; infinite if rarer is 0."""
+    if rarer == 0:
         return math.inf
-    exact = _UP.multiply(_UP.multiply(_UP.ln(_UP.divide(more, less)), times), _ONE_UP)
+    exact = _UP.multiply(_UP.multiply(_UP.ln(_UP.divide(likelier, rarer)), times), _ONE_UP)
     nearest = float(exact)
     return nearest if Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)

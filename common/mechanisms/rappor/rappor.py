@@ -1,14 +1,13 @@
 """
 RAPPOR: texts as bits of a Bloom filter, with permanent and with instantaneous noise [EPK14].
 
-A person permanently belongs to one cohort j of m. The text sets h of k bits there (`bloom.py`), or
-the one bit of a label. The permanent response replaces each bit once by a fair coin with chance f
-(`permanent_response.py`). A report shows an unset permanent bit as set with chance p, a set one
-with chance q, drawn for each report (`probabilities.py` has the resulting chances).
+A user permanently belongs to one of m cohorts. The text sets h of k bits there (`bloom.py`), or the
+one bit of a label. The permanent response replaces each bit, once and for all, by a fair coin with
+probability f (`permanent_response.py`). A report shows an unset permanent bit as set with
+probability p, a set one with probability q, drawn anew for each report (`probabilities.py`).
 
-One class covers four variants of the paper: without instantaneous noise (p = 0, q = 1) a report is
-the permanent response, "one-time"; with one bit for each label, one hash and one cohort it is
-"basic".
+One class covers the paper's variants: "one-time" without instantaneous noise (p = 0, q = 1), whose
+report is the permanent response; "basic" with a bit for each label, one hash and one cohort.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ _DEFAULT_BYTES: Final = 256
 
 @dataclass(frozen=True)
 class Rappor:
-    """RAPPOR with integer weights. Pure; vectorised over people."""
+    """RAPPOR with integer weights. Pure; vectorised over users."""
 
     spec: RapporSpec
     labels: tuple[str, ...] = ()
@@ -79,7 +78,7 @@ class Rappor:
             f: At least 0; below 1 after rounding.
             p: At least 0.
             q: At most 1; above p after rounding.
-            encoding: The bits that a text sets.
+            encoding: Bloom filter, or a bit for each label.
             most_bytes: Maximum bytes of a text in UTF-8.
             question: Name of the question whose tasks share permanent responses; empty if not
                 repeated.
@@ -132,12 +131,12 @@ class Rappor:
 
     @property
     def unset_chance(self) -> float:
-        """Chance p* that one report shows a bit as set that the text leaves unset."""
+        """Probability p* that one report shows a bit as set that the text leaves unset."""
         return self._chances.unset_chance
 
     @property
     def set_chance(self) -> float:
-        """Chance q* that one report shows a bit as set that the text sets."""
+        """Probability q* that one report shows a bit as set that the text sets."""
         return self._chances.set_chance
 
     @cached_property
@@ -150,8 +149,8 @@ class Rappor:
         """
         Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
 
-        Infinite if f is 0. Every value of a changing text counts separately, and the bound does not
-        hold if one value can be inferred from another.
+        Infinite if f is 0. If a user's text changes, each text counts separately; the bound fails
+        if one can be inferred from another.
         """
         return self._chances.permanent_epsilon(self.spec.hashes)
 
@@ -159,14 +158,13 @@ class Rappor:
         """
         Check that one report is local_epsilon-private. Run by the user agent.
 
-        The comparison of floats is exact, because `local_epsilon` is computed in 60 digits and
-        rounded up.
+        Comparing floats is safe, because `local_epsilon` is computed in 60 digits and rounded up.
         """
         return local_epsilon >= self.local_epsilon
 
     @property
     def reduction(self) -> Reduction:
-        """A match count for one hash, else the local ε only."""
+        """A match count for one hash, else the local ε alone."""
         spec = self.spec
         if spec.hashes > 1:
             return PureReduction(local_epsilon=self.local_epsilon)
@@ -174,7 +172,7 @@ class Rappor:
         return self._chances.one_hash_reduction(third=sure)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
-        """Return the bits that texts set in each cohort, (texts, m, h); or ValueRangeError."""
+        """Return the bits that texts set in each cohort, (texts, m, h); raise ValueRangeError."""
         spec, encoded = self.spec, [self._encoded(text) for text in texts]
         if spec.encoding == "labels":
             places = [self._place(text) for text in encoded]
@@ -183,14 +181,14 @@ class Rappor:
 
     def permanent(self, texts: Sequence[str | bytes], secrets: Sequence[bytes]) -> Reports:
         """
-        Return each person's permanent response, the first stage. Run by the user agent.
+        Return each user's permanent response, the first stage. Run by the user agent.
 
         The same text and secret give the same response, bit for bit that of the public C++ client
         with an empty encoder id. It must not leave the device unless reports are one-time.
 
         Args:
-            texts: One for each person.
-            secrets: One for each person, as derived by `scope_secret`.
+            texts: One per user.
+            secrets: One per user, from `scope_secret`.
 
         Returns:
             n responses in the layout of reports.
@@ -198,48 +196,47 @@ class Rappor:
         Raises:
             ValueRangeError: A text is too long, not a text, or not one of the labels.
 
-        Cost: 7 µs a person with up to 32 bits, 30 µs with 128.
+        Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
         for part in batches(len(texts), spec.bits):
-            made = [
+            rows = [
                 self._noise_of(text, secret)
                 for text, secret in zip(texts[part], secrets[part], strict=True)
             ]
-            filters = np.frombuffer(b"".join(each for _, each, _ in made), dtype=np.uint8)
-            streams = np.frombuffer(b"".join(each for _, _, each in made), dtype=np.uint8)
-            found = permanent.respond(
-                filters.reshape(len(made), -1),
-                streams.reshape(len(made), spec.bits),
+            filters = np.frombuffer(b"".join(packed for _, packed, _ in rows), dtype=np.uint8)
+            streams = np.frombuffer(b"".join(stream for _, _, stream in rows), dtype=np.uint8)
+            bits = permanent.respond(
+                filters.reshape(len(rows), -1),
+                streams.reshape(len(rows), spec.bits),
                 spec.permanent_weight,
             )
-            responses["cohort"][part] = [cohort for cohort, _, _ in made]
-            responses["bits"][part, : found.shape[1]] = found
+            responses["cohort"][part] = [cohort for cohort, _, _ in rows]
+            responses["bits"][part, : bits.shape[1]] = bits
         return responses
 
     def _noise_of(self, text: str | bytes, secret: bytes) -> tuple[int, bytes, bytes]:
-        """Return a person's cohort, packed filter and stream."""
+        """Return a user's cohort, packed filter and stream."""
         spec = self.spec
         encoded = self._encoded(text)
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
         if spec.encoding == "labels":
-            filled = 1 << self._place(encoded)
+            filter_bits = 1 << self._place(encoded)
         else:
-            filled = 0
+            filter_bits = 0
             for bit in bloom.positions(encoded, cohort, spec.bits, spec.hashes):
-                filled |= 1 << bit
-        message = permanent.filter_message(filled, spec.bits, permanent.ENCODER_PREFIX)
-        packed = filled.to_bytes((spec.bits + 7) // 8, "little")
+                filter_bits |= 1 << bit
+        message = permanent.filter_message(filter_bits, spec.bits, permanent.ENCODER_PREFIX)
+        packed = filter_bits.to_bytes((spec.bits + 7) // 8, "little")
         return cohort, packed, permanent.stream(secret, message, spec.bits)[: spec.bits]
 
     def randomize(self, responses: Reports, rng: np.random.Generator) -> Reports:
         """
         Return a report of each permanent response, the second stage. Run by the user agent.
 
-        One 16-bit integer u is drawn for each bit. An unset bit is shown as set if u is below
-        p·2^16, a set one if u is below q·2^16; each bit uses one of these coins. Nothing is drawn
-        for one-time reports.
+        Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
+        set one if u is below q·2^16. Nothing is drawn for one-time reports.
 
         Args:
             responses: From `permanent`.
@@ -248,7 +245,7 @@ class Rappor:
         Returns:
             n reports, fields cohort (uint16) and bits (bytes).
 
-        Cost: sixteen random bits a bit; memory for the reports and 4 million bits.
+        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         reports = responses.copy()
@@ -273,10 +270,13 @@ class Rappor:
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Count reports by cohort, and the set bits within each cohort. Run by the analyzer.
+        Count the reports of each cohort, and its set bits. Run by the analyzer.
 
         Returns:
             Shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort.
+
+        Raises:
+            ReportError: A cohort is out of range, or a spare bit is set.
 
         Cost: one pass over all bits; memory for 4 million of them.
         """
@@ -290,8 +290,8 @@ class Rappor:
         counts = np.zeros(spec.cohorts * spec.bits, dtype=np.int64)
         for part in batches(len(reports), spec.bits):
             bits = np.unpackbits(reports["bits"][part], axis=1, count=spec.bits, bitorder="little")
-            people, places = np.nonzero(bits)
-            cells = reports["cohort"][part].astype(np.int64)[people] * spec.bits + places
+            rows, places = np.nonzero(bits)
+            cells = reports["cohort"][part].astype(np.int64)[rows] * spec.bits + places
             counts += np.bincount(cells, minlength=len(counts))
         return np.concatenate([sizes, counts])
 
@@ -299,15 +299,14 @@ class Rappor:
         self, users: Counts, texts: Sequence[str | bytes], rng: np.random.Generator
     ) -> Counts:
         """
-        Draw the tally of one report from each person directly, with the same distribution.
+        Draw the tally of one report per user directly, with the same distribution.
 
-        Cohorts are multinomial; given cohort and text, the bits of one report are independent,
-        since a secret that is used once makes the permanent noise independent between bits.
-        (Several reports of one person share that noise.) So each count is a sum of two binomial
-        numbers.
+        Cohorts are multinomial. Given cohort and text, the bits of one report are independent if
+        its secret is used once, so each count is a sum of two binomial numbers. (Several reports of
+        one user would share permanent noise.)
 
         Args:
-            users: People by text, shape (texts,).
+            users: Users by text, shape (texts,).
             texts: The texts.
             rng: Source of randomness; never that of a real collection.
 
@@ -320,24 +319,24 @@ class Rappor:
         Cost: a digest for each text and cohort, and two binomial draws for each cell.
         """
         spec = self.spec
-        evenly = np.full(spec.cohorts, 1 / spec.cohorts)
-        people = rng.multinomial(users, evenly)
+        by_cohort = rng.multinomial(users, np.full(spec.cohorts, 1 / spec.cohorts))
         true = np.zeros((spec.cohorts, spec.bits), dtype=np.int64)
-        for number, where in enumerate(self.set_bits(texts)):
-            mine = np.zeros_like(true)
-            np.put_along_axis(mine, where, people[number][:, None], axis=1)
-            true += mine
-        sizes = people.sum(axis=0)
+        for number, positions in enumerate(self.set_bits(texts)):
+            set_here = np.zeros_like(true)
+            np.put_along_axis(set_here, positions, by_cohort[number][:, None], axis=1)
+            true += set_here
+        sizes = by_cohort.sum(axis=0)
         shown = rng.binomial(true, self.set_chance)
         shown += rng.binomial(sizes[:, None] - true, self.unset_chance)
         return np.concatenate([sizes, shown.ravel()])
 
     def _encoded(self, text: str | bytes) -> bytes:
+        """Encode a text as UTF-8, and check its length."""
         if isinstance(text, str):
             try:
                 text = text.encode()
             except UnicodeEncodeError:
-                # The message, also if chained, would contain the person's text.
+                # The original error, even if only chained, contains the user's text.
                 raise ValueRangeError("a text holds half of a surrogate pair") from None
         if len(text) > self.spec.most_bytes:
             raise ValueRangeError(f"a text must have at most {self.spec.most_bytes} bytes in UTF-8")
@@ -348,6 +347,7 @@ class Rappor:
         return {label.encode(): place for place, label in enumerate(self.labels)}
 
     def _place(self, text: bytes) -> int:
+        """Return the bit of a label."""
         place = self._places.get(text)
         if place is None:
             raise ValueRangeError("a text must be one of the task's labels")

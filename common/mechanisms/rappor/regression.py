@@ -1,18 +1,19 @@
 """
 Fit candidates to estimates of the true bits behind reports of RAPPOR [EPK14].
 
-With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*N_j) / (q* - p*) estimates
-how many people of the cohort set bit i, without bias. If s_l is the share of the people who hold
-candidate l, B_l its bits, and u the share of people who hold a text that is not on the list,
+With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*·N_j) / (q* - p*) is an
+unbiased estimate of the number of users in the cohort who set bit i. If a share s_l of users holds
+candidate l, whose bits are B_l, and a share u an unlisted text, then
 
     E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
 
-where b_i is the chance that a random text sets bit i: the hash spreads unlisted strings over the
-bits. Without that term the regression would attribute their bits to the candidates. It is
+where b_i is the probability that a random text sets bit i, since the hash spreads unlisted texts
+over the bits. Without that term the regression would attribute their bits to candidates. So the
+regression is
 
     t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 
-With very many candidates, the non-negative LASSO [Tib96] chooses those to fit, as in [EPK14]: on
+With very many candidates, the non-negative LASSO [Tib96] selects those to fit, as in [EPK14]: on
 one half of the cohorts, for a fit on the other half.
 """
 
@@ -38,27 +39,27 @@ _MAX_SELECTED: Final = 500
 _MAX_OF_CELLS: Final = 0.8
 """Maximum number of fitted candidates, and their maximum ratio to the cells [GRappor]."""
 _MIN_DEVIATIONS: Final = 2.0
-"""Final penalty of a path, which leaves out candidates whose bits stand out less."""
+"""Last penalty of the path, in standard deviations of a candidate's product with the noise."""
 _STEPS: Final = 20
 _SINGULAR: Final = 1e-8
-"""Least squared part of a column of norm 1 that is independent of the others."""
+"""Squared norm up to which the independent part of a unit column counts as 0."""
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrueBitCounts:
-    """Estimated true bits of the cohorts that sent reports, and the candidates' bits there."""
+    """Estimated true bits of the cohorts with reports, and the candidates' bits there."""
 
     sizes: Vector
     """N_j: reports by cohort, shape (c,), all above 0."""
     shown: Counts
-    """c_ij, shape (c, k)."""
+    """c_ij: reports that show each bit, shape (c, k)."""
     estimates: Matrix
-    """t_ij, shape (c, k)."""
+    """t_ij: estimated users who set each bit, shape (c, k)."""
     positions: NDArray[np.intp]
     """Bits by candidate, cohort and hash, shape (M, c, h)."""
-    chances: Vector
+    distribution: Vector
     """Probability that one hash of a random text selects each bit, shape (k,)."""
     baseline: Vector
     """b_i: probability that an unlisted text sets each bit, shape (k,)."""
@@ -93,16 +94,16 @@ class TrueBitCounts:
         shown = cells[spec.cohorts :].reshape(spec.cohorts, spec.bits)[seen]
         unset, is_set = rappor.unset_chance, rappor.set_chance
         if spec.encoding == "labels":
-            chances, baseline = np.full(spec.bits, 1 / spec.bits), np.zeros(spec.bits)
+            distribution, baseline = np.full(spec.bits, 1 / spec.bits), np.zeros(spec.bits)
         else:
-            chances = bloom.hash_chances(spec.bits)
-            baseline = 1 - (1 - chances) ** spec.hashes
+            distribution = bloom.hash_distribution(spec.bits)
+            baseline = 1 - (1 - distribution) ** spec.hashes
         return cls(
             sizes=sizes,
             shown=shown,
             estimates=(shown - unset * sizes[:, None]) / (is_set - unset),
             positions=positions,
-            chances=chances,
+            distribution=distribution,
             baseline=baseline,
             unset_chance=unset,
             set_chance=is_set,
@@ -110,17 +111,17 @@ class TrueBitCounts:
 
     @property
     def n_reports(self) -> float:
-        """N."""
+        """N, the number of reports."""
         return float(self.sizes.sum())
 
     @property
     def n_candidates(self) -> int:
-        """M."""
+        """M, the number of candidates."""
         return len(self.positions)
 
     @property
     def target(self) -> Matrix:
-        """t_ij - N_j·b_i, shape (c, k)."""
+        """The regression's left side t_ij - N_j·b_i, shape (c, k)."""
         return self.estimates - self.sizes[:, None] * self.baseline
 
     @cached_property
@@ -137,58 +138,59 @@ class TrueBitCounts:
     def incidence(self) -> sparse.csc_array[np.float64]:
         """B: 1 where a candidate sets a bit of a cohort; shape (c·k, M), rows by cohort."""
         n_candidates, cohorts, hashes = self.positions.shape
-        bits = len(self.chances)
+        bits = len(self.distribution)
         rows = (self.positions + bits * np.arange(cohorts)[:, None]).ravel().astype(np.int32)
         columns = np.repeat(np.arange(n_candidates, dtype=np.int32), cohorts * hashes)
         ones = np.ones(len(rows))
         shape = (cohorts * bits, n_candidates)
-        found = sparse.csc_array(sparse.coo_array((ones, (rows, columns)), shape=shape))
-        found.sum_duplicates()
-        found.data[:] = 1.0  # a bit that two hashes name is set once
-        return found
+        incidence = sparse.csc_array(sparse.coo_array((ones, (rows, columns)), shape=shape))
+        incidence.sum_duplicates()
+        incidence.data[:] = 1.0  # a bit that two hashes select is set once
+        return incidence
 
     def among(self, cohorts: NDArray[np.bool_]) -> Self:
-        """Return the counts of the chosen cohorts; `choice` has shape (c,)."""
+        """Return the counts of the cohorts in a mask of shape (c,)."""
         fields = {name: getattr(self, name)[cohorts] for name in ("sizes", "shown", "estimates")}
         return dataclasses.replace(self, positions=self.positions[:, cohorts], **fields)
 
     def variances(self, expected: Matrix) -> Matrix:
         """
-        Return the variance of each t_ij if `expected` people, shape (c, k), set the bit.
+        Return the variance of each t_ij if `expected` users, shape (c, k), set the bit.
 
-        The known variance of the noise, plus the hypergeometric variance of sampling the N_j people
-        of the cohort, and so those who set the bit, from all N.
+        The sum of p*(1-p*) or q*(1-q*) over the reports, over (q*-p*)², plus the hypergeometric
+        variance of the number who set the bit, as the cohort's N_j users are a sample of all N.
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
-        one = self.set_chance * (1 - self.set_chance)
-        zero = self.unset_chance * (1 - self.unset_chance)
-        noise = (true * one + (sizes - true) * zero) / (self.set_chance - self.unset_chance) ** 2
+        of_set = self.set_chance * (1 - self.set_chance)
+        of_unset = self.unset_chance * (1 - self.unset_chance)
+        signal = self.set_chance - self.unset_chance
+        noise = (true * of_set + (sizes - true) * of_unset) / signal**2
         elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
-        drawn: Matrix = true * (1 - true / sizes) * elsewhere
-        return noise + drawn
+        sampling: Matrix = true * (1 - true / sizes) * elsewhere
+        return noise + sampling
 
 
 def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequence[str]) -> None:
-    """Check that no two candidates set the same bits in every cohort."""
+    """Raise TaskError if two candidates set the same bits in every cohort."""
     ordered = np.sort(positions, axis=2)
-    again = ordered[..., 1:] == ordered[..., :-1]
-    ordered[..., 1:][again] = bits  # a bit that two hashes name is set once
+    repeated = ordered[..., 1:] == ordered[..., :-1]
+    ordered[..., 1:][repeated] = bits  # a bit that two hashes select is set once
     rows = np.sort(ordered, axis=2).reshape(len(positions), -1)
     _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     twins = np.nonzero(first[which.ravel()] != np.arange(len(rows)))[0]
     if twins.size:
-        one, other = candidates[first[which.ravel()[twins[0]]]], candidates[twins[0]]
+        earlier, later = candidates[first[which.ravel()[twins[0]]]], candidates[twins[0]]
         raise TaskError(
             f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
-            f"in every cohort with reports, such as {other!r} and {one!r}: leave them out, or "
+            f"in every cohort with reports, such as {later!r} and {earlier!r}: leave them out, or "
             "collect with more cohorts"
         )
 
 
 def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
-    Choose the best candidates, in order: at most 500, and .8 of the fit's cells.
+    Select candidates by the LASSO, at most 500 and .8 of the fit's cells; return their indices.
 
     Raises:
         SettingsError: scikit-learn is not installed.
@@ -203,7 +205,7 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
             "extra research (pip install 'shuffledp[research]'), or scikit-learn beside it"
         ) from error
     model = linear_model.Lasso(positive=True, warm_start=True, tol=1e-3, max_iter=2000)
-    # Equal variances: a row is divided by √N_j. Centring is the model's own intercept.
+    # Rows are divided by √N_j for equal variances. The model's intercept does the centring.
     roots = np.sqrt(evidence.rows)
     columns = evidence.incidence.multiply(roots[:, None]).tocsc()
     target = evidence.target.ravel() / roots
@@ -216,18 +218,18 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     for alpha in np.geomspace(max(largest, least), least, _STEPS):
         model.set_params(alpha=alpha)
         with warnings.catch_warnings():
-            # The choice only needs which coefficients are above 0, not full convergence.
+            # Selection only needs the signs of coefficients, not full convergence.
             warnings.simplefilter("ignore")
             model.fit(columns, target)
-        found = np.nonzero(model.coef_ > 0)[0]
-        if len(found) > min(_MAX_SELECTED, int(_MAX_OF_CELLS * fit_cells)):
+        active = np.nonzero(model.coef_ > 0)[0]
+        if len(active) > min(_MAX_SELECTED, int(_MAX_OF_CELLS * fit_cells)):
             break
-        chosen = found
+        chosen = active
     return chosen
 
 
 def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Drop candidates whose bits depend linearly on earlier ones'. Cost: their number cubed."""
+    """Drop candidates whose bits depend linearly on others'. Cost: the cube of their number."""
     if not len(candidates):
         return candidates
     gram = _gram(evidence, candidates, candidates)
@@ -238,22 +240,22 @@ def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArra
 
 
 class Alone(NamedTuple):
-    """Some candidates, each after projecting out the other fitted ones."""
+    """L candidates, each after projecting out the other fitted ones."""
 
     columns: Matrix
     """Projected B_l - b, shape (c·k, L)."""
     products: Vector
-    """Products of those columns with the target, shape (L,)."""
+    """Products of these columns with the target, shape (L,)."""
     weights: Vector
-    """Squared norms of those columns, shape (L,): a share is product / weight. 0 for a candidate
-    that depends on the others."""
+    """Weighted squared norms of these columns, shape (L,): a share is product / weight. 0 for a
+    candidate that depends on the others."""
     residuals: Matrix
-    """Residuals of the target after the *other* fitted candidates, shape (c·k, L)."""
+    """Residuals of the target after fitting the *other* candidates, shape (c·k, L)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:
-    """Shares of the fitted candidates, and projections of any candidate."""
+    """A weighted least-squares fit, and projections of any candidate."""
 
     evidence: TrueBitCounts
     fitted: NDArray[np.intp]
@@ -261,11 +263,11 @@ class Regression:
     inverse: Matrix
     """Inverse of the fitted columns' Gram matrix, shape (S, S)."""
     shares: Vector
-    """Shape (S,)."""
+    """Estimated shares of the fitted candidates, shape (S,)."""
 
     @classmethod
     def fit(cls, evidence: TrueBitCounts, fitted: NDArray[np.intp]) -> Self:
-        """Fit independent candidates together. Cost: the cube of their number."""
+        """Fit linearly independent candidates together. Cost: the cube of their number."""
         inverse = linalg.inv(_gram(evidence, fitted, fitted))
         target = evidence.target.ravel()
         product = np.asarray(evidence.incidence[:, fitted].T @ target) - evidence.spread @ target
@@ -273,7 +275,7 @@ class Regression:
 
     @cached_property
     def residual(self) -> Vector:
-        """Residual of the target, shape (c·k,)."""
+        """Residual of the target after the fit, shape (c·k,)."""
         explained: Vector = self.evidence.rows * self._mixed(self.shares)
         return self.evidence.target.ravel() - explained
 
@@ -281,60 +283,63 @@ class Regression:
         """
         Return the variance of each bit's estimate, shape (c·k,).
 
-        Computed from the fit's expected bits; scaled up by one factor if the residuals are larger,
-        as unlisted strings make them.
+        From the fit's expected bits, scaled up by one factor if the residuals are larger than
+        these variances predict, as unlisted texts make them.
         """
-        seen, residual = self.evidence, self.residual
-        expected = seen.estimates - residual.reshape(seen.estimates.shape)
-        known = seen.variances(expected).ravel()
-        freedom = len(known) - len(self.fitted)
+        evidence, residual = self.evidence, self.residual
+        expected = evidence.estimates - residual.reshape(evidence.estimates.shape)
+        variances = evidence.variances(expected).ravel()
+        freedom = len(variances) - len(self.fitted)
         if freedom <= 0:
-            return known
-        raised: Vector = known * max(1.0, float((residual**2 / known).sum()) / freedom)
-        return raised
+            return variances
+        scaled: Vector = variances * max(1.0, float((residual**2 / variances).sum()) / freedom)
+        return scaled
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
         Project each of L candidates, fitted or not, separately.
 
+        A fitted candidate's column, projected, is the combination of all fitted columns with the
+        coefficients inverse[:, l] / inverse[l, l].
+
         Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
         """
-        seen, rows = self.evidence, self.evidence.rows[:, None]
+        evidence, rows = self.evidence, self.evidence.rows[:, None]
         place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}
-        among = np.array([place.get(candidate, -1) for candidate in candidates.tolist()])
-        inside = among >= 0
-        cross = self.inverse @ _gram(seen, self.fitted, candidates)
-        cross[:, inside] = 0
-        columns: Matrix = seen.incidence[:, candidates].toarray()
-        columns -= seen.spread[:, None] + self._mixed(cross)
-        own = self.inverse[:, among[inside]]
-        columns[:, inside] = self._mixed(own) / np.diag(own[among[inside]])
+        index = np.array([place.get(candidate, -1) for candidate in candidates.tolist()])
+        fitted = index >= 0
+        cross = self.inverse @ _gram(evidence, self.fitted, candidates)
+        cross[:, fitted] = 0
+        columns: Matrix = evidence.incidence[:, candidates].toarray()
+        columns -= evidence.spread[:, None] + self._mixed(cross)
+        own = self.inverse[:, index[fitted]]
+        columns[:, fitted] = self._mixed(own) / np.diag(own[index[fitted]])
         weights = (columns**2 * rows).sum(axis=0)
-        nothing = weights <= _SINGULAR * np.diag(_gram(seen, candidates, candidates))
-        columns[:, nothing] = 0
-        weights[nothing] = 0
-        held = np.where(inside, self.shares[among] if len(self.shares) else 0.0, 0.0)
+        dependent = weights <= _SINGULAR * np.diag(_gram(evidence, candidates, candidates))
+        columns[:, dependent] = 0
+        weights[dependent] = 0
+        shares = np.where(fitted, self.shares[index] if len(self.shares) else 0.0, 0.0)
         return Alone(
             columns=columns,
-            products=columns.T @ seen.target.ravel(),
+            products=columns.T @ evidence.target.ravel(),
             weights=weights,
-            residuals=self.residual[:, None] + rows * columns * held,
+            residuals=self.residual[:, None] + rows * columns * shares,
         )
 
     def _mixed(self, coefficients: Matrix) -> Matrix:
-        """Sum the fitted columns with coefficients, shape (S,) or (S, L), to (c·k,) or (c·k, L)."""
-        seen = self.evidence
-        common = np.multiply.outer(seen.spread, coefficients.sum(axis=0))
-        mixed: Matrix = np.asarray(seen.incidence[:, self.fitted] @ coefficients) - common
+        """Combine the fitted columns linearly: (S,) or (S, L) -> (c·k,) or (c·k, L)."""
+        evidence = self.evidence
+        common = np.multiply.outer(evidence.spread, coefficients.sum(axis=0))
+        mixed: Matrix = np.asarray(evidence.incidence[:, self.fitted] @ coefficients) - common
         return mixed
 
 
-def _gram(seen: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
-    """Return the products of candidates' columns, less the baseline, weighted by N_j."""
-    weighted = seen.rows * seen.spread
-    left, right = seen.incidence[:, some], seen.incidence[:, others]
-    product: Matrix = (left.T @ sparse.diags_array(seen.rows) @ right).toarray()
-    product -= np.asarray(left.T @ weighted)[:, None]
-    product -= np.asarray(right.T @ weighted)
-    product += float(weighted @ seen.spread)
-    return product
+def _gram(evidence: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
+    """Return the products of candidates' columns B_l - b, weighted by N_j."""
+    weighted = evidence.rows * evidence.spread
+    left, right = evidence.incidence[:, some], evidence.incidence[:, others]
+    gram: Matrix = (left.T @ sparse.diags_array(evidence.rows) @ right).toarray()
+    gram -= np.asarray(left.T @ weighted)[:, None]
+    gram -= np.asarray(right.T @ weighted)
+    gram += float(weighted @ evidence.spread)
+    return gram

@@ -77,7 +77,7 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
     elif task.kind == "key-value":
         spec = spec_as(task.mechanism, KeyValueSpec)
         owned = cast("dict[int, float]", value)
-        cells = reports["key"].astype(np.int64) * 3 + reports["said"]
+        cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
         chances = _pair_distribution(spec, task.domain_size, owned)
         yield ReportPart(name="keys and answers", cells=cells, chances=chances[np.newaxis])
     else:

@@ -14,7 +14,7 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry, TaskListing
 from analyzer.storage.store import Store
 from analyzer.task_builder import complete, default_budget
-from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.epsilon_search import MAX_EPSILON
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
 from common.messages.batch import TaskState
@@ -93,7 +93,7 @@ async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[s
 def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
     """A task alone gets the largest certified ε."""
     alone = draft(local_epsilon=math.inf)
-    assert MOST_EPSILON == default_budget(alone, math.inf)
+    assert MAX_EPSILON == default_budget(alone, math.inf)
     with pytest.raises(TaskError, match="needs a budget_epsilon"):
         default_budget(dataclasses.replace(alone, population="staff"), math.inf)
     stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)

@@ -9,12 +9,7 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.count_distributions import (
-    Binomial,
-    Groups,
-    NegativeBinomial,
-    Poisson,
-)
+from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
 from common.accounting.reference.attack import epsilon_lower
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
@@ -71,7 +66,7 @@ def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
     trials = np.full(len(counts), size) if reduction.collision else size - counts
     chance = 1 / l if reduction.collision else 1 / (l - 1)
     limits = growth * counts + size * (growth - 1) * reduction.blanket / l / reduction.signal
-    # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the chance of being beyond.
+    # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the probability of being beyond.
     beyond = stats.binom.sf(np.floor(limits) - 1, np.maximum(trials - 1, 0), chance)
     excess = trials * chance * beyond - limits * stats.binom.sf(np.floor(limits), trials, chance)
     distribution = stats.binom.pmf(counts, size, 1 / l)

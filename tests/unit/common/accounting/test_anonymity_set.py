@@ -85,8 +85,8 @@ def test_negative_binomial_dummies_give_bounds_on_both_sides(users: int, most: i
         )
 
 
-def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
-    """δ grows by 1 / (1 - the chance that any user draws again)."""
+def test_conditioning_uniform_dummies_costs_its_probability() -> None:
+    """By P(any user draws again); conditioning divides probabilities by that of the event."""
     spec = _dummies("negative-binomial", 4, 0.5, 80)
     distribution = uniform_dummies(spec, 1000)
     assert isinstance(distribution, Conditioned)
@@ -94,11 +94,9 @@ def test_a_rare_cut_of_uniform_dummies_costs_little() -> None:
 
     assert missing == pytest.approx(distribution.missing, rel=1e-6)
     assert NegativeBinomial(4000, 4000.0) == distribution.distribution
-    outcome = np.array([3900.0, 4000.0])
-    np.testing.assert_allclose(
-        distribution.probabilities(outcome) * (1 - distribution.missing),
-        distribution.distribution.probabilities(outcome),
-    )
+    conditioned, two = Conditioned(Binomial(4, 0.5), 0.5), np.array([2.0])
+    assert conditioned.probabilities(two) == pytest.approx(2 * 6 / 16)
+    np.testing.assert_allclose(conditioned.tails(two), [[2 * 11 / 16], [2 * 5 / 16]])
 
 
 def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
@@ -108,9 +106,9 @@ def test_dummies_that_are_almost_always_cut_are_not_counted() -> None:
 
 def test_mass_below_the_first_bin_is_charged() -> None:
     """Of random dummies too."""
-    surroundings = BlanketSize(AnonymitySet(users=200, random_dummies=Poisson(50.0)), 0.5)
+    blanket_size = BlanketSize(AnonymitySet(users=200, random_dummies=Poisson(50.0)), 0.5)
     bins, random = Bins(np.array([120.0, 140.0])), Bins(np.array([45.0, 50.0]))
-    masses, weights, below = surroundings.masses(bins, random)
+    masses, weights, below = blanket_size.masses(bins, random)
     low_dummies = float(Poisson(50.0).tails(np.array([44.0]))[0][0])
     others = Binomial(199, 0.5)
     low = sum(

@@ -25,9 +25,9 @@ def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
         chance = float(stats.binom.pmf(size - 1, others, clones.chance))
         with_first = stats.binom.pmf(own - 1, size - 1, 0.5)
         with_second = stats.binom.pmf(own, size - 1, 0.5)
-        one = first * with_first + (1 - first) * with_second
-        other = (1 - first) * with_first + first * with_second
-        delta += chance * float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+        p = first * with_first + (1 - first) * with_second
+        q = (1 - first) * with_first + first * with_second
+        delta += chance * float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
     return delta
 
 

@@ -9,10 +9,7 @@ from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.composition import (
-    composed_claims,
-    composed_epsilon,
-)
+from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -24,11 +21,8 @@ def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
 
 
 def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
-    """
-    Return the distributions of (H_x, H_x') among `size` uniform
-    messages, tilted to either value.
-    """
-    here, there = [], []
+    """Return the distributions of (H_x, H_x') among `size` messages, given either value."""
+    first, second = [], []
     for own, other in itertools.product(range(size + 1), repeat=2):
         if own + other > size:
             continue
@@ -38,17 +32,17 @@ def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector,
             [1 / reduction.answers] * 2 + [1 - 2 / reduction.answers],
         )
         scale = reduction.answers * reduction.signal / size
-        here.append(chance * (reduction.blanket + scale * own))
-        there.append(chance * (reduction.blanket + scale * other))
-    return np.array(here), np.array(there)
+        first.append(chance * (reduction.blanket + scale * own))
+        second.append(chance * (reduction.blanket + scale * other))
+    return np.array(first), np.array(second)
 
 
 def _exact_delta(reduction: MatchCountReduction, size: int, rounds: int, epsilon: float) -> float:
-    here, there = _dominating_pair(reduction, size)
-    one, two = here, there
+    first, second = _dominating_pair(reduction, size)
+    p, q = first, second
     for _ in range(rounds - 1):
-        one, two = np.outer(one, here).ravel(), np.outer(two, there).ravel()
-    return float(np.maximum(one - math.exp(epsilon) * two, 0).sum())
+        p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
 @pytest.mark.parametrize("rounds", [2, 3])
@@ -120,7 +114,7 @@ def test_claims_are_never_composed_to_less_than_they_cost(rounds: int, revealed:
     """
     Binary randomized response, whose losses count heads, against the binomial sum.
 
-    A claim's δ is the chance that a round reveals everything.
+    A claim's δ is the probability that a round reveals everything.
     """
     epsilon, delta = 0.7, 0.05
     p = math.exp(epsilon) / (1 + math.exp(epsilon))

@@ -1,11 +1,23 @@
-"""δ(ε | M) between its bounds, the search for ε, and Gaussian privacy curves."""
+"""Cells of δ(ε | M), the search for ε, and Gaussian privacy curves."""
 
 import math
 
+import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from common.accounting.conditional import COARSE_GRID, Cells
 from common.accounting.epsilon_search import gaussian_delta, gaussian_mu, least_epsilon
+
+
+@pytest.mark.parametrize(("trials", "chance"), [(40, 0.2), (10**6, 0.01)])
+def test_chords_preserve_mass_and_mean(trials: int, chance: float) -> None:
+    """To 1e-6: beyond 12 standard deviations almost nothing is left."""
+    cells = Cells(np.array([[float(trials)]]), chance, COARSE_GRID)
+    weights = cells.chords()
+
+    assert weights.sum() == pytest.approx(1, rel=1e-6)
+    assert (weights * cells.nodes).sum() == pytest.approx(trials * chance, rel=1e-6)
 
 
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 0.1), (1.0, 1.0), (2.5, 4.0)])

@@ -44,58 +44,49 @@ Point = tuple[float, ...]
 class _Instance(NamedTuple):
     """A randomizer over few values."""
 
-    distributions: list[Distribution]
+    pmfs: list[Distribution]
     dummy: Distribution
     reduction: Reduction | None
     kind: str = "other"
 
 
 def _grr(items: int, local_epsilon: float) -> _Instance:
-    distributions = [grr_distribution(value, items, local_epsilon) for value in range(items)]
+    pmfs = [grr_distribution(value, items, local_epsilon) for value in range(items)]
     dummy = uniform_distribution([(item,) for item in range(items)])
-    return _Instance(
-        distributions, dummy, reduction_for(items, local_epsilon, hashing=False), "grr"
-    )
+    return _Instance(pmfs, dummy, reduction_for(items, local_epsilon, hashing=False), "grr")
 
 
 def _functions(values: int, buckets: int, local_epsilon: float) -> _Instance:
-    """All functions from values to buckets are pairwise independent hashes."""
-    distributions = [
+    """All functions from values to buckets, a pairwise independent hash family."""
+    pmfs = [
         every_function_distribution(value, values, buckets, local_epsilon)
         for value in range(values)
     ]
     reduction = reduction_for(buckets, local_epsilon, hashing=True)
     return _Instance(
-        distributions,
-        uniform_distribution(sorted(distributions[0])),
-        reduction,
-        f"{values} hashed values",
+        pmfs, uniform_distribution(sorted(pmfs[0])), reduction, f"{values} hashed values"
     )
 
 
 def _field(seeds: range, local_epsilon: float) -> _Instance:
-    """The field of three elements; seed 0 may be left out."""
-    distributions = [hashing_distribution(value, 3, local_epsilon, seeds) for value in range(3)]
+    """Hashing over the field of three elements, with or without seed 0."""
+    pmfs = [hashing_distribution(value, 3, local_epsilon, seeds) for value in range(3)]
     return _Instance(
-        distributions,
-        uniform_distribution(sorted(distributions[0])),
-        reduction_for(3, local_epsilon, hashing=True),
+        pmfs, uniform_distribution(sorted(pmfs[0])), reduction_for(3, local_epsilon, hashing=True)
     )
 
 
 def _unary(items: int, p: float, q: float) -> _Instance:
-    distributions = [unary_distribution(value, items, p, q) for value in range(items)]
-    return _Instance(distributions, unary_distribution(None, items, p, q), unary(p, q))
+    pmfs = [unary_distribution(value, items, p, q) for value in range(items)]
+    return _Instance(pmfs, unary_distribution(None, items, p, q), unary(p, q))
 
 
 def _duchi(local_epsilon: float) -> _Instance:
-    distributions = [duchi_distribution(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
-    return _Instance(
-        distributions, uniform_distribution(sorted(distributions[0])), duchi(local_epsilon)
-    )
+    pmfs = [duchi_distribution(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
+    return _Instance(pmfs, uniform_distribution(sorted(pmfs[0])), duchi(local_epsilon))
 
 
-def _band_distributions(points: int, reach: int) -> list[Distribution]:
+def _band_pmfs(points: int, reach: int) -> list[Distribution]:
     places = points + 2 * reach
     weights = [
         [3 if point <= place <= point + 2 * reach else 1 for place in range(places)]
@@ -105,30 +96,21 @@ def _band_distributions(points: int, reach: int) -> list[Distribution]:
 
 
 def _square_wave(items: int, reach: int) -> _Instance:
-    distributions = _band_distributions(items, reach)
+    pmfs = _band_pmfs(items, reach)
     return _Instance(
-        distributions,
-        uniform_distribution(sorted(distributions[0])),
-        SquareWave(items, reach, _3_TO_1).reduction,
+        pmfs, uniform_distribution(sorted(pmfs[0])), SquareWave(items, reach, _3_TO_1).reduction
     )
 
 
 def _piecewise(steps: int, reach: int) -> _Instance:
     """Points of the grid, and a number between two of them."""
-    distributions = _band_distributions(steps + 1, reach)
-    between = {
-        place: (distributions[0][place] * 2 + distributions[1][place]) / 3
-        for place in distributions[0]
-    }
-    dummy = uniform_distribution(sorted(distributions[0]))
-    return _Instance([*distributions, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
+    pmfs = _band_pmfs(steps + 1, reach)
+    between = {place: (pmfs[0][place] * 2 + pmfs[1][place]) / 3 for place in pmfs[0]}
+    dummy = uniform_distribution(sorted(pmfs[0]))
+    return _Instance([*pmfs, between], dummy, Piecewise(steps, reach, _3_TO_1).reduction)
 
 
-_INSIDE: dict[int, list[Point]] = {
-    1: [(1 / 3,)],
-    2: [(0, 1), (1 / 3, -1 / 4)],
-    3: [(1 / 3, -1, 0)],
-}
+_INSIDE: dict[int, list[Point]] = {1: [(1 / 3,)], 2: [(0, 1), (1 / 3, -1 / 4)], 3: [(1 / 3, -1, 0)]}
 """Points of the cube that are not corners."""
 
 
@@ -138,7 +120,7 @@ def _corners(dimensions: int) -> list[Point]:
 
 def _harmony(dimensions: int) -> _Instance:
     """Pairs of a coordinate and a bit: Duchi's Pr[+] = 1/2 + t/4 at odds of 3."""
-    distributions: list[Distribution] = [
+    pmfs: list[Distribution] = [
         {
             (j, bit): (0.5 + (2 * bit - 1) * t / 4) / dimensions
             for j, t in enumerate(p)
@@ -146,29 +128,24 @@ def _harmony(dimensions: int) -> _Instance:
         }
         for p in _corners(dimensions) + _INSIDE[dimensions]
     ]
-    dummy = uniform_distribution(sorted(distributions[0]))
-    return _Instance(distributions, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
+    dummy = uniform_distribution(sorted(pmfs[0]))
+    return _Instance(pmfs, dummy, Harmony(dimensions, 1, Duchi(_3_TO_1)).reduction)
 
 
 def _mean_est(dimensions: int) -> _Instance:
     """Corners with weight 3 on the own side, mixed over the corners to which a point is rounded."""
     corners = _corners(dimensions)
-    distributions: list[Distribution] = []
+    pmfs: list[Distribution] = []
     for point in corners + _INSIDE[dimensions]:
-        distribution = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
+        pmf = dict.fromkeys((tuple(map(int, z)) for z in corners), 0.0)
         for own in corners:
             chance = math.prod((1 + t * v) / 2 for t, v in zip(point, own, strict=True))
-            near = {
-                z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1
-                for z in distribution
-            }
+            near = {z: 3 if sum(a * b for a, b in zip(own, z, strict=True)) > 0 else 1 for z in pmf}
             for z, weight in near.items():
-                distribution[z] += chance * weight / sum(near.values())
-        distributions.append(distribution)
+                pmf[z] += chance * weight / sum(near.values())
+        pmfs.append(pmf)
     return _Instance(
-        distributions,
-        uniform_distribution(sorted(distributions[0])),
-        MeanEst(dimensions, _3_TO_1).reduction,
+        pmfs, uniform_distribution(sorted(pmfs[0])), MeanEst(dimensions, _3_TO_1).reduction
     )
 
 
@@ -204,15 +181,13 @@ def _mean_est(dimensions: int) -> _Instance:
 def test_bounds_and_attacks_enclose_the_exact_delta(
     instance: _Instance, anonymity_sets: list[tuple[int, int]], share: float
 ) -> None:
-    """Also by the other accountants; exact for a single user without dummies."""
-    distributions, dummy, reduction, kind = instance
+    """By every accountant that applies; exact for a single user without dummies."""
+    pmfs, dummy, reduction, kind = instance
     assert isinstance(reduction, MatchCountReduction)
     epsilon = share * reduction.local_epsilon
     for users, dummies in anonymity_sets:
         anonymity_set = AnonymitySet(users=users, dummies=dummies)
-        truth = true_delta(
-            distributions, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon
-        )
+        truth = true_delta(pmfs, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon)
         bound = delta_upper(reduction, anonymity_set, epsilon)
         bounds = [bound, blanket_delta(match_count_pair(reduction), anonymity_set, epsilon)]
         if kind == "grr" and not dummies:
@@ -234,9 +209,9 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
 @pytest.mark.parametrize("epsilon", [0.1, 0.7])
 def test_random_dummies_are_never_below_brute_force(local_epsilon: float, epsilon: float) -> None:
     """Up to four dummies; almost exact if there is almost no local noise."""
-    distributions, dummy, reduction, _ = _grr(3, local_epsilon)
-    distribution = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
-    truth = true_delta(distributions, users=2, dummies=distribution, dummy=dummy, epsilon=epsilon)
+    pmfs, dummy, reduction, _ = _grr(3, local_epsilon)
+    pmf = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
+    truth = true_delta(pmfs, users=2, dummies=pmf, dummy=dummy, epsilon=epsilon)
     assert isinstance(reduction, MatchCountReduction)
     anonymity_set = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
     bound = delta_upper(reduction, anonymity_set, epsilon)
@@ -248,8 +223,8 @@ def test_random_dummies_are_never_below_brute_force(local_epsilon: float, epsilo
 
 def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
     """The counterexample: true δ .2051 against a bound of .1204; one histogram still holds."""
-    distributions, dummy, reduction, _ = _field(range(1, 3), 2.0)
-    truth = true_delta(distributions, users=3, dummies=1, dummy=dummy, epsilon=1.0)
+    pmfs, dummy, reduction, _ = _field(range(1, 3), 2.0)
+    truth = true_delta(pmfs, users=3, dummies=1, dummy=dummy, epsilon=1.0)
     anonymity_set = AnonymitySet(users=3, dummies=1)
     assert isinstance(reduction, MatchCountReduction)
 

@@ -9,11 +9,7 @@ import pytest
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import (
-    Geometric,
-    ItemDistribution,
-    ItemNoiseRelease,
-)
+from common.accounting.item_noise import Geometric, ItemDistribution, ItemNoiseRelease
 from common.task.dummy_spec import RATIO_SUM
 from tests.support.exhaustive_delta import grr_distribution, true_delta_with_item_noise
 
@@ -55,7 +51,7 @@ _NOISES: list[ItemDistribution] = [
 @pytest.mark.parametrize("noise", _NOISES, ids=str)
 def test_delta_matches_the_worst_data_set(noise: ItemDistribution, kept: float, users: int) -> None:
     """Three items, enumerated: never below, and exact up to rounding."""
-    release = ItemNoiseRelease(noise=noise, kept=kept)
+    release = ItemNoiseRelease(noise=noise, keep_probability=kept)
     exact_reports = [grr_distribution(value, 3, 500.0) for value in range(3)]
     for epsilon in (0.0, 1e-6, 0.3, 1.0, 3.0):
         true = true_delta_with_item_noise(
@@ -76,7 +72,7 @@ def test_wider_noise_is_summed_exactly(kept: float) -> None:
         for one, two in itertools.product(range(trials + 2), repeat=2)
         if one > two
     )
-    release = ItemNoiseRelease(noise=Binomial(trials, 0.5), kept=kept)
+    release = ItemNoiseRelease(noise=Binomial(trials, 0.5), keep_probability=kept)
 
     assert float(true) <= release.delta(epsilon)
     assert release.delta(epsilon) <= float(true) * (1 + 1e-9) + 1e-29
@@ -96,8 +92,8 @@ def test_the_margin_for_rounding_costs_almost_nothing() -> None:
 
 
 def test_without_noise_nothing_is_certified() -> None:
-    """δ is the chance that the report is kept."""
-    release = ItemNoiseRelease(noise=Binomial(0, 0.5), kept=0.25)
+    """δ is the probability that the report is kept."""
+    release = ItemNoiseRelease(noise=Binomial(0, 0.5), keep_probability=0.25)
 
     assert math.isinf(release.epsilon(1e-6))
     assert release.delta(50.0) == pytest.approx(0.25, rel=1e-9)
@@ -116,7 +112,7 @@ def test_missing_noise_is_charged_in_full() -> None:
 def test_an_infinite_ratio_is_counted_in_full() -> None:
     """Noise cut at its peak of 2: one more reveals the victim's report."""
     noise = Geometric(2, _HALF, _HALF, 2)
-    release = ItemNoiseRelease(noise=noise, kept=0.5)
+    release = ItemNoiseRelease(noise=noise, keep_probability=0.5)
 
     assert _distribution(noise)[2] / 2 == pytest.approx(release.delta(50.0), rel=1e-9)
 
@@ -125,7 +121,7 @@ def test_an_infinite_ratio_is_counted_in_full() -> None:
 @pytest.mark.parametrize("noise", [Binomial(12, 0.5), Geometric(3, 3 * _QUARTER, _HALF, 9)])
 def test_two_rounds_match_the_product(noise: ItemDistribution, kept: float) -> None:
     """Never below, and at most 3 % above."""
-    release, delta = ItemNoiseRelease(noise=noise, kept=kept), 0.05
+    release, delta = ItemNoiseRelease(noise=noise, keep_probability=kept), 0.05
     g = np.array([*_distribution(noise).values(), 0.0])
     f = (1 - kept) * g + kept * np.concatenate([[0.0], g[:-1]])
     here, there = np.outer(f, g).ravel(), np.outer(g, f).ravel()

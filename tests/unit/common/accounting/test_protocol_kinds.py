@@ -91,9 +91,7 @@ def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["sbin", "sageo"])
-def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(
-    protocol: str,
-) -> None:
+def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(protocol: str) -> None:
     """The assumptions on the shuffler are stated; together with it nothing is left."""
     task = _task(protocol, assumed_honest_fraction=0.1)
     table = guarantees(task, 2000, 0)
@@ -148,7 +146,7 @@ _BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=
     ],
 )
 def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) -> None:
-    """With their chance and largest number."""
+    """With their probability and largest number."""
     assert words in with_dummies(dummies)
     assert not with_dummies(DummySpec.averaging(0))
 

@@ -223,9 +223,9 @@ def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) ->
     assert sbin(coins, delta) <= epsilon
     assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
     for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
-        exact = ItemNoiseRelease(noise=shuffler_noise_distribution(one), kept=one.kept).epsilon(
-            delta
-        )
+        exact = ItemNoiseRelease(
+            noise=shuffler_noise_distribution(one), keep_probability=one.kept
+        ).epsilon(delta)
         assert exact <= claim * (1 + 1e-4)
 
 

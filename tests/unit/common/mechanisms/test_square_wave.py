@@ -75,7 +75,7 @@ def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
 def test_unsupported_parameters_are_refused() -> None:
     """Sampling by the shuffler, dummies that name items, and weights beyond 64 bits."""
     mechanism = SquareWave(5, 1, _3_TO_1)
-    for change in ({"kept": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
+    for change in ({"keep_probability": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
         mixture = Mixture(n_real=10, **change)
         with pytest.raises(ValueError, match="from all reports"):
             mechanism.debias(np.zeros(7, dtype=np.int64), mixture)

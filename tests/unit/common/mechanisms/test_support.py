@@ -11,7 +11,9 @@ _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 
 def test_expected_counts_give_back_the_truth() -> None:
     """By hand, with half of the reports kept and 20 expected dummies of each item."""
-    mixture = Mixture(n_real=1000, n_dummies=500, kept=0.5, item_mean=20.0, item_variance=9.0)
+    mixture = Mixture(
+        n_real=1000, n_dummies=500, keep_probability=0.5, item_mean=20.0, item_variance=9.0
+    )
     truth = np.array([0.5, 0.3, 0.2, 0.0])
     p, q, dummy = _GRR.p / 2, _GRR.q / 2, _GRR.q_dummy
     counts = 1000 * (truth * p + (1 - truth) * q) + 500 * dummy + 20

@@ -22,8 +22,8 @@ def test_no_two_inputs_differ_by_more_than_the_promise() -> None:
         assert ratio <= promise
         assert ratio >= promise * (1 - Decimal("1e-9"))
         assert weights.keeps_promise(local_epsilon)
-        more = ResponseWeights(true=weights.true + 1, other=weights.other)
-        assert not more.keeps_promise(local_epsilon)
+        larger = ResponseWeights(true=weights.true + 1, other=weights.other)
+        assert not larger.keeps_promise(local_epsilon)
 
 
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 3.0, 12.0])

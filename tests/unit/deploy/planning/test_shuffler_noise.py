@@ -16,7 +16,9 @@ from deploy.planning.shuffler_noise import (
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:
-    return ItemNoiseRelease(noise=shuffler_noise_distribution(spec), kept=spec.kept).delta(epsilon)
+    return ItemNoiseRelease(
+        noise=shuffler_noise_distribution(spec), keep_probability=spec.kept
+    ).delta(epsilon)
 
 
 def test_published_noise_is_more_than_enough() -> None:

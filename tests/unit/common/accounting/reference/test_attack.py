@@ -9,7 +9,7 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.conditional import ConditionalDelta, grid_for
-from common.accounting.count_distributions import Binomial, Groups, Poisson
+from common.accounting.count_distributions import Binomial, Conditioned, Groups, Poisson
 from common.accounting.reference.attack import epsilon_lower, epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.reduction import MatchCountReduction
@@ -118,7 +118,7 @@ def test_rounds_prove_almost_the_composed_claim(answers: int, *, hashed: bool) -
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [2, 10, 100])
 def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
-    """An unbounded ratio of two chances is not raised to a power."""
+    """An unbounded ratio of two probabilities is not raised to a power."""
     reduction = reduction_for(20, math.inf, hashing=False)
     anonymity_set = AnonymitySet(users=150, dummies=450)
     claim = composed_epsilon(
@@ -126,6 +126,26 @@ def test_rounds_without_local_noise_are_computed(rounds: int) -> None:
     )
 
     assert 0 < epsilon_of_rounds(reduction, anonymity_set, rounds, 0.01) <= claim
+
+
+def test_conditioning_dummies_weakens_an_attack_by_its_probability() -> None:
+    """By (e^ε + 1)·missing."""
+    reduction, dummies = reduction_for(7, 2.0, hashing=True), Binomial(600, 0.5)
+    plain = delta_lower(reduction, AnonymitySet(users=300, random_dummies=dummies), 0.1)
+    conditioned = AnonymitySet(users=300, random_dummies=Conditioned(dummies, 1e-3))
+
+    expected = plain - (math.exp(0.1) + 1) * 1e-3
+    assert 0 < expected == pytest.approx(delta_lower(reduction, conditioned, 0.1))
+
+
+def test_one_round_of_one_user_proves_the_exact_epsilon() -> None:
+    """A report supports x alone or x' alone with two probabilities: δ = plus - e^ε·minus."""
+    reduction = reduction_for(7, 2.0, hashing=True)
+    p = reduction.blanket / 7 + reduction.signal
+    plus, minus = 6 / 7 * p * 6 / 7, 6 / 7 * (1 - p) / 7
+    proven = epsilon_of_rounds(reduction, AnonymitySet(users=1), 1, 0.01)
+
+    assert proven == pytest.approx(math.log((plus - 0.01) / minus), rel=1e-3)
 
 
 def test_rounds_need_a_third_value() -> None:

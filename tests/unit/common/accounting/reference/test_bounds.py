@@ -15,11 +15,7 @@ from common.accounting.reference.general_blanket import (
     laplace_pair,
     rappor_pair,
 )
-from common.accounting.reference.other_bounds import (
-    COMPARED,
-    VariationRatio,
-    compare,
-)
+from common.accounting.reference.other_bounds import COMPARED, VariationRatio, compare
 from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,

@@ -210,29 +210,32 @@ def test_without_information_estimates_are_the_middle() -> None:
 
 
 def test_fakes_are_removed_from_expected_counts_exactly() -> None:
-    """9,600 people a key: the bias is that of `bias_of_fakes`, and 0 after the correction."""
+    """9,600 people a key: no bias is left, and errors of shares carry over by the derivative."""
     mechanism = _tiny((1, 3))
     shares, means = np.array([0.25, 0.75]), np.array([0.5, -0.25])
     owners = 9600 * shares
-    distributions = np.array(
-        [_expected(mechanism, (0.5, -0.5)), _expected(mechanism, (math.nan, 0.0))]
-    ).reshape(2, 2, 3)
+    pmfs = np.array([_expected(mechanism, pair) for pair in ((0.5, -0.5), (math.nan, 0.0))])
+    pmfs = pmfs.reshape(2, 2, 3)
     absent = np.array(_expected(mechanism, (math.nan, math.nan))).reshape(2, 3)
     # The second key's mean of -1/4 is half that of owners at -1/2 and half at 0.
-    held = np.stack([distributions[0, 0], (distributions[0, 1] + distributions[1, 1]) / 2])
+    held = np.stack([pmfs[0, 0], (pmfs[0, 1] + pmfs[1, 1]) / 2])
     cells = (owners[:, None] * held + (9600 - owners)[:, None] * absent) / 48
     found = mechanism.estimate(cells.astype(np.int64))
     fakes = np.array([-0.5, 0.5])
     share = (1 - shares) / (3 * shares + 1 - shares)
+    bias = mechanism.bias_of_fakes(shares, means)
+    nearby = dataclasses.replace(found, frequencies=shares + 1e-6)
+    slopes = (mechanism.without_fakes(nearby).means - means) / 1e-6
+    noisy = dataclasses.replace(found, errors_with_fakes=0 * fakes, frequency_errors=0.01 + shares)
 
     np.testing.assert_allclose(found.frequencies, shares, rtol=1e-12)
     np.testing.assert_allclose(mechanism.fake_values, fakes)
     np.testing.assert_allclose(mechanism.share_of_fakes(shares), share)
     np.testing.assert_allclose(found.means_with_fakes, means + share * (fakes - means), rtol=1e-12)
-    np.testing.assert_allclose(
-        mechanism.bias_of_fakes(shares, means), found.means_with_fakes - means
-    )
+    np.testing.assert_allclose(bias, found.means_with_fakes - means)
     np.testing.assert_allclose(mechanism.without_fakes(found).means, means, rtol=1e-12)
+    errors = mechanism.without_fakes(noisy).mean_errors
+    np.testing.assert_allclose(errors, np.abs(slopes) * (0.01 + shares), rtol=1e-4)
 
 
 # --- specifications -----------------------------------------------------------------------------
@@ -250,10 +253,8 @@ def test_a_mechanism_has_the_integers_of_its_specification() -> None:
 
     assert (3, STEPS) == (spec.report_bytes, spec.steps)
     assert (0, STEPS // 2 + 1, STEPS) == mechanism.fakes
-    assert (spec.key_true_weight, spec.key_other_weight) == (
-        mechanism.key_true,
-        mechanism.key_other,
-    )
+    assert spec.key_true_weight == mechanism.key_true
+    assert spec.key_other_weight == mechanism.key_other
     assert spec.value_true_weight == mechanism.value.true
 
 

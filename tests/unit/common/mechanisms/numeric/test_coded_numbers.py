@@ -11,7 +11,7 @@ from common.errors import TaskError
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi
 from common.mechanisms.numeric.number import FRACTION_BITS, rounding_variance, to_grid, to_unit
 from common.mechanisms.numeric.piecewise import (
-    LEAST_EPSILON,
+    HYBRID_THRESHOLD,
     Hybrid,
     Piecewise,
     paper_reach,
@@ -166,9 +166,9 @@ def test_a_range_maps_to_minus_1_to_1() -> None:
 
 def test_the_hybrid_has_the_threshold_of_the_paper() -> None:
     """At ε* ≈ .61 the worst variances of the two parts are equal."""
-    assert 0.61 == pytest.approx(LEAST_EPSILON, abs=1e-3)
-    duchi = 1 / math.tanh(LEAST_EPSILON / 2) ** 2
-    root = math.exp(LEAST_EPSILON / 2)
+    assert 0.61 == pytest.approx(HYBRID_THRESHOLD, abs=1e-3)
+    duchi = 1 / math.tanh(HYBRID_THRESHOLD / 2) ** 2
+    root = math.exp(HYBRID_THRESHOLD / 2)
     hybrid = (root + 3) / (3 * root * (root - 1)) + duchi / root
     assert duchi == pytest.approx(hybrid, rel=1e-9)
 
@@ -177,8 +177,8 @@ def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
     """No grid, two codes, one byte, and Duchi's reduction and variance."""
     mechanism = Hybrid.for_epsilon(0.5)
 
-    assert 0 == paper_weight(LEAST_EPSILON)
-    assert 0 < paper_weight(math.nextafter(LEAST_EPSILON, 1))
+    assert 0 == paper_weight(HYBRID_THRESHOLD)
+    assert 0 < paper_weight(math.nextafter(HYBRID_THRESHOLD, 1))
     assert 2 == mechanism.answers
     assert 1 == mechanism.report_dtype.itemsize
     assert Duchi(mechanism.weights).reduction == mechanism.reduction

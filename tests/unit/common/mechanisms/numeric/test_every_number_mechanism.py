@@ -50,8 +50,7 @@ def test_the_promise_is_kept_and_used(name: NumberMechanismName, local_epsilon: 
 
 @_EVERY
 @pytest.mark.parametrize(
-    "field",
-    ["steps", "scale", "reach", "piecewise_weight", "sampled", "projected", "report_bytes"],
+    "field", ["steps", "scale", "reach", "piecewise_weight", "sampled", "projected", "report_bytes"]
 )
 def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> None:
     """Unused integers are 0 (1 of sampled), and the report length is fixed."""

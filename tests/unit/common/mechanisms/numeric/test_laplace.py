@@ -11,7 +11,7 @@ from tests.support.mechanisms import Scripted
 from tests.support.numbers import number_example, spec_for
 
 _HEAD = (0, 0, 2)
-"""Draws for which a coin with chance 1/e shows heads: heads of 1 and of 1/2, tails of 1/3."""
+"""Draws by which a coin of probability 1/e shows heads: heads of 1 and of 1/2, tails of 1/3."""
 _TAIL = (0, 1)
 
 
@@ -39,7 +39,7 @@ def test_a_promise_is_checked_to_the_last_bit() -> None:
 def test_noise_is_added_to_the_grid_point() -> None:
     """The middle of 0 .. 4, minus 3·2 + 1 = 7 steps of noise."""
     mechanism = Laplace(4, 3)
-    # Rounding; U = 1, kept at a chance of e^(-1/3); two heads and a tail; a fair sign.
+    # Rounding; U = 1, accepted with probability e^(-1/3); two heads and a tail; a fair sign.
     coins = [[draw] for draw in (*_HEAD, *_HEAD, *_TAIL)]
     rng = Scripted([0], [1], [1], *coins, [1])
     reports = mechanism.randomize(np.array([[0.0]]), rng)

@@ -34,7 +34,7 @@ def _distribution(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
     """
     Distribution of a report of one corner, from every outcome of the draws of one round.
 
-    At odds of 3 every chance is a multiple of a quarter, so one 16-bit word stands for each
+    At odds of 3 every probability is a multiple of a quarter, so one 16-bit word stands for each
     quarter.
     """
     mechanism, corners = MeanEst(dimensions, _3_TO_1), _corners(dimensions)

@@ -8,15 +8,15 @@ from common.mechanisms.rappor.bloom import (
     all_positions,
     check_hashes,
     hash_bytes,
-    hash_chances,
+    hash_distribution,
     positions,
 )
 
 
 def test_candidates_hash_as_in_the_public_tools() -> None:
     """
-    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2
-    hashes; cells are numbered from 1.
+    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2 hashes;
+    cells are numbered from 1.
     """
     found = all_positions([b"apple", b"banana", b"carrot"], 4, 16, 2)
     cells = found + 16 * np.arange(4)[None, :, None] + 1
@@ -50,5 +50,5 @@ def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
     values = 256 ** hash_bytes(bits)
     distribution = np.bincount(np.arange(values) % bits) / values
 
-    assert distribution.tolist() == hash_chances(bits).tolist()
-    assert 1.0 == pytest.approx(hash_chances(bits).sum())
+    assert distribution.tolist() == hash_distribution(bits).tolist()
+    assert 1.0 == pytest.approx(hash_distribution(bits).sum())

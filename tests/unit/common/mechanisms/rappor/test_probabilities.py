@@ -40,7 +40,7 @@ def test_epsilons_match_published_ones(  # noqa: PLR0917
     [(0.1, 0.2, 0.9), (Fraction(1, 3), Fraction(1, 3), Fraction(2, 3)), (0.7, 0.0, 0.99999)],
 )
 def test_rounding_increases_no_epsilon(f: Chance, p: Chance, q: Chance) -> None:
-    """Each chance moves by less than one step, towards more noise."""
+    """Each probability moves by less than one step, towards more noise."""
     chances = RapporProbabilities.rounded(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
     unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2

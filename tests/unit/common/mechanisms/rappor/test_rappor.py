@@ -87,7 +87,7 @@ def test_reports_have_their_exact_distribution() -> None:
     """
     Over every draw: with p = 1/4 and q = 3/4 a bit depends on the upper two of its 16 bits alone.
 
-    Of a permanent response with bits 1, 0 the four reports have chances 3/16, 9/16, 1/16, 3/16.
+    Of a permanent response with bits 1, 0 the four reports have 3/16, 9/16, 1/16, 3/16.
     """
     mechanism = Rappor.of(
         Rappor.specify(bits=2, f=0.5, p=0.25, q=0.75, encoding="labels"), ["a", "b"]
@@ -224,7 +224,7 @@ def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     """
     The reports of 2 cohorts and 3 bits, listed: the blanket of two texts apart in both.
 
-    U supports each with chance p*, both with p*², and R is γU and else U given support.
+    U supports each with probability p*, both with p*², and R is γU and else U given support.
     """
     spec = Rappor.specify(bits=3, cohorts=2, f=0.5, p=0.25, q=0.75)
     reduction = Rappor.of(spec, []).reduction

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.mechanisms.base import Vector
-from common.mechanisms.rappor.bloom import hash_chances
+from common.mechanisms.rappor.bloom import hash_distribution
 from common.mechanisms.rappor.decoder import hash_p_value
 from common.mechanisms.rappor.regression import Matrix
 
@@ -14,7 +14,7 @@ _EVEN: Final = np.full(4, 0.25)
 
 
 def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
-    """Add up the chances of all hashes whose bits have as much left, by listing them."""
+    """Add up the probabilities of all hashes whose bits have as large a sum, by listing them."""
     hashes = positions.shape[1]
     found = np.take_along_axis(left, positions, axis=1).sum()
     sums, weights = np.zeros(1), np.ones(1)
@@ -38,12 +38,12 @@ def test_p_values_agree_with_listing_every_hash(seed: int) -> None:
 
 
 def test_p_values_agree_for_bits_with_uneven_chances() -> None:
-    """Of 3 bits, which 256 does not divide; and of chances far apart."""
+    """Of 3 bits, which 256 does not divide; and of unequal probabilities."""
     rng = np.random.default_rng(7)
     left = rng.normal(size=(9, 3))
     positions = np.argsort(-left, axis=1)[:, [0]]
     positions[5:, 0] = np.argsort(-left, axis=1)[5:, 1]
-    for chances in (hash_chances(3), np.array([0.7, 0.2, 0.1])):
+    for chances in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
         exact = _exact(left, positions, chances)
         assert exact == pytest.approx(hash_p_value(left, positions, chances), rel=0.05)
 
