@@ -12,7 +12,7 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
-from deploy.simulate.collection import ONE_BY_ONE, count, made_one_by_one
+from deploy.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
@@ -62,7 +62,7 @@ def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64
     assert isinstance(mechanism, SupportCounting)
     rows, estimates, spreads = [], [], []
     for _ in range(_RUNS):
-        counted = count(task, mechanism, _USERS, rng, one_by_one=one_by_one)
+        counted = collect(task, mechanism, _USERS, rng, one_by_one=one_by_one)
         mixture = mixture_of(task, int(_USERS.sum()), counted=counted.n_reports)
         rows.append(np.append(mechanism.support_counts(counted.cells), counted.n_reports))
         estimates.append(mechanism.debias(counted.cells, mixture))
@@ -113,6 +113,6 @@ def test_messages_are_made_while_they_are_few() -> None:
     task = _task("fractional")
     messages = ONE_BY_ONE / task.mechanism.report_bytes / 1.25
 
-    assert made_one_by_one(task, math.floor(messages))
-    assert not made_one_by_one(task, math.ceil(messages) + 1)
-    assert not made_one_by_one(_task("a dummy of each item"), 1)
+    assert few_enough_reports(task, math.floor(messages))
+    assert not few_enough_reports(task, math.ceil(messages) + 1)
+    assert not few_enough_reports(_task("a dummy of each item"), 1)

@@ -60,7 +60,7 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
     assert "500 users, 2 values" in result.stdout
     assert "item 1" in result.stdout
     assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
-    assert "aue (paper) is left out: aue's bound asks for a chance of" in result.stdout.replace(
+    assert "aue (paper) is skipped: aue's bound asks for a chance of" in result.stdout.replace(
         "\n", " "
     )
 

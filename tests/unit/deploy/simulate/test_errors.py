@@ -49,4 +49,4 @@ def test_a_summary_by_hand() -> None:
     assert Summary(mean=2.0, standard_error=1.0) == Summary.of([1.0, 3.0])
     assert Summary(mean=3.0, standard_error=0.0) == Summary.of([3.0])
     for values, written in (([3.0], "3"), ([1.0, 3.0], "2 ±50%"), ([0.0, 0.0], "0")):
-        assert written == Summary.of(values).written(".3g")
+        assert written == Summary.of(values).format(".3g")

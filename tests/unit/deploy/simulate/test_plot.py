@@ -27,7 +27,7 @@ def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path
     assert (tmp_path / "picture.png", tmp_path / "picture.svg") == (png, svg)
     assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]
     assert svg.read_bytes().startswith(b"<?xml")
-    with pytest.raises(SettingsError, match="every setting was refused"):
+    with pytest.raises(SettingsError, match="every setting was skipped"):
         draw(comparison([REFUSED]), tmp_path / "picture", title="")
     with pytest.raises(SettingsError, match="cannot be written"):
         draw(points, tmp_path / "nowhere" / "picture", title="")

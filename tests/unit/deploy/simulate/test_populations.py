@@ -110,7 +110,7 @@ def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
     show([kept, refused], Console(file=written, width=200))
 
     assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
-    assert "priv-kv (tight) is left out: " in written.getvalue()
+    assert "priv-kv (tight) is skipped: " in written.getvalue()
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
@@ -124,7 +124,7 @@ def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
     printed = written.getvalue()
 
     assert all(name in printed for name in (*_PROTOCOLS[kind], "central Laplace"))
-    assert ("For multi-rphm there is no theory" in printed) == (kind == "vector")
-    assert ("theory is a floor" in printed) == (kind == "string")
+    assert ("For multi-rphm, there is no theory" in printed) == (kind == "vector")
+    assert ("theory is a lower bound" in printed) == (kind == "string")
     assert people.value_names[int(np.argmax(people.source.truth))] in printed
     json.dumps([row.as_json() for row in rows], allow_nan=False)
