@@ -158,22 +158,22 @@ def _track(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
     return done
 
 
-def _choose_task(setting: tuple[str, Accounting, float], wanted: Requirements) -> dict[str, Any]:
+def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
     protocol, accounting, _ = setting
-    items = wanted.kind == "categorical"
+    items = target.kind == "categorical"
     try:
         if not items:
-            design: Design = value_design(protocol, wanted)
+            design: Design = value_design(protocol, target)
         elif accounting == "published":
-            design = published_design(protocol, wanted)
+            design = published_design(protocol, target)
         else:
-            design = tight_design(protocol, wanted)
+            design = tight_design(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = items and protocol not in NOT_AMPLIFIED
-    published = published_claim(task, wanted.n_users, 0) if amplified else ""
+    published = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": published}
 
 

@@ -117,15 +117,15 @@ def _task(found: Plan, folder: Path) -> Task:
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
     """In comments with the prediction."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
-    named = dataclasses.replace(found.wanted, draft_fields={"population": "staff"})
-    best = dataclasses.replace(found.best, wanted=named)
+    named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
+    best = dataclasses.replace(found.best, target=named)
     first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
 
-    with pytest.raises(PlanError, match="2 rounds are about the same users"):
+    with pytest.raises(PlanError, match="2 rounds needs the name of its population"):
         draft(found, _NOW)
     assert 'population = "staff"' in others
     assert f"{found.best.mse:.4g}" in first
-    assert "40000 users or more, 36000 of them honest, over 2 tasks" in second
+    assert "at least 40000 users, 36000 of them honest, over 2 tasks" in second
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_the_task_of_a_draft_claims_no_more_than_was_planned(
     """Its own claim keeps the requirements and the bytes; with a week's time and the budget."""
     found = _plan(**changes)
     task = _task(found, tmp_path)
-    wanted, week = found.wanted, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
+    target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
 
     assert (protocol, week.timestamp()) == (task.protocol, task.deadline)
-    assert (wanted.n_min, wanted.n_users) == (task.n_min, task.target_size)
-    assert (wanted.delta, wanted.honest_fraction) == (task.delta, task.assumed_honest_fraction)
-    assert (wanted.central_epsilon, wanted.delta) == (task.budget_epsilon, task.budget_delta)
-    assert task.central_epsilon <= wanted.central_epsilon
+    assert (target.n_min, target.n_users) == (task.n_min, task.target_size)
+    assert (target.delta, target.honest_fraction) == (task.delta, task.assumed_honest_fraction)
+    assert (target.central_epsilon, target.delta) == (task.budget_epsilon, task.budget_delta)
+    assert task.central_epsilon <= target.central_epsilon
     assert task.central_epsilon == pytest.approx(found.promise.epsilon, rel=1e-3)
     assert (task.envelope_bytes, task.local_epsilon) == (
         found.best.bytes_per_user,
@@ -182,9 +182,9 @@ def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     assert "analyzer" == fields["guarantees"][0]["coalition"]
     assert all(name in printed for name in names)
-    assert "What each of 4,000 users or more is promised" in printed
-    assert ("the loss by its projection" in printed) == (kind == "vector")
-    assert ("a floor of the decoding error" in printed) == (kind == "string")
+    assert "Guarantees for each of at least 4,000 users" in printed
+    assert ("the bias of the projection" in printed) == (kind == "vector")
+    assert ("is a lower bound: decoding" in printed) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
@@ -198,16 +198,16 @@ def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: P
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
     quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
-    wanted = draft_file.read(file, bytes(32))
+    target = draft_file.read(file, bytes(32))
 
-    assert "murs" == wanted.protocol
-    assert wanted.local_epsilon == pytest.approx(4.0)
+    assert "murs" == target.protocol
+    assert target.local_epsilon == pytest.approx(4.0)
     assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
     assert "Planned for devices with default settings" in _text(outcome)
     assert "Written to" in outcome.stdout
-    assert "a device answers up to a local epsilon of 4" not in _text(outcome)
+    assert "Their limits are a local epsilon of 4 per answer" not in _text(outcome)
     assert "Planned for devices" not in _text(more)
-    assert "a device answers up to a local epsilon of 4" in _text(more)
+    assert "Their limits are a local epsilon of 4 per answer" in _text(more)
     assert "fewer than 50,000 users" in _text(outcome)
     assert "Note" not in quiet.stdout
 

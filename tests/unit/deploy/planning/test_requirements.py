@@ -19,15 +19,15 @@ def _least_error(**changes: Any) -> float:
 def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
     """A tenth more than so many users reach it, and a tenth fewer do not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
-    wanted = 0.5 * _least_error(**fields)
+    target = 0.5 * _least_error(**fields)
     with pytest.raises(PlanError, match="cannot be reached") as refused:
-        plan(small_requirements(**fields, max_mse=wanted))
+        plan(small_requirements(**fields, max_mse=target))
     message = str(refused.value)
 
     users = int(message.partition("about ")[2].split()[0].replace(",", ""))
-    assert "what holds it back: local cap" in message
-    assert _least_error(**fields, n_users=users * 11 // 10) <= wanted
-    assert _least_error(**fields, n_users=users * 9 // 10) > wanted
+    assert "limited by local cap" in message
+    assert _least_error(**fields, n_users=users * 11 // 10) <= target
+    assert _least_error(**fields, n_users=users * 9 // 10) > target
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
         ({"local_cap": 1e-9}, "must lie between 1e-06 and inf"),
         ({"messages_cap": 0.5}, "the messages cap is 0.5; it must lie between 1 and inf"),
         ({"rounds": 0}, "rounds is 0"),
-        ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
+        ({"rounds": 1000, "central_epsilon": 1e-5}, "plan 10 rounds at most"),
         ({"honest_fraction": 0.0}, "the honest fraction is 0"),
-        ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
-        ({"head": (0.7, 0.7)}, "add to 1.4"),
-        ({"head": (0.0,)}, "the head has 1 shares that add to 0; each must be above 0"),
+        ({"honest_fraction": 0.3, "n_min": 3}, "n_min must be at least 4"),
+        ({"head": (0.7, 0.7)}, "sum to 1.4"),
+        ({"head": (0.0,)}, "the head has 1 shares that sum to 0; at most"),
         ({"head": (0.01,) * 31}, "the head has 31 shares"),
     ],
 )
@@ -80,8 +80,8 @@ def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
 )
 def test_requirements_that_break_no_rule_have_a_plan(changes: dict[str, Any]) -> None:
     """At the edges too: blunt reports always keep a promise."""
-    wanted = small_requirements(**changes)
-    found = plan(wanted)
+    target = small_requirements(**changes)
+    found = plan(target)
 
-    assert found.promise.epsilon <= wanted.central_epsilon
+    assert found.promise.epsilon <= target.central_epsilon
     assert math.isfinite(found.best.mse)

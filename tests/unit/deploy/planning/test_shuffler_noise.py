@@ -62,9 +62,9 @@ def test_corners_have_an_answer_or_a_refusal() -> None:
     for delta in (1e-15, 1e-6, 0.5):
         assert geometric_spec(50.0, delta).peak <= 2
         assert binomial_trials(50.0, delta) <= 51
-    with pytest.raises(AccountingError, match="dummies of an item"):
+    with pytest.raises(AccountingError, match="dummies per item"):
         geometric_spec(1e-6, 1e-6)
-    with pytest.raises(AccountingError, match="dummies of an item"):
+    with pytest.raises(AccountingError, match="dummies per item"):
         binomial_trials(1e-3, 1e-6)
     for epsilon, delta in ((0.0, 1e-6), (math.inf, 1e-6), (0.1, 0.0)):
         for calibrate in (binomial_trials, geometric_spec, published_sageo_spec):

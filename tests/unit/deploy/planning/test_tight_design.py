@@ -35,28 +35,28 @@ def _wanted(**changes: Any) -> Requirements:
 )
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
     """95 to 100 % of it, by the very claim that its task is published with."""
-    wanted = _wanted(**changes)
-    claimed = task_of(tight_design(protocol, wanted)).central_epsilon
+    target = _wanted(**changes)
+    claimed = task_of(tight_design(protocol, target)).central_epsilon
 
-    assert 0.95 * wanted.central_epsilon < claimed <= wanted.central_epsilon
+    assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
 def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
     """SAGeo's flanks that of Laplace, 8/(εn)²; PureDUMP's multinomial noise that of Gauss."""
-    wanted, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
+    target, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
     gaussian = 2 / (gaussian_mu(epsilon, 1e-6) * n) ** 2
 
-    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", wanted).mse, rel=0.03)
-    assert gaussian == pytest.approx(tight_design("puredump", wanted).mse, rel=0.05)
+    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", target).mse, rel=0.03)
+    assert gaussian == pytest.approx(tight_design("puredump", target).mse, rel=0.05)
 
 
 def test_over_rounds_the_promise_is_that_of_all_together() -> None:
     """Of every design that is found, composed, and not far below it."""
-    wanted = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
-    for design in (shuffler_design("sageo", wanted), shuffler_design("sbin", wanted)):
+    target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
+    for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
         terms = design.terms
-        together = central_epsilon(terms, terms.anonymity_set(wanted.n_min))
+        together = central_epsilon(terms, terms.anonymity_set(target.n_min))
         assert 0.95 < together <= 1
 
 
@@ -91,26 +91,26 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
     A bit is collected plain: there is nothing to hash two items to. A messages cap of one leaves SH
     or MURS. No report passes a cap on the local epsilon. The claim is as tight where no cap binds.
     """
-    wanted = _wanted(**changes)
-    found = tight_design(protocol, wanted)
+    target = _wanted(**changes)
+    found = tight_design(protocol, target)
     claimed = task_of(found).central_epsilon
 
-    assert found.local_epsilon <= wanted.local_cap
-    assert 1 + found.dummy_spec.maximum <= wanted.messages_cap
-    assert found.buckets == 0 or wanted.domain_size > 2
+    assert found.local_epsilon <= target.local_cap
+    assert 1 + found.dummy_spec.maximum <= target.messages_cap
+    assert found.buckets == 0 or target.domain_size > 2
     assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
 
 
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("aue", {"messages_cap": 1.0}, r"aue would take .* messages a user; the messages cap is 1"),
+        ("aue", {"messages_cap": 1.0}, r"aue needs .* messages per user; the messages cap is 1"),
         (
             "puredump",
             {"central_epsilon": 0.1, "messages_cap": 2.0},
             r"puredump cannot keep a central epsilon of 0\.1 ",
         ),
-        ("ddps", {}, "ddps collects a bit; the domain size is 30"),
+        ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
         (
             "aue",
             {"n_users": 20, "central_epsilon": 0.1},

@@ -27,8 +27,8 @@ def _capped(kind: Kind) -> Plan:
 def _design(protocol: str, central_epsilon: float) -> ValueDesign:
     """Search without a cap, for few users, which is quicker."""
     kind = protocol_named(protocol).kind
-    wanted = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
-    return value_design(protocol, wanted)
+    target = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
+    return value_design(protocol, target)
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
