@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from common.errors import AccountingError
-from deploy.accountant.query import Question
+from deploy.accountant.query import Query
 from deploy.cli import app
 
 _RUNNER = CliRunner()
@@ -82,7 +82,7 @@ def test_a_question_that_breaks_a_rule_is_refused_by_name(
     good: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
 
     with pytest.raises(AccountingError) as caught:
-        Question.read(good | change).answer()
+        Query.read(good | change).answer()
     assert message in str(caught.value)
 
 
@@ -127,7 +127,7 @@ def test_dummies_of_users_are_those_of_honest_users(
 ) -> None:
     """Without those of colluders and skippers; the shuffler's stay."""
     base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
-    one, other = (Question.read(base | each).answer() for each in (spoken, said))
+    one, other = (Query.read(base | each).answer() for each in (spoken, said))
 
     assert 0 < one.delta < 1
     assert one.delta == other.delta
@@ -139,8 +139,8 @@ def test_dummies_of_users_are_those_of_honest_users(
 def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
     """An ε below the local one, and a δ at it that is no more than was asked for."""
     question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
-    found = Question.read(question | {"delta": 1e-6}).answer()
-    back = Question.read(question | {"eps": found.epsilon}).answer()
+    found = Query.read(question | {"delta": 1e-6}).answer()
+    back = Query.read(question | {"eps": found.epsilon}).answer()
 
     assert 0.01 < found.epsilon < 0.5
     assert 0.9e-6 < back.delta <= 1.02e-6

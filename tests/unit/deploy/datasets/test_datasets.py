@@ -13,8 +13,6 @@ from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import (
     COVID_US_STATES,
     IPUMS_1940_CITY,
-    KOSARAK_PREFIX,
-    KOSARAK_RECONSTRUCTED,
     Dataset,
     load,
 )
@@ -37,8 +35,8 @@ def _write(folder: Path, text: str) -> str:
     ("name", "items", "people", "largest"),
     [
         (IPUMS_1940_CITY, 915, 602_156, ("4610", 74_321)),
-        (KOSARAK_PREFIX, 17_034, 36_682, ("6", 5727)),
-        (KOSARAK_RECONSTRUCTED, 41_270, 990_002, ("6", 155_784)),
+        ("kosarak_prefix", 17_034, 36_682, ("6", 5727)),
+        ("kosarak_reconstructed", 41_270, 990_002, ("6", 155_784)),
         (COVID_US_STATES, 58, 31_670_031, ("California", 3_718_210)),
     ],
 )

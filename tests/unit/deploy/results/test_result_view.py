@@ -108,7 +108,7 @@ def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
 def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None:
     """The message names the kind."""
-    with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
+    with pytest.raises(SettingsError, match=f"this task collects {kind} data"):
         result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
 
 

@@ -14,7 +14,7 @@ from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
 from tests.support.wire_parsers import _summary
 
-_SENTINELS = "an operator's sentinels included; n_min must hold without them"
+_SENTINELS = "an operator's sentinels included; n_min must be met without them"
 
 
 def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> None:
@@ -32,7 +32,7 @@ def test_every_protocol_is_described(protocol: str, snapshot: SnapshotAssertion)
     rows = dict(task_view.parameter_rows(task))
 
     assert snapshot == [
-        rows[name] for name in ("asked for", "mechanism", "dummies by users", "shuffler")
+        rows[name] for name in ("values", "mechanism", "dummies by users", "shuffler")
     ]
 
 
