@@ -17,11 +17,7 @@ from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
-    """
-    Return the answers to a JSON file's list of queries, in order, with errors in their place.
-
-    Raises AccountingError if the file cannot be read or is not a list.
-    """
+    """Answer a file's JSON list of queries, in order; raise AccountingError if it has no list."""
     try:
         queries = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -43,11 +43,6 @@ class Child:
             self.process.kill()
             return await self.process.wait()
 
-    async def kill(self) -> None:
-        """Kill the process, to simulate a crash."""
-        self.process.kill()
-        await self.process.wait()
-
 
 class Cluster:
     """Analyzer, shuffler and user agent, which share only a development authority."""

@@ -52,8 +52,8 @@ def account(
     random_dummies: Annotated[
         str | None,
         typer.Option(
-            help="Random dummies: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
-            "or groups:SIZE,TRIALS,CHANCE."
+            help="Random dummies: binomial:TRIALS,PROBABILITY, poisson:MEAN, "
+            "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY."
         ),
     ] = None,
     dummies_per_user: Annotated[

@@ -66,7 +66,7 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
         size = int(parts[0])
         exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
     except ValueError as error:
-        raise TaskError(f"{distribution}: needs numbers; write {_FORMS} or uniform:SIZE") from error
+        raise TaskError(f"{distribution} needs numbers; write {_FORMS} or uniform:SIZE") from error
     within(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")

@@ -234,17 +234,14 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
 # --- dummies of the shuffler ----------------------------------------------------------------------
 
 
-def _sbin(target: Requirements) -> Design:
-    """Return the design of [MSE25] with binomial dummies of each item and no sampling."""
-    trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
-    spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-    return Design(protocol="sbin", target=target, shuffler=spec)
-
-
-def _sageo(target: Requirements) -> Design:
-    """Return the design of [MSE25] with geometric dummies of each item and no sampling."""
-    spec = published_sageo_spec(target.central_epsilon, target.delta)
-    return Design(protocol="sageo", target=target, shuffler=spec)
+def _item_noise(protocol: str, target: Requirements) -> Design:
+    """Return SBin or SAGeo [MSE25]: binomial or geometric dummies of each item, no sampling."""
+    if protocol == "sageo":
+        spec = published_sageo_spec(target.central_epsilon, target.delta)
+    else:
+        trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
+        spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+    return Design(protocol=protocol, target=target, shuffler=spec)
 
 
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
@@ -257,6 +254,6 @@ _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
     "mixdump": partial(_among_dummies, "mixdump"),
     "od-hp": partial(_among_dummies, "od-hp"),
     "fe1": _fe1,
-    "sbin": _sbin,
-    "sageo": _sageo,
+    "sbin": partial(_item_noise, "sbin"),
+    "sageo": partial(_item_noise, "sageo"),
 }

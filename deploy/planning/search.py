@@ -117,21 +117,18 @@ def _aue(target: Requirements) -> Design:
         dummies = each_item_dummies(extra_weight, target)
         return Design(protocol="aue", target=target, dummies=dummies)
 
-    def keeps(extra_weight: int) -> bool:
-        return keeps_guarantee(at(extra_weight))
-
     high = EXTRA_WEIGHT_SUM // 2  # an item's noise is largest at probability one half
-    if not keeps(high):
+    if not keeps_guarantee(at(high)):
         raise PlanError(
             f"aue cannot keep a central epsilon of {target.central_epsilon:g} with "
             f"{target.honest} users"
         )
-    while high > 1 and keeps(high // 2):
+    while high > 1 and keeps_guarantee(at(high // 2)):
         high //= 2
     low = high // 2
     while high - low > max(1, high // 1000):
         middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
+        low, high = (low, middle) if keeps_guarantee(at(middle)) else (middle, high)
     return at(high)
 
 

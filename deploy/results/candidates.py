@@ -12,6 +12,7 @@ from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable
 from common.task.specs import normalised
 from common.task.task import Task
+from deploy.clients.base import read_file
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -27,10 +28,7 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         SettingsError: The file cannot be read, is too long or not UTF-8, has no candidates or too
             many, or repeats one.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    raw = read_file(path)
     if len(raw) > _MAX_BYTES:
         raise SettingsError(f"{path} has {len(raw)} bytes; it may have at most {_MAX_BYTES}")
     try:

@@ -200,12 +200,11 @@ def _key_values(
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
-    errors, error_fields = "", {}
+    errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
 
     def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # its
         return EstimateTable(
-            title=title
-            + _part(size, len(reported[:most]), "{:,} most owned" if owners else "first {:,}"),
+            title=title + _part(size, len(reported[:most]), part),
             name="key",
             names=_labels(task, size, "key "),
             values=values,

@@ -34,11 +34,7 @@ _BLOCK: Final = 1 << 15
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
-    """
-    Return the central mechanisms' errors on a histogram.
-
-    `counts`, shape (domain_size,), are users by item; replacing one user changes two by 1.
-    """
+    """Return the central mechanisms' errors on users by item; one user moves two counts by 1."""
     n_users = int(counts.sum())
     gaps = np.asarray(counts.max() - counts, dtype=np.float64)
     return {

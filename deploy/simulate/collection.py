@@ -56,7 +56,7 @@ def collect(
         one_by_one: Simulate every report; otherwise draw cell counts. Drawn counts ignore the
             maximum of dummies per user (`most`), which is practically never reached.
     """
-    simulate = _simulate_reports if one_by_one else _draw_counts
+    simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
     if task.shuffler.law == "none":
         return counts
@@ -82,9 +82,7 @@ def _simulate_reports(
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 
 
-def _draw_counts(
-    task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator
-) -> CellCounts:
+def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
     if task.shuffler.kept < 1:
         users = rng.binomial(users, task.shuffler.kept)

@@ -78,11 +78,13 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
         await asyncio.sleep(moments.uniform(0.0, 0.6))
         if moments.random() < 0.5:
             address = cluster.shuffler.address
-            await cluster.shuffler.kill()
+            cluster.shuffler.process.kill()
+            await cluster.shuffler.process.wait()
             await cluster.start_shuffler(address)
         else:
             address = cluster.analyzer.address
-            await cluster.analyzer.kill()
+            cluster.analyzer.process.kill()
+            await cluster.analyzer.process.wait()
             await cluster.start_analyzer(address)
 
 
@@ -177,7 +179,8 @@ async def test_a_killed_user_agent_sends_the_same_bytes_again(cluster: Cluster) 
             await reply(stub.Contribute(request, timeout=20), "it")
 
     await contribute("first")
-    await cluster.shuffler.kill()
+    cluster.shuffler.process.kill()
+    await cluster.shuffler.process.wait()
     with pytest.raises(PeerError):
         await contribute("third, who cannot fetch the task")
     await cluster.start_shuffler(address)

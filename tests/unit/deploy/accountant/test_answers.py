@@ -44,7 +44,7 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     assert answers[3]["delta_upper"] == pytest.approx(0.003620562, rel=2e-3)
     assert answers[4]["delta_upper"] == pytest.approx(0.002573217, rel=2e-3)
     assert "users is 0" in str(answers[5]["error"])
-    assert {"error": "a question is an object"} == answers[6]
+    assert {"error": "a query must be a JSON object"} == answers[6]
     assert answers[0] == answers[7]
 
 
@@ -56,23 +56,23 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"k": 1}, "alphabet is 1"),
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
         ({"k": None}, "--alphabet, or k in a file"),
-        ({"delta": None}, "--delta or --central-epsilon, delta or eps in a file"),
+        ({"delta": None}, "--delta or --central-epsilon, or in a file delta or eps"),
         ({"eps_l": -1}, "eps_l must be greater than 0"),
         ({"eps_l": "many"}, "eps_l must be a valid number"),
-        ({"eps": 0.1}, "one of the two"),
+        ({"eps": 0.1}, "give either a delta"),
         ({"surprise": 1}, "unknown key: surprise"),
         ({"k": 10**400}, "k must be within 64 bits"),
         ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies is 1"),
-        ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies is"),
+        ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),
         ({"M_binom": [10, 0.5], "M_poisson": 3}, "two distributions of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
         ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
-        ({"m": 0.5, "M_poisson": 3}, "a fraction makes random dummies"),
+        ({"m": 0.5, "M_poisson": 3}, "it must be whole if a distribution"),
     ],
 )
 def test_a_question_that_breaks_a_rule_is_refused_by_name(
@@ -170,4 +170,4 @@ def test_a_distribution_of_dummies_is_read_from_one_word() -> None:
 
     for distribution in ("poisson", "uniform:3", "binomial:1.5,0.5"):
         outcome = _RUNNER.invoke(app, ["account", *asked.split(), distribution])
-        assert "a distribution of random dummies is binomial:TRIALS" in str(outcome.exception)
+        assert "a distribution of random dummies must be binomial:TRIALS" in str(outcome.exception)

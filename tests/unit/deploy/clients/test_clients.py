@@ -53,7 +53,7 @@ async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
 
     with pytest.raises(kind) as caught:
         await _operator(fail).tasks()
-    assert advised == ("Check that it runs, the address and the authority" in str(caught.value))
+    assert advised == ("Check that it is running, the address and" in str(caught.value))
 
 
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:

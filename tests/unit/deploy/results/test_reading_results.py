@@ -92,11 +92,7 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
     ("changes", "candidates", "sentence"),
     [
         ({}, b"Ohio\n" + b"x" * 65, "at most 64 bytes"),
-        (
-            {"task_digest": TaskDigest(b"\xd1" * 32)},
-            None,
-            "another task's result than the one requested",
-        ),
+        ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "another task's result than the one"),
         ({"local_epsilon": 0.01}, None, "result's local_epsilon is 0.01"),
         (
             {"guarantees": (guarantee("analyzer", 0.001, 0.0), *_TRUE.guarantees[1:])},

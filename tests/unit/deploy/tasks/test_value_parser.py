@@ -49,7 +49,7 @@ def test_a_value_is_read_as_its_kind_is_written(kind: Kind, text: str, value: Va
 )
 def test_what_is_not_written_so_is_refused_without_being_repeated(kind: Kind, text: str) -> None:
     """The message tells how a value is written, and nothing of this one, however long."""
-    with pytest.raises(ValueRangeError, match=r"^a (value is|key may)") as caught:
+    with pytest.raises(ValueRangeError, match=r"^a (value is|key appears)") as caught:
         parse_value(text, kind)
 
     assert "secret" not in str(caught.value)
