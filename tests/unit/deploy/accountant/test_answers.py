@@ -21,7 +21,7 @@ def _answer(tmp_path: Path, questions: object) -> list[dict[str, object]]:
     return answers
 
 
-def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
+def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     """ε for a δ, δ for an ε, an infinite ε as text, and errors in their place."""
     known = {"M": 60, "known_dummies": 20}
     answers = _answer(
@@ -75,9 +75,7 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"m": 0.5, "M_poisson": 3}, "it must be whole if a distribution"),
     ],
 )
-def test_a_question_that_breaks_a_rule_is_refused_by_name(
-    change: dict[str, object], message: str
-) -> None:
+def test_a_query_that_breaks_a_rule_is_refused(change: dict[str, object], message: str) -> None:
     """The message names the number or the key."""
     good: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
 
@@ -92,8 +90,8 @@ def _asked(options: str) -> str:
     return outcome.stdout
 
 
-def test_one_question_is_answered_as_text_and_as_json() -> None:
-    """The text has the assumptions; without local noise, one user has no privacy."""
+def test_one_query_is_answered_as_text_and_as_json() -> None:
+    """The text has the assumptions; without local noise, a single user has no privacy."""
     shown = _asked("--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6")
     alone = "--mechanism grr --users 1 --alphabet 4 --json"
     noisy = json.loads(_asked(f"{alone} --local-epsilon 2 --central-epsilon 1"))
@@ -105,8 +103,8 @@ def test_one_question_is_answered_as_text_and_as_json() -> None:
     assert "inf" == plain["epsilon_upper"]
 
 
-def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) -> None:
-    """Also one with a default."""
+def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
+    """Also one given with its default."""
     outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), "--dummies", "0"])
 
     assert "allows no other options" in str(outcome.exception)
@@ -125,7 +123,7 @@ def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) ->
 def test_dummies_of_users_are_those_of_honest_users(
     spoken: dict[str, object], said: dict[str, object]
 ) -> None:
-    """Without those of colluders and skippers; the shuffler's stay."""
+    """Colluders and skippers add none; the shuffler's dummies stay."""
     base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
     one, other = (Query.read(base | each).answer() for each in (spoken, said))
 
@@ -137,7 +135,7 @@ def test_dummies_of_users_are_those_of_honest_users(
     "kind", ["symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
 )
 def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
-    """An ε below the local one, and a δ at it that is no more than was asked for."""
+    """An ε below the local ε, and at this ε a δ no larger than the given one."""
     question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
     found = Query.read(question | {"delta": 1e-6}).answer()
     back = Query.read(question | {"eps": found.epsilon}).answer()
@@ -148,7 +146,7 @@ def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
 
 @pytest.mark.slow
 def test_every_bound_is_shown_beside_the_tight_one() -> None:
-    """Below it what an attack proves; above it what papers claim, or why they claim nothing."""
+    """An attack proves less; papers claim more, or nothing with a reason."""
     options = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare --json"
     answer = json.loads(_asked(options))
 
@@ -162,8 +160,8 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     assert "proven by an attack" in few
 
 
-def test_a_distribution_of_dummies_is_read_from_one_word() -> None:
-    """Or refused with the known ones."""
+def test_a_distribution_of_dummies_is_parsed() -> None:
+    """Otherwise the message names the known distributions."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
     for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
         assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1

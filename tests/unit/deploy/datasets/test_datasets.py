@@ -40,10 +40,10 @@ def _write(folder: Path, text: str) -> str:
         (COVID_US_STATES, 58, 31_670_031, ("California", 3_718_210)),
     ],
 )
-def test_a_shipped_histogram_is_whole(
+def test_a_shipped_histogram_is_complete(
     name: str, items: int, people: int, largest: tuple[str, int]
 ) -> None:
-    """Its size, its people, and its largest item; drawing everybody gives it back."""
+    """By its items, its people and its largest item; drawing all people returns it."""
     found = load(name)
     top = int(found.counts.argmax())
     everybody = found.sample_counts(people, np.random.default_rng(1))
@@ -57,8 +57,8 @@ def test_a_shipped_histogram_is_whole(
 # --- drawing ------------------------------------------------------------------------------------
 
 
-def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
-    """Of five people, three of whom share item 0; at least one."""
+def test_people_are_drawn_without_replacement() -> None:
+    """From five people, three of whom share item 0; between one and all of them."""
     rng = np.random.default_rng(6)
     draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 
@@ -73,11 +73,12 @@ def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
 # --- distributions -------------------------------------------------------------------------------
 
 
-def test_a_synthetic_data_set_is_shared_out_by_largest_remainders() -> None:
+def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
     """
-    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first.
+    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the last person goes to the first
+    item.
 
-    Without numbers a distribution has a million people, and a Zipf distribution the exponent 1.1.
+    By default there are a million people, and Zipf's exponent is 1.1.
     """
     found, usual = dataset("zipf:3,1", 12), dataset("zipf:1000")
 
@@ -91,10 +92,10 @@ def test_a_synthetic_data_set_is_shared_out_by_largest_remainders() -> None:
     exponent=st.floats(0, 20),
     n_users=st.integers(1, 10**9 - 1),
 )
-def test_a_synthetic_data_set_has_everybody_in_falling_order(
+def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
     size: int, exponent: float, n_users: int
 ) -> None:
-    """Whatever its numbers."""
+    """For any size, exponent and number."""
     counts = dataset(f"zipf:{size},{exponent}", n_users).counts
 
     assert n_users == int(counts.sum())
@@ -105,10 +106,10 @@ def test_a_synthetic_data_set_has_everybody_in_falling_order(
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
+def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
     """
-    People's numbers are ordered by size, not as texts; other columns are passed over. A histogram
-    keeps its order and what nobody has; here compressed, with Windows' line ends and mark.
+    Numbers of people are sorted by size; other columns are ignored. Items keep their order, and
+    those without people; this file is compressed, with Windows line ends and a byte order mark.
     """
     path = tmp_path / "mine.CSV.gz"
     path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
@@ -148,7 +149,7 @@ def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
 def test_a_file_that_breaks_a_rule_is_refused(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    """By its name, with the rule and the number; never with what stands in the file."""
+    """The message has its name, the rule and the number, never its content."""
     path = tmp_path / (name or "mine.csv")
     if content is not None:
         path.write_bytes(content)
@@ -169,15 +170,15 @@ def test_a_file_that_breaks_a_rule_is_refused(
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
     ],
 )
-def test_a_text_that_names_nothing_is_refused(text: str, message: str) -> None:
-    """It says what there is."""
+def test_an_unknown_data_set_is_refused(text: str, message: str) -> None:
+    """The message names the known ones."""
     with pytest.raises(TaskError, match=message):
         dataset(text)
 
 
 @pytest.mark.skipif(not _PYARROW, reason="the extra research is not installed")
-def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
-    """A row a person, a row an item, and what is refused."""
+def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
+    """Rows of people, rows of items, and refusals."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     path = tmp_path / "mine.parquet"
 
@@ -200,5 +201,5 @@ def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
         with pytest.raises(TaskError, match=message):
             dataset(saved(**columns))
     path.write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(TaskError, match="not a Parquet file"):
+    with pytest.raises(TaskError, match="not a valid Parquet file"):
         dataset(str(path))

@@ -1,4 +1,4 @@
-"""`shuffledp plan`: its options, its table, its JSON and its draft, for every kind of value."""
+"""`shuffledp plan`: options, table, JSON and draft, for every kind of data."""
 
 import dataclasses
 import datetime
@@ -59,7 +59,7 @@ def _plan(**changes: Any) -> Plan:
 
 @cache
 def _value_plan(kind: Kind) -> Plan:
-    """Plan with a local cap that is the first tried, which is quick."""
+    """Plan with a local cap that meets the target at once, which is quick."""
     return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
 
 
@@ -75,7 +75,7 @@ def _text(outcome: Result) -> str:
 
 
 def test_a_program_reads_the_plan_as_json() -> None:
-    """Every figure has its key; the guarantee is the one that was asked for."""
+    """Every figure has its key, and the guarantee is the target."""
     found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
 
     assert found["protocol"] in {"murs", "od-hp"}
@@ -92,7 +92,7 @@ def test_a_program_reads_the_plan_as_json() -> None:
 
 
 def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
-    """JSON has no infinity, TOML has one."""
+    """JSON has no infinity; TOML has."""
     found = _plan(
         domain_size=5, local_cap=math.inf, messages_cap=2.0, central_epsilon=1.0, n_users=100_000
     )
@@ -108,14 +108,14 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
 
 
 def _task(found: Plan, folder: Path) -> Task:
-    """Return the task that the analyzer makes of a plan's draft."""
+    """Return the analyzer's task for a plan's draft."""
     (folder / "draft.toml").write_text(draft(found, _NOW), encoding="utf-8")
     read = draft_file.read(folder / "draft.toml", _KEY)
     return complete(read, analyzer_key=_KEY, nonce=bytes(32))
 
 
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
-    """In comments with the prediction."""
+    """In comments beside the prediction."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
     best = dataclasses.replace(found.best, target=named)
@@ -145,10 +145,10 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
         ({"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"}, "sageo"),
     ],
 )
-def test_the_task_of_a_draft_claims_no_more_than_was_planned(
+def test_the_task_of_a_draft_keeps_the_plan(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
-    """Its own claim keeps the requirements and the bytes; with a week's time and the budget."""
+    """Its claim and its bytes are the planned ones; it has a week's time and the budget."""
     found = _plan(**changes)
     task = _task(found, tmp_path)
     target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
@@ -166,10 +166,10 @@ def test_the_task_of_a_draft_claims_no_more_than_was_planned(
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
+def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
-    """Every protocol of the kind has its row; the draft's task makes the planned claims."""
+    """Every protocol of the kind has a row; the draft's task makes the planned claims."""
     found, written = _value_plan(kind), io.StringIO()
     fields = json.loads(dumps(to_json(found)))
     show(found, Console(file=written, width=200))
@@ -192,8 +192,8 @@ def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
 # --- for people -----------------------------------------------------------------------------------
 
 
-def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: Path) -> None:
-    """They answer up to a local ε of 4, and 20 over all rounds; the draft is read back."""
+def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
+    """They accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
     file = tmp_path / "draft.toml"
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
@@ -234,10 +234,10 @@ def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: P
         (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for numbers"),
     ],
 )
-def test_a_bad_option_is_refused_by_its_number(
+def test_an_invalid_option_is_refused(
     asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
-    """One sentence that names the number and the rule, before anything is planned."""
+    """Before planning, in one sentence that names the number and the rule."""
     outcome = _run(asked, *arguments)
 
     assert isinstance(outcome.exception, error)
@@ -245,7 +245,7 @@ def test_a_bad_option_is_refused_by_its_number(
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:
-    """On standard output; and writes the draft, with range and population."""
+    """On standard output; it also writes the draft, with range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
     fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)

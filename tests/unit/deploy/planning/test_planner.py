@@ -27,7 +27,7 @@ def _all(found: Plan) -> dict[str, Design]:
 
 
 def _exact_epsilon(design: Design, target: Requirements) -> float:
-    """Return the accountant's ε of a design, with nothing of the planner's own in between."""
+    """Return a design's ε, computed by the accountant without the planner."""
     anonymity_set = design.terms.anonymity_set(target.n_min)
     if target.rounds == 1:
         return epsilon_upper(design.reduction, anonymity_set, target.delta)
@@ -76,10 +76,10 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     ratio: float,
 ) -> None:
     """
-    The best of all or of one protocol; its promise is kept by an accountant that is asked again.
+    The best design, or one protocol's, keeps the target by independent accounting.
 
-    (SOLH's other rows hash into more buckets than there are values, or than can be decoded: GRR's
-    rows are below them.)
+    (SOLH's other rows use more buckets than there are values, or than can be decoded; GRR's rows
+    have smaller errors.)
     """
     target = small_requirements(
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
@@ -97,7 +97,7 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
 
 
 def _places(target: Requirements) -> Iterator[Design]:
-    """Yield all buckets, or twelve primes of them, with each of sixteen numbers of dummies."""
+    """Yield designs with up to twelve numbers of buckets and sixteen numbers of dummies."""
     primes = fields(target.domain_size).astype(int).tolist()
     most = target.messages_cap - 1
     dummies = [0.0, *np.geomspace(0.01, most, 15).tolist()] if most > 0 else [0.0]
@@ -170,7 +170,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
 
 @pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
-    """Ten rounds cost ten local ε; the promise is the row of the users assumed honest."""
+    """Ten rounds cost ten times the local ε; the promise is the row with users assumed honest."""
     target = small_requirements(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
     found = plan(target)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
@@ -183,15 +183,15 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
         assert rows["analyzer"].epsilon < skipped < rows["analyzer+users"].epsilon
 
 
-def test_what_holds_the_error_back_is_named() -> None:
-    """A cap too, where it is reached."""
+def test_binding_constraints_are_named() -> None:
+    """Also a cap that is reached."""
     found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
 
     assert ("central epsilon", "messages cap") == found.binding
 
 
-def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
-    """Split over the rounds, no dummies; what shuffling adds is reported, not relied on."""
+def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
+    """Split over the rounds, without dummies; amplification is stated, but not relied on."""
     found = plan(small_requirements(trust="none", rounds=2, central_epsilon=1.0, domain_size=400))
     design = found.best
 
@@ -203,7 +203,7 @@ def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
 
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
-    """Each with its own exact variance; their mean over all values is the predicted error."""
+    """By exact variances, whose mean over all values is the predicted error."""
     target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
     best = plan(target).best
     errors = best.head_errors()

@@ -1,4 +1,4 @@
-"""Designs by the papers' own bounds, put back into these bounds."""
+"""Designs by the papers' own bounds, checked with these bounds."""
 
 import math
 from typing import Any, Final
@@ -40,7 +40,7 @@ _CASES: Final = [
 
 
 def _claim_of(design: Design, target: Requirements) -> float:
-    """Return the claim of the paper's own bound; infinite where it does not apply."""
+    """Return the claim of the paper's own bound; infinite if it does not apply."""
     bound = PROTOCOLS[design.protocol].published_bound
     assert bound is not None
     setting = BoundSetting(
@@ -57,7 +57,7 @@ def _claim_of(design: Design, target: Requirements) -> float:
 
 
 def _in_steps(design: Design) -> bool:
-    """Return whether noise comes in whole dummies, or reports are as sharp as there are."""
+    """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
     dummies = design.dummy_spec
     if design.shuffler.law != "none" or dummies.law in {"each-item", "fractional"}:
         return False
@@ -69,9 +69,9 @@ def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
     """
-    Never more than the target, and one per cent less at most; 15 where noise comes in steps.
+    Never more than the target, and at most 1 % less; 15 % where noise comes in steps.
 
-    Where the bound cannot reach the target, the report keeps it by itself, the buckets are those of
+    Where the bound cannot reach the target, the local ε is the target, the buckets are those of
     local hashing, and the note says so.
     """
     target = amplified_requirements(central_epsilon=epsilon, **data)
@@ -96,10 +96,10 @@ def test_a_papers_own_bound_claims_the_target(
         ("od-hp", {"central_epsilon": 0.3, **_SMALL}, False),
     ],
 )
-def test_items_are_hashed_only_where_that_gains(
+def test_items_are_hashed_only_if_that_reduces_the_error(
     protocol: str, changes: dict[str, Any], *, hashed: bool
 ) -> None:
-    """MURS and OD-HP report plain items where their error is less."""
+    """Otherwise MURS and OD-HP report plain items."""
     target = amplified_requirements(**changes)
     found = published_design(protocol, target)
 
@@ -131,7 +131,7 @@ _LOCAL: Final = ("sh", "murs", "hp-sdp", "mixdump", "od-hp")
 def test_caps_bind_and_no_bound_claims_more(
     protocols: tuple[str, ...], changes: dict[str, Any]
 ) -> None:
-    """There are fewer dummies, and more noise or fewer buckets instead."""
+    """Caps lead to fewer dummies, and to more noise or fewer buckets."""
     target = amplified_requirements(**changes)
     for protocol in protocols:
         found = published_design(protocol, target)
@@ -160,14 +160,14 @@ def test_caps_bind_and_no_bound_claims_more(
 def test_requirements_beyond_a_bound_are_refused(
     protocol: str, changes: dict[str, Any], message: str
 ) -> None:
-    """The message has the number that is out of range."""
+    """The message names the number that is out of range."""
     with pytest.raises(PlanError, match=message):
         published_design(protocol, amplified_requirements(**changes))
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
-    """Or the cap, if that is less; or 20, and then a note says so."""
+    """Or the cap if that is less, and at most 20, which a note says."""
     found = published_design(protocol, amplified_requirements(central_epsilon=0.5))
     capped = published_design(protocol, amplified_requirements(central_epsilon=0.5, local_cap=0.25))
     largest = published_design(protocol, amplified_requirements(central_epsilon=40.0))

@@ -1,4 +1,4 @@
-"""Requirements on a plan: their rules, and hints where an error is out of reach."""
+"""Requirements: their rules, and hints if an error cannot be reached."""
 
 import math
 from typing import Any
@@ -16,8 +16,8 @@ def _least_error(**changes: Any) -> float:
 
 
 @pytest.mark.slow
-def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
-    """A tenth more than so many users reach it, and a tenth fewer do not."""
+def test_an_unreachable_error_comes_with_the_users_needed() -> None:
+    """A tenth more users than stated reach it; a tenth fewer do not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
     target = 0.5 * _least_error(**fields)
     with pytest.raises(PlanError, match="cannot be reached") as refused:
@@ -52,9 +52,7 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
         ({"head": (0.01,) * 31}, "the head has 31 shares"),
     ],
 )
-def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_requirement_that_breaks_a_rule_is_refused(changes: dict[str, Any], message: str) -> None:
     """The sentence names the number and the rule."""
     with pytest.raises(PlanError, match=message):
         small_requirements(**changes)
@@ -78,8 +76,8 @@ def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
         {"local_cap": 1e-6, "central_epsilon": 1e-6},
     ],
 )
-def test_requirements_that_break_no_rule_have_a_plan(changes: dict[str, Any]) -> None:
-    """At the edges too: blunt reports always keep a promise."""
+def test_valid_requirements_have_a_plan(changes: dict[str, Any]) -> None:
+    """Extreme ones, too: noisy reports always keep a target."""
     target = small_requirements(**changes)
     found = plan(target)
 

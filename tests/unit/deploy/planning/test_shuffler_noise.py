@@ -20,7 +20,7 @@ def _delta(spec: ShufflerSpec, epsilon: float) -> float:
 
 
 def test_published_noise_is_more_than_enough() -> None:
-    """SBin's authors take 4.6 and 3.1 times the coins; SAGeo's a peak of 217 for 203."""
+    """SBin's authors use 4.6 and 3.1 times the coins; SAGeo's a peak of 217 instead of 203."""
     for delta, ratio in ((1e-6, 4.6), (1e-12, 3.1)):
         coins = sbin_trials(0.1, delta, 1.0)
         assert ratio == pytest.approx(coins / binomial_trials(0.1, delta), abs=0.05)
@@ -32,7 +32,7 @@ def test_published_noise_is_more_than_enough() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (0.5, 1e-15)])
 def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
-    """Both papers' noise is enough."""
+    """Both papers' noise keeps the guarantee."""
     coins = Binomial(sbin_trials(epsilon, delta, 1.0), 0.5)
 
     assert _delta(published_sageo_spec(epsilon, delta), epsilon) <= delta
@@ -42,7 +42,7 @@ def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (3.0, 1e-15), (0.02, 0.1)]
 )
-def test_calibrated_noise_is_enough_and_no_less_would_be(epsilon: float, delta: float) -> None:
+def test_calibrated_noise_is_minimal(epsilon: float, delta: float) -> None:
     """One coin, or one step of the peak, less breaks the guarantee."""
     trials, spec = binomial_trials(epsilon, delta), geometric_spec(epsilon, delta)
 

@@ -26,7 +26,7 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     ],
 )
 def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
-    """Without empty lines and a byte order mark; blanks count, and text is normalized."""
+    """Empty lines and a byte order mark are ignored; blanks count; texts are normalized."""
     assert texts == _read(tmp_path, raw)
 
 

@@ -46,8 +46,8 @@ def _pairs(one: TaskDraft) -> PairDraft:
     return one.pairs
 
 
-def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
-    """All charges are at most the total local ε together; a stated budget stays."""
+def test_the_budget_covers_all_iterations() -> None:
+    """Their charges sum to at most the total local ε; a stated budget is kept."""
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
     tasks = [
         complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
@@ -59,7 +59,7 @@ def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
 
 
 def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft() -> None:
-    """Means become fakes, clipped to the range; the first iteration has the fakes of the draft."""
+    """Fakes are the previous means, clipped to the range; the first iteration's are the draft's."""
     means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
     one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
     restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
@@ -117,7 +117,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
 
 @pytest.mark.parametrize("name", _DRAFTS)
 def test_a_written_draft_is_read_back_unchanged(tmp_path: Path, name: str) -> None:
-    """For every kind, whatever its labels hold."""
+    """For every kind and any labels."""
     (tmp_path / "draft.toml").write_text(draft_file.as_toml(_DRAFTS[name]), encoding="utf-8")
 
     assert _DRAFTS[name] == draft_file.read(tmp_path / "draft.toml", _KEY)
@@ -159,7 +159,7 @@ def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: Path) -> None:
-    """The result is read as `shuffledp result --json` prints it."""
+    """The result has the format of `shuffledp result --json`."""
     whole, output = tmp_path / "whole.toml", tmp_path / "second.toml"
     whole.write_text(draft_file.as_toml(_whole()), encoding="utf-8")
     task = kind_task("priv-kv", population="viewers")

@@ -1,4 +1,4 @@
-"""Results beside their signed tasks: only true ones pass."""
+"""Results checked against their signed tasks."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ from tests.support.results import guarantee, released
 
 @cache
 def _true() -> Collected:
-    """Return a result with true guarantees, an eighth of the users taken to be dishonest."""
+    """Return a result with true guarantees, with an eighth of the users assumed dishonest."""
     found = collected(size=4)
     task = dataclasses.replace(found.task, assumed_honest_fraction=0.875, n_min=9_000)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
@@ -58,7 +58,7 @@ def _true() -> Collected:
 def test_a_result_that_its_task_contradicts_is_refused(
     change: dict[str, Any], sentence: str
 ) -> None:
-    """The message has both figures."""
+    """The message names both figures."""
     true = _true()
     check_fits(true.result, true.task)
 
@@ -67,7 +67,7 @@ def test_a_result_that_its_task_contradicts_is_refused(
 
 
 def _check_estimate(task: Task, **changes: Any) -> None:
-    """Check the result of a task of another kind than items, with an estimate changed."""
+    """Check a result of another kind than items, with these changes to its estimate."""
     estimate = dataclasses.replace(kind_collected(task.kind).result.estimate, **changes)
     check_fits(result_of(task, estimate=estimate), task)
 
@@ -79,7 +79,7 @@ def _check_estimate(task: Task, **changes: Any) -> None:
 def test_an_estimate_counts_the_reports_of_the_batch(
     protocol: str, counts: tuple[str, ...]
 ) -> None:
-    """A hundred times as many would seem to err a tenth as much."""
+    """A hundred times as many would have a tenth of the stated error."""
     task = kind_task(protocol)
     estimate = kind_collected(task.kind).result.estimate
     with pytest.raises(WireError, match=r"counts 400000 reports; .* it must count 4000"):
@@ -88,7 +88,7 @@ def test_an_estimate_counts_the_reports_of_the_batch(
 
 @pytest.mark.parametrize("protocol", protocols_of("vector"))
 def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
-    """An unbiased mean is in its interval; the interval of a projection is of noise alone."""
+    """Intervals of projected means cover the noise alone."""
     task, projects = kind_task(protocol), protocol == "multi-rphm"
     _check_estimate(task, unbiased=not projects)
     with pytest.raises(WireError, match=r"\d+ \w*biased means; the task's is \d+ \w*biased"):
@@ -96,7 +96,7 @@ def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
 
 
 def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> None:
-    """Later iterations of PrivKVM do not."""
+    """Later iterations of PrivKVM do not ask."""
     asks = kind_task("priv-kv")
     later = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, key_share=0.0))
     _check_estimate(asks)
@@ -129,7 +129,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     change: dict[str, Any],
     fits: bool,  # noqa: FBT001
 ) -> None:
-    """Two sentinels were planted, and taken off before anything was counted."""
+    """Two sentinels were planted, and removed before reports were counted."""
     task = dataclasses.replace(protocol_task(protocol), target_size=1010)
     numbers = {"n_users": 1000, "n_sentinels": 2, "n_reports": 1000} | change
     buckets = task.item_mechanism.buckets
@@ -151,7 +151,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     ],
 )
 def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None:
-    """By its epsilon or its delta."""
+    """By its epsilon or by its delta."""
     true, coalition = _true(), change["coalition"]
     stated = [
         dataclasses.replace(one, **change) if one.coalition == coalition else one
@@ -162,7 +162,7 @@ def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None
 
 
 def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
-    """Another version's accountant may be tighter by less than one percent."""
+    """Another version's accountant may be tighter by less than 1 %."""
     true = _true()
     for factor in (1.0, 0.995, 1.5, math.inf):
         stated = [
@@ -173,7 +173,7 @@ def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
 
 
 def test_missing_and_made_up_guarantees_and_uncounted_refusals_are_refused() -> None:
-    """A made-up guarantee would be charged; refused reports may be of honest users."""
+    """A false guarantee would be charged to the budget; refused reports may be of honest users."""
     true, honest = _true(), collected(size=4)
     fewer = tuple(one for one in true.result.guarantees if "users" not in one.coalition)
     stated = guarantees(honest.task, honest.result.n_users, 6)

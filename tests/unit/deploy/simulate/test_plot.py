@@ -10,7 +10,7 @@ _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
 
 def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
-    """A panel for each accounting and estimate and one of times; central mechanisms are lines."""
+    """A panel per accounting and estimate, and one of run times; central mechanisms are lines."""
     rows = [
         row("od-hp", 0.1, (3e-6,), accounting="published", reference=_CENTRAL),
         row("od-hp", 0.1, (3e-6,), reference=_CENTRAL),

@@ -1,4 +1,4 @@
-"""Budgets of populations as an operator sees them."""
+"""Budgets of populations, from the ledger."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ _USERS = 50
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Operator:
-    """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
+    """Reads an analyzer's tasks and ledger, or another ledger, without one unreadable task."""
 
     _core: AnalyzerCore
     _entries: list[LedgerEntry] | None = None
@@ -72,7 +72,7 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
 
 
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
-    """By what the analyzer composes, and the metric shows; tasks that stand alone are in no row."""
+    """Composed as by the analyzer and its metric; tasks without a population have no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
@@ -91,7 +91,7 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
 
 
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
-    """And those of earlier tasks, which bind it too."""
+    """And the budgets of earlier tasks, which also apply to it."""
     task = await _publish(core)
     alone = await of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
@@ -122,8 +122,8 @@ async def test_a_ledger_entry_of_another_population_is_refused(
             await asked
 
 
-async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
-    """That row says why and comes first; the others are there."""
+async def test_spending_is_unknown_if_a_task_cannot_be_read(core: AnalyzerCore) -> None:
+    """Its row has the reason and comes first, before the others."""
     await _released(core, population="guests")
     staff = await _released(core)
     operator = _Operator(core, _unreadable=core.signed.digest())
@@ -147,7 +147,7 @@ async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCor
     ],
 )
 def test_spending_is_rounded_up_and_the_rest_down(spent: float, shown: tuple[str, ...]) -> None:
-    """Nothing left is 0, never less."""
+    """An exhausted budget has 0 left, never less."""
     text = printed(partial(show, [population_budgets("\x1b[staff]", spent=spent)]))
     [row] = [line for line in text.splitlines() if "staff" in line]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
