@@ -1,4 +1,4 @@
-"""Base class of operators' clients: channel, token and errors; and file reading."""
+"""Base class of operators' clients, and functions that read their files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self

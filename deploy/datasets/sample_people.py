@@ -19,7 +19,7 @@ from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
 from deploy.tasks.demo_task import HASHED
 from deploy.tasks.value_parser import parse_value
 
-MAX_MADE_UP: Final = 1_000_000
+MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
 _MAX_CANDIDATES: Final = 1000
 """Most texts of a file that become candidates."""
@@ -61,8 +61,8 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     people = 20_000 if n_users is None else n_users
-    if not 1 <= people <= MAX_MADE_UP:
-        raise TaskError(f"users is {people}; it must lie between 1 and {MAX_MADE_UP}")
+    if not 1 <= people <= MAX_SAMPLE:
+        raise TaskError(f"users is {people}; it must lie between 1 and {MAX_SAMPLE}")
     title, draft, answer = _QUESTIONS[kind]
     size = draft.get("domain_size", 1)
     values = answer(people, size, rng)
@@ -176,13 +176,13 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
 
     Raises:
         TaskError: A label is not a value of the kind, or n_users exceeds the data set or
-            MAX_MADE_UP.
+            MAX_SAMPLE.
     """
     users = data.n_users if n_users is None else n_users
-    if not data.labels or users > MAX_MADE_UP:
+    if not data.labels or users > MAX_SAMPLE:
         raise TaskError(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
-            f"file with values, and users must be at most {MAX_MADE_UP:,}"
+            f"file with values, and users must be at most {MAX_SAMPLE:,}"
         )
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)

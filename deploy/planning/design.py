@@ -210,7 +210,7 @@ def each_item_dummies(extra_weight: int, target: Requirements) -> DummySpec:
 def share_errors(
     target: Requirements, answers: Vector, blanket: Vector, dummies: Vector, *, hashed: bool
 ) -> Vector:
-    """Return predicted squared errors of a share, by broadcasting; infinite without a signal."""
+    """Return a share's predicted squared error for arrays of designs; infinite without a signal."""
     uniform, other = 1 / answers, blanket / answers
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = bernoulli_variance(

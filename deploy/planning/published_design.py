@@ -192,7 +192,7 @@ def _needed(answers: float, share: float, target: Requirements) -> float:
 
 
 def _fewest(needed: float, flexible: float, target: Requirements) -> float:
-    """Return the fewest dummies per user: `needed` in total if fixed, `flexible` if random."""
+    """Return the fewest dummies per user for `needed` fixed or `flexible` random ones in all."""
     n = target.honest
     fixed = math.ceil(needed / n)
     whole = math.floor(flexible / n)

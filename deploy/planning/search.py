@@ -69,8 +69,8 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
     "fe1": (("fe1", "puredump"),),
 }
-"""Searched protocols that implement each protocol, best error first. A second group is searched if
-the first has no design, because dummies are not allowed or hardly needed."""
+"""For each protocol, groups of searched protocols, of which the best design of the first group with
+one is taken. Second groups are for targets that allow no dummies, or hardly need any."""
 
 
 # --- one protocol ---------------------------------------------------------------------------------
@@ -180,10 +180,10 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         calibrated = _calibrate(frontier, points[0])
         if calibrated is None:
             break
-        design, at = calibrated
+        design, tightness = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
             break  # without dummies it is another protocol
-        frontier.known[protocol in HASHED].append(Tightness(design.answers, at))
+        frontier.known[protocol in HASHED].append(Tightness(design.answers, tightness))
         designs.append(design)
     return sorted(designs, key=lambda design: design.mse)[:1]
 
@@ -211,31 +211,34 @@ def _same(point: SearchPoint, other: SearchPoint) -> bool:
 
 # --- one point ------------------------------------------------------------------------------------
 
+_Trial = tuple[float, float]
+"""A tightness and the excess ln(μ / target μ) of its design; above 0 the target is missed."""
+
 
 def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
     """Return the point's design with the least noise that keeps the target, and its tightness."""
-    kept: tuple[float, float] | None = None
-    broken: tuple[float, float] | None = None
+    passed: _Trial | None = None
+    failed: _Trial | None = None
     best: tuple[Design, float] | None = None
     slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
     known = frontier.known[point.protocol in HASHED]
-    near = min(known, key=lambda each: abs(math.log(each.answers / point.answers)), default=None)
-    at = 0.0 if near is None else near.log_factor
+    near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
+    tightness = 0.0 if near is None else near.log_factor
     for _ in range(_MAX_EVALUATIONS):
-        design = frontier.design(point, at)
+        design = frontier.design(point, tightness)
         # Without a design, this tightness needs more dummies than are allowed.
         excess = -math.inf if design is None else _log_excess(design)
         if excess > 0:
-            broken = (at, excess)
+            failed = (tightness, excess)
         else:
-            kept = (at, excess)
+            passed = (tightness, excess)
             if design is not None:
-                best = (design, at)
-                if excess >= -slack or design == frontier.design(point, at + _ONLY_CAPS):
+                best = (design, tightness)
+                if excess >= -slack or design == frontier.design(point, tightness + _ONLY_CAPS):
                     break
-        if kept is not None and broken is not None and broken[0] - kept[0] < slack / 4:
+        if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
             break
-        at = _next(at, excess, kept, broken)
+        tightness = _next(tightness, excess, passed, failed)
     if best is None:
         noisiest = frontier.design(point, -_ONLY_CAPS)
         if noisiest is not None and _log_excess(noisiest) <= 0:
@@ -243,19 +246,14 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
     return best
 
 
-def _next(
-    at: float,
-    excess: float,
-    kept: tuple[float, float] | None,
-    broken: tuple[float, float] | None,
-) -> float:
+def _next(tightness: float, excess: float, passed: _Trial | None, failed: _Trial | None) -> float:
     """Return the next tightness to try: by the secant if bracketed, otherwise assuming slope 1."""
-    if kept is None or broken is None:
-        return at + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
-    if math.isinf(kept[1]) or math.isinf(broken[1]):
-        return (kept[0] + broken[0]) / 2
-    share = (-_AIM - kept[1]) / (broken[1] - kept[1])
-    return kept[0] + min(max(share, 0.02), 0.98) * (broken[0] - kept[0])
+    if passed is None or failed is None:
+        return tightness + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
+    if math.isinf(passed[1]) or math.isinf(failed[1]):
+        return (passed[0] + failed[0]) / 2
+    share = (-_AIM - passed[1]) / (failed[1] - passed[1])
+    return passed[0] + min(max(share, 0.02), 0.98) * (failed[0] - passed[0])
 
 
 def _log_excess(design: Design) -> float:

@@ -103,25 +103,25 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     if target.rounds == 1 and not hybrid:
         return design  # its noise is exact for one round
     # Bisect the ε for which the noise is made; the noise grows as this ε falls.
-    kept: tuple[float, Design] | None = None
-    broken: float | None = None
+    passed: tuple[float, Design] | None = None
+    failed: float | None = None
     for _ in range(_MAX_HALVINGS):
         if keeps_guarantee(design):
-            kept = (epsilon, design)
+            passed = (epsilon, design)
         else:
-            broken = epsilon
-        if kept is None or broken is None:
-            epsilon = epsilon * 2 if broken is None else epsilon / 2
-        elif broken / kept[0] < _REL_TOL:
+            failed = epsilon
+        if passed is None or failed is None:
+            epsilon = epsilon * 2 if failed is None else epsilon / 2
+        elif failed / passed[0] < _REL_TOL:
             break
         else:
-            epsilon = math.sqrt(kept[0] * broken)
+            epsilon = math.sqrt(passed[0] * failed)
         if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
             break  # hardly any noise is needed, or no noise is enough
         design = at(epsilon)
-    if kept is None:
+    if passed is None:
         raise PlanError(f"no number of shuffler dummies keeps epsilon {target.central_epsilon:g}")
-    return kept[1]
+    return passed[1]
 
 
 def _hybrid_local(target: Requirements) -> float:

@@ -30,10 +30,10 @@ _MAX_VALUES: Final = 20
 """Most rows of the table by value."""
 _FEW_VALUES: Final = 12
 """Most values for which the table by value is always shown."""
-_KEPT: Final = 3
+_FIXED_COLUMNS: Final = 3
 """First columns that a table keeps on a narrow terminal."""
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
-_TEXTS: Final = {"protocol", "by", "parameters", "value"}
+_TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
 _UNITS: Final = {
     "categorical": "shares",
@@ -69,7 +69,7 @@ _COLUMNS: Final = {
     "regret": ("regret", ".2g"),
 }
 """Columns of a comparison by heading: a field of the row or of `_cells`, and its format."""
-_ALWAYS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
+_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
 """Columns that a narrow terminal keeps; the others are dropped from the right."""
 
 
@@ -81,7 +81,7 @@ class Report:
     """Names the experiment, in print and above the figure."""
     explanation: str
     tables: Mapping[str, Sequence[Mapping[str, str]]]
-    """Rows by title of the table; each row has its cells by column, the same in every row."""
+    """Rows by title of the table; a row maps every column's heading to its cell."""
     figures: Any
     """The results as JSON."""
     points: Sequence[Point]
@@ -118,7 +118,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     )
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
-    _print(lines + _central_cells(rows), console, _ALWAYS)
+    _print(lines + _central_cells(rows), console, _REQUIRED_COLUMNS)
     if any(row.reference for row in rows):
         console.print(
             "Central mechanisms are run by a curator who sees every value; their errors are exact, "
@@ -152,11 +152,11 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:
     """Print the columns that fit; `always`, by default the first three, are never dropped."""
     headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
-    optional = [name for name in headings if name not in (always or headings[:_KEPT])]
+    optional = [name for name in headings if name not in (always or headings[:_FIXED_COLUMNS])]
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        add_columns(table, {name: "left" if name in _TEXTS else "right" for name in kept})
+        add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
         for cells in rows:
             table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table

@@ -55,7 +55,7 @@ class PopulationBudgets:
         return self.budgets[0].share if self.budgets else math.inf
 
 
-async def of_populations(
+async def budgets_by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
@@ -69,7 +69,7 @@ async def of_populations(
     return tuple(sorted(budgets, key=lambda population: population.share, reverse=True))
 
 
-async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
+async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
     """Return the budgets of a task's population, the task's own included; None without one."""
     if not task.population:
         return None

@@ -146,17 +146,17 @@ def _report(title: str, figures: Sequence[dict[str, Any]], seed: int) -> Report:
 
 def _cells(figures: dict[str, Any]) -> dict[str, str]:
     people = np.array(figures["people"])
-    found = {}
+    counts = {}
     for key, rule in (("detected", ""), ("detected_by_false_discovery_rate", " (FDR)")):
         detected = np.array(figures[key])
-        found[f"found{rule}"] = f"{(detected & (people > 0)).sum()}"
-        found[f"false{rule}"] = f"{(detected & (people == 0)).sum()}"
+        counts[f"found{rule}"] = f"{(detected & (people > 0)).sum()}"
+        counts[f"false{rule}"] = f"{(detected & (people == 0)).sum()}"
     return {
         **{letter: f"{figures[letter]:g}" for letter in _PARAMETERS},
         "ε report": rounded_up(figures["local_epsilon"]),
         "permanent ε": rounded_up(float(figures["permanent_epsilon"])),
         "L1": f"{figures['l1']:.4f}",
-        **found,
+        **counts,
         "RMSE": f"{np.sqrt(((figures['counts'] - people) ** 2).mean()):,.0f}",
         "unexplained": f"{figures['unexplained']:,.0f}",
     }

@@ -11,7 +11,7 @@ from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.base import Vector
 from common.protocols import Kind, protocol_named
-from deploy.datasets.sample_people import MAX_MADE_UP, SamplePeople, sample_people
+from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
 from deploy.tasks.demo_task import closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from user_agent.encoding import encoder_for
@@ -81,7 +81,7 @@ def test_the_truth_of_numbers_and_pairs_is_their_mean() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "n_users"),
-    [("categorical", -1), ("string", 10**8), ("mean", 0), ("vector", MAX_MADE_UP + 1)],
+    [("categorical", -1), ("string", 10**8), ("mean", 0), ("vector", MAX_SAMPLE + 1)],
 )
 def test_too_many_people_are_refused_before_they_are_drawn(kind: Kind, n_users: int) -> None:
     """The message names the number."""

@@ -16,7 +16,7 @@ from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
+from deploy.tasks.population_budgets import as_json, budgets_by_population, budgets_of_task, show
 from deploy.terminal.json_output import dumps
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import population_budgets
@@ -78,11 +78,11 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
     alone = await _released(core, population="")
     entries = await _ledger(core)
-    staff, guests = await of_populations(entries, _Operator(core))
+    staff, guests = await budgets_by_population(entries, _Operator(core))
 
     assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
     assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
-    assert await of_task(alone, _Operator(core)) is None
+    assert await budgets_of_task(alone, _Operator(core)) is None
     assert entries[0].composed_epsilon == guests.budgets[0].spent_epsilon
     assert (20.0, 1e-6) == (guests.budgets[0].epsilon, guests.budgets[0].delta)
     await core.releases.measure_budgets()
@@ -93,9 +93,9 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
     """And the budgets of earlier tasks, which also apply to it."""
     task = await _publish(core)
-    alone = await of_task(task, _Operator(core))
+    alone = await budgets_of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
-    later = await of_task(task, _Operator(core))
+    later = await budgets_of_task(task, _Operator(core))
     assert alone is not None
     assert later is not None
 
@@ -117,7 +117,7 @@ async def test_a_ledger_entry_of_another_population_is_refused(
     lying = [dataclasses.replace(entry, population=said)]
     operator = _Operator(core, lying)
 
-    for asked in (of_populations(lying, operator), of_task(task, operator)):
+    for asked in (budgets_by_population(lying, operator), budgets_of_task(task, operator)):
         with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
             await asked
 
@@ -127,8 +127,8 @@ async def test_spending_is_unknown_if_a_task_cannot_be_read(core: AnalyzerCore) 
     await _released(core, population="guests")
     staff = await _released(core)
     operator = _Operator(core, _unreadable=core.signed.digest())
-    populations = await of_populations(await _ledger(core), operator)
-    alone = await of_task(staff, operator)
+    populations = await budgets_by_population(await _ledger(core), operator)
+    alone = await budgets_of_task(staff, operator)
 
     assert [("staff", 0, 1), ("guests", 1, 1)] == [
         (one.population, len(one.budgets), one.releases) for one in populations
