@@ -13,7 +13,7 @@ from common.mechanisms.base import Counts, Vector
 CENTRAL_NAMES: Final = {
     "laplace_mse": "central Laplace",
     "gaussian_mse": "central Gaussian",
-    "regret": "central choice",
+    "regret": "permute-and-flip",
     "exponential_regret": "central exponential",
 }
 """Display name of each central mechanism, by the name of its error."""

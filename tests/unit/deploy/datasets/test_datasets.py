@@ -108,8 +108,8 @@ def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
 
 def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
     """
-    Numbers of people are sorted by size; other columns are ignored. Items keep their order, and
-    those without people; this file is compressed, with Windows line ends and a byte order mark.
+    People's numbers are sorted by size, and other columns are ignored. Items keep their order, also
+    without people; this file is compressed, with Windows line ends and a byte order mark.
     """
     path = tmp_path / "mine.CSV.gz"
     path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
