@@ -22,7 +22,7 @@ ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 MAX_LINE_CHARACTERS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 16
 _INT64_DIGITS: Final = 18
-"""Numbers of at most this many decimal digits fit into 64 bits."""
+"""Most decimal digits of a count, so that it fits into 64 bits."""
 
 
 class Table(NamedTuple):

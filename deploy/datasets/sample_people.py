@@ -204,7 +204,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
         if len({len(row) for row in rows}) > 1:
-            raise TaskError(f"values of {data.name} have different numbers of numbers")
+            raise TaskError(f"values of {data.name} have different lengths; all need the same")
         low, high = _range([number for row in rows for number in row])
         size = len(rows[0])
         draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
@@ -229,5 +229,5 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
 def _range(numbers: list[float]) -> tuple[float, float]:
     """Return the least and the largest number; raise TaskError if all are equal."""
     if len(set(numbers)) < 2:  # noqa: PLR2004  # two ends
-        raise TaskError("all numbers of the file are equal; two different ones must give the range")
+        raise TaskError("all numbers of the file are equal; the range needs two different ones")
     return float(min(numbers)), float(max(numbers))

@@ -23,9 +23,9 @@ from deploy.planning.search import approximate_mse, search_protocols
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
-_RELAXED: Final = 1.1
-_MATTERS: Final = 0.998
-"""A constraint binds if relaxing it by _RELAXED reduces the error to less than this share."""
+_RELAXATION: Final = 1.1
+_BINDING_RATIO: Final = 0.998
+"""A constraint binds if ten percent more of it lowers the error by more than .2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +108,11 @@ def _binding(frontier: Frontier) -> tuple[str, ...]:
         most["messages_cap"] = math.inf
     if target.local_cap < MAX_LOCAL_EPSILON:
         most["local_cap"] = MAX_LOCAL_EPSILON
-    relaxed = {name: min(_RELAXED * getattr(target, name), most[name]) for name in most}
+    relaxed = {name: min(_RELAXATION * getattr(target, name), most[name]) for name in most}
     return tuple(
         name.replace("_", " ")
         for name, value in relaxed.items()
-        if approximate_mse(frontier, **{name: value}) < _MATTERS * now
+        if approximate_mse(frontier, **{name: value}) < _BINDING_RATIO * now
     )
 
 

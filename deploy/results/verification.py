@@ -74,7 +74,7 @@ def _check_reports(result: Result, task: Task) -> None:
     Check the numbers of sentinels, of reports and of refused reports.
 
     The result counts acknowledged sentinels; up to target_size - n_min sentinels may be in the
-    batch. A sentinel is missing if none of its reports arrived; none is if the shuffler samples.
+    batch. A sentinel is missing if none of its reports arrived and the shuffler does not sample.
     """
     room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
     missing, per_user = result.n_sentinels_missing, task.reports_per_user

@@ -36,7 +36,7 @@ class SweepRow:
 
     @property
     def errors(self) -> Mapping[str, Summary]:
-        """Each error's mean over the repeats, by name."""
+        """Mean and standard error of each error over the repeats, by name."""
         names = self.repeats[0].errors if self.repeats else ()
         return {name: Summary.of([run.errors[name] for run in self.repeats]) for name in names}
 

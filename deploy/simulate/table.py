@@ -78,7 +78,7 @@ class Report:
     """The results of one experiment."""
 
     title: str
-    """Names the experiment, in print and above the figure."""
+    """Title of the printed report and of the figure."""
     explanation: str
     tables: Mapping[str, Sequence[Mapping[str, str]]]
     """Rows by title of the table; a row maps every column's heading to its cell."""
