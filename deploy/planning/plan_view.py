@@ -40,11 +40,9 @@ def default_local_cap(rounds: int) -> float:
 def _device_caps() -> tuple[float, float, float]:
     """Return the default caps of devices: local ε per answer, total local ε, total central ε."""
     caps: dict[str, Any] = {setting.name: setting.default for setting in fields(UserAgentSettings)}
-    return (
-        caps["local_epsilon_cap"],
-        caps["total_local_epsilon_cap"],
-        caps["total_central_epsilon_cap"],
-    )
+    names = ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
+    per_answer, total, central = (caps[name] for name in names)
+    return per_answer, total, central
 
 
 # --- JSON and drafts ------------------------------------------------------------------------------

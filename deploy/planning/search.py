@@ -155,7 +155,7 @@ def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
-    """Approximate the least error under changed requirements, in milliseconds."""
+    """Approximate the least error under changed requirements. Cost: milliseconds."""
     target = dataclasses.replace(frontier.target, **changes)
     of_users = min(point.mse for point in _first_points(Frontier(target, frontier.known)))
     return min(of_users, approximate_shuffler_mse(target))
