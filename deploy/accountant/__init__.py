@@ -1,1 +1,1 @@
-"""Queries to the accountant from the command line and from files."""
+"""Answer queries to the accountant from the command line and from files."""

@@ -1,4 +1,4 @@
-"""`shuffledp account`: answers of the accountant on the terminal, as JSON, and for a whole file."""
+"""`shuffledp account`: answer queries on the terminal, as JSON, and for a file of queries."""
 
 import json
 from collections.abc import Mapping
@@ -11,43 +11,44 @@ from rich.table import Table
 
 from common.errors import AccountingError
 from common.messages.guarantee import Guarantee, rounded_down, rounded_up
-from deploy.accountant.query import Question
+from deploy.accountant.query import Query
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
-    """Answer a JSON list of questions, in order; raise AccountingError if the file holds none."""
+    """Answer a file's JSON list of queries, in order; raise AccountingError if it has no list."""
     try:
-        questions = json.loads(path.read_text(encoding="utf-8"))
+        queries = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise AccountingError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise AccountingError(f"{path} is not JSON") from error
-    if not isinstance(questions, list):
-        raise AccountingError(f"{path} must hold a list of questions")
-    return [_answer_entry(question, comparing=comparing) for question in questions]
+    if not isinstance(queries, list):
+        raise AccountingError(f"{path} must be a JSON list of queries")
+    return [_answer_entry(query, comparing=comparing) for query in queries]
 
 
 def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
+    """Return the answer to one entry of a file, or its error."""
     if not isinstance(fields, dict):
-        return {"error": "a question is an object"}
+        return {"error": "a query must be a JSON object"}
     try:
-        question = Question.read(fields)
-        return answer_fields(question, question.answer(), comparing=comparing)
+        query = Query.read(fields)
+        return answer_fields(query, query.answer(), comparing=comparing)
     except AccountingError as error:
         return {"error": str(error)}
 
 
-def answer_fields(question: Question, guarantee: Guarantee, *, comparing: bool) -> dict[str, Any]:
-    """Return {"epsilon_upper": …} or {"delta_upper": …}, and the bounds to compare it with."""
+def answer_fields(query: Query, guarantee: Guarantee, *, comparing: bool) -> dict[str, Any]:
+    """Return the JSON fields of an answer: epsilon_upper or delta_upper, and further bounds."""
     fields: dict[str, Any] = (
         {"delta_upper": guarantee.delta}
-        if question.delta is None
+        if query.delta is None
         else {"epsilon_upper": number_or_text(guarantee.epsilon)}
     )
     try:
-        return fields | (question.comparison() if comparing else {})
+        return fields | (query.comparison() if comparing else {})
     except AccountingError as error:
         return fields | {"compare": str(error)}
 
@@ -55,7 +56,7 @@ def answer_fields(question: Question, guarantee: Guarantee, *, comparing: bool) 
 def show(
     guarantee: Guarantee, answer: Mapping[str, Any], local_epsilon: float, console: Console
 ) -> None:
-    """Print the bound unrounded, then rounded up with its assumptions, and the comparison."""
+    """Print the exact bound, the guarantee rounded up with its assumptions, and the comparison."""
     name = "epsilon_upper" if "epsilon_upper" in answer else "delta_upper"
     console.print(
         f"{name} = {answer[name]}\n"
@@ -72,11 +73,11 @@ def show(
     if isinstance(answer["compare"], str):
         console.print(f"No comparison: {answer['compare']}.")
         return
-    table = Table(title=f"Central epsilon at delta {guarantee.delta:g}, by every bound")
-    add_columns(table, {"bound": "left", "epsilon, or why none": "left"})
-    table.add_row("this accountant, an upper bound", rounded_up(guarantee.epsilon))
-    table.add_row("proven by an attack, a lower bound", rounded_down(answer["epsilon_lower"]))
+    table = Table(title=f"Bounds on the central epsilon at delta {guarantee.delta:g}")
+    add_columns(table, {"bound": "left", "epsilon, or why not": "left"})
+    table.add_row("this accountant (upper bound)", rounded_up(guarantee.epsilon))
+    table.add_row("proven by an attack (lower bound)", rounded_down(answer["epsilon_lower"]))
     for row in answer["compare"]:
-        said = row.get("refused") or rounded_up(float(row["epsilon"]))
-        table.add_row(escape(row["bound"]), escape(str(said)))
+        cell = row.get("refused") or rounded_up(float(row["epsilon"]))
+        table.add_row(escape(row["bound"]), escape(str(cell)))
     console.print(table)

@@ -1,4 +1,4 @@
-"""A query to the accountant: a mechanism, a population, and the wanted figure."""
+"""A query to the accountant: a mechanism, a batch, and δ or ε."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ from common.task.dummy_spec import DummySpec
 from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | BlanketPair
-"""A randomizer as accounting models it."""
+"""A randomizer as the accountant models it."""
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
-"""Whether answers are to a hashed value, by mechanisms with an alphabet."""
+"""Mechanisms with an alphabet, and whether they hash values."""
 _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "symmetric-unary": symmetric_unary,
     "optimized-unary": optimized_unary,
@@ -57,11 +57,11 @@ _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]]
     MatchCountReduction: (epsilon_upper, delta_upper),
     BlanketPair: (blanket_epsilon, blanket_delta),
 }
-"""The search for an ε at a δ, and the δ at an ε."""
+"""Functions for ε at a δ and for δ at an ε, by type of the randomizer."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
-_DISTRIBUTIONS_IN_WORDS: Final = (
-    "a distribution of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, "
-    "negative-binomial:R,MEAN or groups:SIZE,TRIALS,CHANCE"
+_DISTRIBUTION_RULE: Final = (
+    "a distribution of random dummies must be binomial:TRIALS,PROBABILITY, poisson:MEAN, "
+    "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY"
 )
 _KEYS: Final = {
     "binomial": "M_binom",
@@ -69,19 +69,20 @@ _KEYS: Final = {
     "poisson": "M_poisson",
     "groups": "M_groups",
 }
-"""Keys of random numbers of dummies in a file, by their names on the command line."""
+"""Keys of the distributions in a file, by their names on the command line."""
 
 
 def parse_distribution(text: str) -> dict[str, Any]:
-    """Parse a distribution such as `poisson:3`; return its key in a file, and its numbers."""
+    """Parse a distribution such as `poisson:3`, and return it as a query's key and numbers."""
     name, _, rest = text.partition(":")
     if name not in _KEYS or not rest:
-        raise AccountingError(_DISTRIBUTIONS_IN_WORDS)
-    numbers = parse_numbers(rest, _DISTRIBUTIONS_IN_WORDS)
+        raise AccountingError(_DISTRIBUTION_RULE)
+    numbers = parse_numbers(rest, _DISTRIBUTION_RULE)
     return {_KEYS[name]: numbers[0] if (name, len(numbers)) == ("poisson", 1) else numbers}
 
 
 def _distribution(key: str, numbers: tuple[float, ...]) -> CountDistribution:
+    """Return the distribution of a query's key and numbers, or raise AccountingError."""
     match key, numbers:
         case "M_poisson", (mean,):
             return Poisson(mean)
@@ -91,11 +92,11 @@ def _distribution(key: str, numbers: tuple[float, ...]) -> CountDistribution:
             return Binomial(int(trials), chance)
         case "M_groups", (size, *distribution) if size.is_integer():
             return Groups(_distribution("M_binom", tuple(distribution)), int(size))
-    raise AccountingError(_DISTRIBUTIONS_IN_WORDS)
+    raise AccountingError(_DISTRIBUTION_RULE)
 
 
 def _integral(number: object) -> object:
-    """Take 1e6 for a whole number, as JSON does."""
+    """Convert a float without fraction, such as 1e6, to an int."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -110,8 +111,8 @@ _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
-class Question:
-    """One query, for ε at a δ or δ at an ε; its keys in a file: docs/theory/accounting.md."""
+class Query:
+    """A query for ε at a δ or for δ at an ε; docs/theory/accounting.md describes its keys."""
 
     kind: str
     n: _Whole
@@ -119,7 +120,7 @@ class Question:
     eps_l: _LocalEpsilon | None = None
     coll: _Real | None = None
     rappor: tuple[_Real, ...] | None = None
-    """RAPPOR's F, P, Q and HASHES for one report [EPK14]."""
+    """RAPPOR's f, p, q and number of hashes, for one report [EPK14]."""
     M: _Whole = 0
     m: _Real | None = None
     M_shuffler: _Count = 0
@@ -135,28 +136,28 @@ class Question:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
-        """Check a query's keys; raise AccountingError if one breaks a rule."""
+        """Return the query with these keys; raise AccountingError if one breaks a rule."""
         return validated(cls, fields, AccountingError, "key")
 
     @cached_property
     def subject(self) -> Subject:
-        """The randomizer."""
+        """The randomizer; raises AccountingError if its parameters are missing or do not fit."""
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
             raise AccountingError(f"the mechanism must be one of olh, {', '.join(MECHANISMS)}")
         if mechanism not in _HASHED and (self.k is not None or self.coll is not None):
             raise AccountingError(
-                f"{mechanism} has neither an alphabet nor a collision probability"
+                f"{mechanism} has neither an alphabet nor a collision probability; remove them"
             )
         if mechanism == "rappor":
             if self.eps_l is not None:
-                raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
+                raise AccountingError("rappor's local epsilon follows from F,P,Q,HASHES; remove it")
             match self.rappor or ():
                 case (f, p, q, hashes) if hashes.is_integer():
                     return rappor_pair(f, p, q, hashes=int(hashes))
-            raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
+            raise AccountingError("rappor needs four numbers, F,P,Q,HASHES; HASHES must be whole")
         if self.rappor is not None:
-            raise AccountingError(f"rappor is for the mechanism rappor; this one is {mechanism}")
+            raise AccountingError(f"the mechanism is {mechanism}; F,P,Q,HASHES are for rappor")
         if self.eps_l is None:
             raise AccountingError(
                 f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
@@ -176,7 +177,7 @@ class Question:
 
     @cached_property
     def anonymity_set(self) -> AnonymitySet:
-        """The users and dummies of the batch."""
+        """The batch's users and dummies; raises AccountingError if the numbers do not fit."""
         adding = self.n - self.colluders - self.skippers
         if self.n > 0 > adding:
             raise AccountingError(
@@ -184,26 +185,27 @@ class Question:
                 f"{self.n} users"
             )
         try:
-            each = DummySpec.averaging(self.m or 0.0)
+            per_user = DummySpec.averaging(self.m or 0.0)
         except TaskError as error:
             raise AccountingError(str(error)) from error
         random_dummies = self._random_dummies()
-        if each.law == "fractional" and adding > 0:
+        if per_user.law == "fractional" and adding > 0:
             if random_dummies is not None:
                 raise AccountingError(
-                    f"dummies per user is {self.m}: a fraction makes random dummies, and "
-                    "another distribution of them is given"
+                    f"dummies per user is {self.m}; it must be whole if a distribution of random "
+                    "dummies is given"
                 )
-            random_dummies = Binomial(adding, each.extra_chance)
+            random_dummies = Binomial(adding, per_user.extra_chance)
         return AnonymitySet(
             users=self.n,
-            dummies=self.M + self.M_shuffler + adding * each.per_user,
+            dummies=self.M + self.M_shuffler + adding * per_user.per_user,
             random_dummies=random_dummies,
             known_dummies=self.known_dummies,
             colluders=self.colluders,
         )
 
     def _random_dummies(self) -> CountDistribution | None:
+        """Return the query's distribution of random dummies, if any."""
         keys = _KEYS.values()
         given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
@@ -218,13 +220,13 @@ class Question:
         return None
 
     def answer(self) -> Guarantee:
-        """Return the bound with its assumptions, or raise AccountingError."""
+        """Return the guarantee that answers the query, or raise AccountingError."""
         subject, anonymity_set = self.subject, self.anonymity_set
         general = isinstance(subject, BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
-                "give a delta to get epsilon, or a central epsilon to get delta, one of the two: "
-                "--delta or --central-epsilon, delta or eps in a file"
+                "give either a delta, to get epsilon, or a central epsilon, to get delta: --delta "
+                "or --central-epsilon, or in a file delta or eps"
             )
         epsilon_of, delta_of = _BOUNDS[type(subject)]
         epsilon = (
@@ -237,12 +239,12 @@ class Question:
         honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
-            f"{honest} users are honest, {anonymity_set.colluders} others collude",
+            f"{honest} users are honest, and {anonymity_set.colluders} others collude",
             f"the batch has {anonymity_set.dummies} dummies, and {random_dummies or 'no'} more",
             f"the analyzer knows {anonymity_set.known_dummies} of them",
         ]
         if general and random_dummies is not None:
-            assumptions.append("dummies whose number is random are not counted")
+            assumptions.append("random dummies are ignored")
         return Guarantee(
             coalition="analyzer+users" if anonymity_set.colluders else "analyzer",
             epsilon=epsilon,
@@ -253,15 +255,16 @@ class Question:
         )
 
     def comparison(self) -> dict[str, Any]:
-        """Return the ε that an attack proves and every other bound's, or why there is none."""
+        """Return the JSON fields of a comparison: an attack's lower bound and published bounds."""
         if self.delta is None:
-            return {"compare": "bounds are compared at a delta; here epsilon is given"}
+            return {"compare": "bounds can be compared at a delta, but epsilon is given"}
         if isinstance(self.subject, BlanketPair):
-            return {"compare": "bounds are compared for mechanisms that count matches"}
+            names = ", ".join(_HASHED)
+            return {"compare": f"bounds can be compared only for {names}, not for {self.kind}"}
         return {
             "epsilon_lower": epsilon_lower(self.subject, self.anonymity_set, self.delta),
             "compare": [
-                {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
-                for name, said in compare(self.subject, self.anonymity_set, self.delta)
+                {"bound": name, ("refused" if isinstance(bound, str) else "epsilon"): bound}
+                for name, bound in compare(self.subject, self.anonymity_set, self.delta)
             ],
         }

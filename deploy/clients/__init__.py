@@ -1,1 +1,1 @@
-"""Clients of the three services, and a local cluster of them."""
+"""Clients of the three services, and a local cluster that runs them."""

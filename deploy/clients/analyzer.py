@@ -1,4 +1,4 @@
-"""An operator's calls to the analyzer: publish tasks, read results and the ledger."""
+"""The operator's client of the analyzer: publish tasks, read results and the ledger."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
 class OperatorClient(ServiceClient):
-    """Calls to an analyzer with its operator's token."""
+    """Client of an analyzer, authenticated by its operator's token."""
 
     _PARTY = "the analyzer"
     _STUB = analyzer_pb2_grpc.AnalyzerStub
@@ -45,8 +45,9 @@ class OperatorClient(ServiceClient):
         """
         Open a channel to host:port; raise SettingsError if a file cannot be read.
 
-        Without the file of an authority to trust, it is plaintext, on loopback only. The operator's
-        certificate and key are by default operator.pem and operator.key beside the authority.
+        `authority` is the certificate file of the trusted authority; without it, the channel is
+        plaintext, on loopback only. The operator's certificate and key are by default operator.pem
+        and operator.key in its folder.
         """
         own = trusted = None
         if authority is not None:
@@ -58,20 +59,20 @@ class OperatorClient(ServiceClient):
         return cls(channel, address, read_token(token_file))
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task. The analyzer composes all earlier spending: up to minutes."""
+        """Publish a task; can take minutes, because the analyzer composes all earlier releases."""
         answer = await self._call(self._stub.CreateTask, draft_to_wire(draft), LONG_DEADLINE)
         return signed_task_from_wire(answer.task)
 
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
-        """Register sentinels by their leaves, in several calls if many; safe to retry."""
+        """Register sentinels by the hashes of their reports, in several calls; safe to retry."""
         for part in sentinel_parts(sentinels):
             request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
             await self._call(self._stub.RegisterSentinels, request)
 
     async def result(self, digest: TaskDigest) -> Result:
-        """Read a released result; raise BatchStateError if it is not there yet."""
+        """Return a released result; raise BatchStateError if it is not released yet."""
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         try:
             answer = await self._call(self._stub.GetResult, request, LONG_DEADLINE)
@@ -79,26 +80,26 @@ class OperatorClient(ServiceClient):
             if error.status == BatchStateError.status:
                 raise BatchStateError(str(error)) from error
             raise
-        found = result_from_wire(answer)
-        if found.task_digest != digest:
-            raise WireError("the analyzer gave the result of another task than was asked for")
-        return found
+        result = result_from_wire(answer)
+        if result.task_digest != digest:
+            raise WireError("the analyzer returned another task's result than the one requested")
+        return result
 
     async def tasks(self) -> list[TaskSummary]:
-        """List every task with its state, the earliest deadline first."""
-        found: list[TaskSummary] = []
+        """Return the summaries of all tasks, by deadline."""
+        summaries: list[TaskSummary] = []
         while True:
-            after = found[-1].task_digest if found else b""
+            after = summaries[-1].task_digest if summaries else b""
             request = analyzer_pb2.ListTasksRequest(after=after)
             answer = await self._call(self._stub.ListTasks, request, LONG_DEADLINE)
             if not (page := summaries_from_wire(answer)):
-                return sorted(found, key=lambda task: (task.deadline, task.task_digest))
+                return sorted(summaries, key=lambda task: (task.deadline, task.task_digest))
             if page[0].task_digest <= after:
-                raise WireError("the analyzer lists the same tasks again")
-            found += page
+                raise WireError("the analyzer listed the same tasks twice")
+            summaries += page
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """Read a task as it was signed, without checking the signature, and its state."""
+        """Return a signed task, whose signature is not checked, and its state."""
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)
@@ -107,7 +108,7 @@ class OperatorClient(ServiceClient):
         return signed, summary
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
-        """Read the whole ledger; raise LedgerError at the first entry that breaks its chain."""
+        """Return all entries and the head of the hash chain; raise LedgerError if it is broken."""
         entries: list[LedgerEntry] = []
         head = ChainHead()
         while True:
@@ -119,7 +120,7 @@ class OperatorClient(ServiceClient):
             entries += page
 
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:
-        """Read a result as soon as it is released. Bound it with asyncio.timeout."""
+        """Poll every `pause` seconds until the result is released; limit with asyncio.timeout."""
         while True:
             try:
                 return await self.result(digest)

@@ -1,4 +1,4 @@
-"""Shared by operators' clients of a service: the channel, the token, errors, and files."""
+"""Base class of operators' clients, and functions that read their files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,12 +10,12 @@ from common.runtime.rpc import SHORT_DEADLINE, reply
 
 
 class ServiceClient:
-    """A channel to a service, with the token of its operator; empty for public calls only."""
+    """A channel to a service with its operator's token, which is empty for public calls."""
 
     _PARTY: ClassVar[str]
-    """Its name in errors."""
+    """The service's name in errors."""
     _STUB: ClassVar[Any]
-    """Its generated stub."""
+    """The service's generated stub class."""
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel
@@ -24,15 +24,15 @@ class ServiceClient:
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
     async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # of the stub
-        """Make a call with the token."""
+        """Call a method of the stub with the token, and return its response."""
         call = method(request, metadata=self._metadata, timeout=seconds)
         try:
             return await reply(call, f"{self._PARTY} at {self._address}")
         except (PeerBusyError, PeerUnableError):
-            raise  # it runs, and at that address
+            raise  # the service runs at that address
         except PeerError as error:
             raise PeerError(
-                f"{error}. Check that it runs, the address and the authority"
+                f"{error}. Check that it is running, the address and the authority"
             ) from error
 
     async def __aenter__(self) -> Self:
@@ -43,15 +43,15 @@ class ServiceClient:
 
 
 def read_token(file: Path) -> str:
-    """Read an operator's token; raise SettingsError if the file holds no printable one."""
+    """Return an operator's token; raise SettingsError if the file has no printable ASCII token."""
     token = read_file(file).decode("ascii", "replace").strip()
     if not (token and token.isascii() and token.isprintable()):
-        raise SettingsError(f"{file} does not hold an operator's token")
+        raise SettingsError(f"{file} does not contain an operator's token")
     return token
 
 
 def read_file(path: Path) -> bytes:
-    """Read a file whole, such as the certificate to trust; raise SettingsError if that fails."""
+    """Return the content of a file; raise SettingsError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

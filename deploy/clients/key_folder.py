@@ -1,11 +1,10 @@
 """
-A folder with an authority and certificates for each party, made and renewed by an operator.
+Create and renew a folder of TLS certificates. Run by the operator.
 
     FOLDER/authority.pem, authority.key    the authority; its key stays here
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
-A development authority's folder (tls_directory), with the parties' files beside the authority's,
-can be shown and renewed too.
+A development folder (tls_directory), with all files in one folder, can be shown and renewed too.
 """
 
 from collections.abc import Sequence
@@ -29,23 +28,25 @@ _OWNER_ONLY: Final = 0o700
 
 @dataclass(frozen=True, slots=True)
 class KeyFolder:
-    """A folder of certificates."""
+    """A folder with an authority and the parties' certificates."""
 
     path: Path
 
     def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> None:
         """
-        Make an authority, or use the existing one, and a certificate for each party.
+        Create the authority, unless it exists, and a certificate for each party and these hosts.
 
-        Raises SettingsError if a party is unknown, or has a certificate already.
+        Raises SettingsError if a party is unknown or already has a certificate.
         """
         unknown = sorted(set(parties) - set(PARTIES))
         if unknown:
-            raise SettingsError(f"{', '.join(unknown)} is no party; parties: {', '.join(PARTIES)}")
-        there = [party for party in parties if party in self._folders()]
-        if there:
             raise SettingsError(
-                f"{', '.join(there)} has a certificate already: shuffledp keys renew makes another"
+                f"unknown party: {', '.join(unknown)}; the parties are {', '.join(PARTIES)}"
+            )
+        existing = [party for party in parties if party in self._folders()]
+        if existing:
+            raise SettingsError(
+                f"{', '.join(existing)} already has a certificate; use shuffledp keys renew"
             )
         try:
             self.path.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
@@ -61,40 +62,41 @@ class KeyFolder:
 
     def renew(self, party: str | None, now: float) -> None:
         """
-        Issue a new certificate for the same hosts to a party, or to every one that has one.
+        Issue new certificates for the same hosts to a party, or to all parties that have one.
 
-        Under the same authority: old and new are valid side by side until the old one ends. Raises
-        SettingsError if there is no authority, or no certificate to renew.
+        The authority stays the same; the old certificate stays valid until it expires. Raises
+        SettingsError if there is no authority or no certificate to renew.
         """
         authority = Authority.read(self.path)
-        found = {one: folder for one, folder in self._folders().items() if party in {None, one}}
-        if not found:
+        folders = {name: path for name, path in self._folders().items() if party in {None, name}}
+        if not folders:
             raise SettingsError(f"there is no certificate of {party or 'any party'} in {self.path}")
-        for one, folder in found.items():
-            old = Certificate.read(folder / f"{one}.pem")
-            self._issue(authority, folder, one, extra_hosts(old), now)
+        for name, folder in folders.items():
+            old = Certificate.read(folder / f"{name}.pem")
+            self._issue(authority, folder, name, extra_hosts(old), now)
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
-        """Return each certificate with its file; raise SettingsError if there is none."""
+        """Return each certificate's file and content by name; raise SettingsError if none."""
         folders = {AUTHORITY: self.path} | self._folders()
-        files = {party: folder / f"{party}.pem" for party, folder in folders.items()}
-        found = {
-            one: (file, Certificate.read(file)) for one, file in files.items() if file.exists()
+        files = {name: folder / f"{name}.pem" for name, folder in folders.items()}
+        shown = {
+            name: (file, Certificate.read(file)) for name, file in files.items() if file.exists()
         }
-        if not found:
+        if not shown:
             raise SettingsError(
-                f"there is no certificate in {self.path}: shuffledp keys make puts some there"
+                f"there is no certificate in {self.path}; create some with shuffledp keys make"
             )
-        return found
+        return shown
 
     def _folders(self) -> dict[str, Path]:
-        """Return the folder of each party that has a certificate."""
-        folders = [(one, folder) for one in PARTIES for folder in (self.path, self.path / one)]
-        return {one: folder for one, folder in folders if (folder / f"{one}.pem").exists()}
+        """Return the folder of each party that has a certificate, by party."""
+        folders = [(party, path) for party in PARTIES for path in (self.path, self.path / party)]
+        return {party: path for party, path in folders if (path / f"{party}.pem").exists()}
 
     def _issue(
         self, authority: Authority, folder: Path, party: str, hosts: Sequence[str], now: float
     ) -> None:
+        """Issue a certificate into a folder, with a copy of the authority's certificate."""
         authority.issue(folder, party, now, hosts)
         if folder != self.path:
             trusted = (self.path / f"{AUTHORITY}.pem").read_bytes()

@@ -1,4 +1,4 @@
-"""The three services as child processes of this one, on free loopback ports."""
+"""Run the three services as child processes, on free loopback ports."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _POLL_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One party: its process and its files."""
+    """A service's process, address and files."""
 
     party: str
     process: asyncio.subprocess.Process
@@ -30,11 +30,11 @@ class Child:
     log: Path
 
     def published(self, name: str) -> str:
-        """Return the text of a file in its state directory."""
+        """Return the content of a text file in the service's state directory."""
         return (self.state / name).read_text(encoding="ascii")
 
     async def stop(self) -> int:
-        """Ask it to stop, wait, and return its exit status."""
+        """Terminate the process, by force after a timeout, and return its exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -43,14 +43,9 @@ class Child:
             self.process.kill()
             return await self.process.wait()
 
-    async def kill(self) -> None:
-        """Kill it as a crash would."""
-        self.process.kill()
-        await self.process.wait()
-
 
 class Cluster:
-    """Analyzer, shuffler and user agent, which share nothing but a development authority."""
+    """Analyzer, shuffler and user agent, which share only a development authority."""
 
     analyzer: Child
     shuffler: Child
@@ -59,7 +54,7 @@ class Cluster:
     def __init__(
         self, directory: Path, environment: Mapping[str, str] = GRPC_SILENCE, **shared: str
     ) -> None:
-        """Take their folder, variables, and settings that all three share."""
+        """Store the folder, environment variables and common settings of the services."""
         self._directory = directory
         self._environment = environment
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
@@ -84,17 +79,17 @@ class Cluster:
     async def start_shuffler(
         self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
     ) -> None:
-        """Start the shuffler; it calls the analyzer, or a relay at another address."""
+        """Start the shuffler, which calls the analyzer at its own or at another address."""
         self.shuffler = await self._start(
             "shuffler",
             listen,
             analyzer=analyzer or self.analyzer.address,
             analyzer_identity=self.analyzer.published("identity.pub"),
-            submissions_per_connection=0,  # one carries many users'
+            submissions_per_connection=0,  # unlimited: one connection carries many users
         )
 
     async def start_user_agent(self) -> None:
-        """Start the user agent, for several persons; it calls the shuffler."""
+        """Start the user agent, which answers for several persons."""
         self.user_agent = await self._start(
             "user_agent",
             f"unix:{(self._directory / 'user_agent.sock').resolve()}",
@@ -103,39 +98,40 @@ class Cluster:
             shuffler_identity=self.shuffler.published("identity.pub"),
             inclusion_check_seconds=1.0,
             local_epsilon_cap=20.0,
-            total_central_epsilon_cap=20.0,  # tiny batches claim little more than local
+            total_central_epsilon_cap=20.0,  # tiny batches have hardly any amplification
             several_persons=True,
         )
 
     @property
     def authority(self) -> Path:
-        """The development authority's certificate."""
+        """File of the development authority's certificate."""
         return self._directory / "tls" / "authority.pem"
 
     @property
     def shuffler_key(self) -> bytes:
-        """The public key for envelopes."""
+        """The shuffler's public key, to which envelopes are sealed."""
         return bytes.fromhex(self.shuffler.published("envelope.pub"))
 
     def operator(self) -> OperatorClient:
-        """Connect to the analyzer as its operator."""
+        """Return a client of the analyzer with its operator's token."""
         token = self.analyzer.state / "operator.token"
         return OperatorClient.connect(self.analyzer.address, self.authority, token)
 
     async def stop(self) -> None:
-        """Stop the three, callers first."""
+        """Stop the services, callers first."""
         for party in ("user_agent", "shuffler", "analyzer"):
             if (child := getattr(self, party, None)) is not None:
                 await child.stop()
 
     async def _start(self, party: str, listen: str, **own: str | float | bool) -> Child:
+        """Start a service with these settings, and wait until it publishes its address."""
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"
         published.unlink(missing_ok=True)
         settings = {"listen": listen, "state_directory": str(state), **self._shared, **own}
         file, log = self._directory / f"{party}.toml", self._directory / f"{party}.log"
-        # Of such values JSON is TOML.
+        # JSON literals of these values are valid TOML.
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
@@ -155,6 +151,6 @@ class Cluster:
             await process.wait()
             raise
         if process.returncode is not None:
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise SettingsError(f"the {party} did not start: {(said or ['it said nothing'])[-1]}")
+            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise SettingsError(f"the {party} did not start: {(lines or ['its log is empty'])[-1]}")
         return Child(party, process, state, published.read_text(encoding="ascii"), log)

@@ -1,4 +1,4 @@
-"""Calls to the shuffler by its operator, and public ones about a batch."""
+"""Client of the shuffler, for its operator and for public calls."""
 
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
 class ShufflerClient(ServiceClient):
-    """A shuffler at the other end of a channel."""
+    """Client of a shuffler, with or without its operator's token."""
 
     _PARTY = "the shuffler"
     _STUB = shuffler_pb2_grpc.ShufflerStub
@@ -23,8 +23,8 @@ class ShufflerClient(ServiceClient):
         """
         Open a channel to host:port; raise SettingsError if a file cannot be read.
 
-        Without the file of an authority to trust, it is plaintext, on loopback only; without the
-        operator's token, for public calls only.
+        `authority` is the certificate file of the trusted authority; without it, the channel is
+        plaintext, on loopback only. Without a token, only public calls work.
         """
         trusted = None if authority is None else read_file(authority)
         token = "" if token_file is None else read_token(token_file)
@@ -35,12 +35,12 @@ class ShufflerClient(ServiceClient):
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
-        """Return the state and counts of a batch that a device has asked for, by the token."""
+        """Return the state and counts of a batch that a device has fetched; needs the token."""
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
         return progress_from_wire(await self._call(self._stub.GetBatchProgress, request))
 
     async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
-        """Return the public status of a batch; None if no device has fetched the task."""
+        """Return the public status of a batch, or None if no device has fetched its task."""
         request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
         try:
             return status_from_wire(await self._call(self._stub.GetBatchStatus, request))

@@ -1,4 +1,4 @@
-"""A person's calls to their own user agent."""
+"""A person's client of their own user agent."""
 
 from typing import Any, Final
 
@@ -9,9 +9,9 @@ from common.task_digest import TaskDigest
 from common.wire.submissions import contribution_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
-_REFUSED_ENTRY: Final = (
-    "Put the token into the file that the agent's setting token_file names: the answer is kept, "
-    "and sent later as it is; its epsilon is spent already"
+_REFUSED_ADVICE: Final = (
+    "Put the token into the file that the agent's setting token_file names. The agent has saved "
+    "the answer, has charged its epsilon, and will send it unchanged"
 )
 
 
@@ -19,9 +19,10 @@ async def send(
     agent: str, digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeResponse:
     """
-    Contribute a value through a user agent on a Unix socket, which needs no TLS.
+    Contribute a value through a user agent on a Unix socket, without TLS, and return its response.
 
-    Raises ValueRangeError if the value is larger than any item's number.
+    Raises ValueRangeError if the value does not fit the wire format, PeerRefusalError if the agent
+    refuses it.
     """
     request = contribution_to_wire(digest, value, person)
     try:
@@ -29,14 +30,14 @@ async def send(
     except PeerRefusalError as error:
         if error.status != CredentialError.status:
             raise
-        raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
+        raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ADVICE}") from error
     return answer
 
 
 async def ask_for_receipt(
     agent: str, digest: TaskDigest, person: str
 ) -> user_agent_pb2.GetReceiptResponse:
-    """Ask for the receipt of an answer; raise PeerRefusalError if there is no answer."""
+    """Return the receipt of an answer; raise PeerRefusalError if there is no answer."""
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
     answer: user_agent_pb2.GetReceiptResponse = await _call(agent, "GetReceipt", request)
     return answer
@@ -44,7 +45,7 @@ async def ask_for_receipt(
 
 async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN401  # its response
     if not agent.startswith("unix:"):
-        raise SettingsError("the agent's address must begin with unix:")
+        raise SettingsError(f"the agent's address is {agent}; it must begin with unix:")
     async with open_channel(agent, "user_agent", None) as channel:
         call = getattr(user_agent_pb2_grpc.UserAgentStub(channel), method)
         return await reply(call(request, timeout=LONG_DEADLINE), f"the user agent at {agent}")

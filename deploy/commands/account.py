@@ -8,7 +8,7 @@ import typer
 
 from common.errors import SettingsError
 from deploy.accountant import answers
-from deploy.accountant import query as questions
+from deploy.accountant.query import MECHANISMS, Query, parse_distribution
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.tasks.value_parser import parse_numbers
@@ -28,7 +28,7 @@ def account(
     context: typer.Context,
     *,
     mechanism: Annotated[
-        str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
+        str, typer.Option(help=f"One of {', '.join(MECHANISMS)}.")
     ] = "local-hashing",
     users: Annotated[
         int | None,
@@ -52,8 +52,8 @@ def account(
     random_dummies: Annotated[
         str | None,
         typer.Option(
-            help="Random dummies: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
-            "or groups:SIZE,TRIALS,CHANCE."
+            help="Random dummies: binomial:TRIALS,PROBABILITY, poisson:MEAN, "
+            "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY."
         ),
     ] = None,
     dummies_per_user: Annotated[
@@ -78,9 +78,7 @@ def account(
     ] = False,
     batch: Annotated[
         Path | None,
-        typer.Option(
-            help="Answer a JSON list of questions instead; see docs/theory/accounting.md."
-        ),
+        typer.Option(help="Answer a JSON list of queries instead; see docs/theory/accounting.md."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -99,7 +97,7 @@ def account(
         print_json(found)
         if refused:
             sys.stderr.write(
-                f"{refused} of {len(found)} questions failed; each answer has its error\n"
+                f"{refused} of {len(found)} queries failed; each answer has its error\n"
             )
         return
     if users is None:
@@ -120,11 +118,11 @@ def account(
         "eps": central_epsilon,
         "delta": delta,
     }
-    random = {} if random_dummies is None else questions.parse_distribution(random_dummies)
-    question = questions.Question.read(fields | random)
-    guarantee = question.answer()
-    answer = answers.answer_fields(question, guarantee, comparing=compare)
+    random = {} if random_dummies is None else parse_distribution(random_dummies)
+    query = Query.read(fields | random)
+    guarantee = query.answer()
+    answer = answers.answer_fields(query, guarantee, comparing=compare)
     if json:
         print_json(answer | {"guarantee": guarantee_as_json(guarantee)})
         return
-    answers.show(guarantee, answer, question.subject.local_epsilon, terminal())
+    answers.show(guarantee, answer, query.subject.local_epsilon, terminal())

@@ -103,7 +103,7 @@ def plan(
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     if domain_size is None and task_kind in _COUNTED:
         raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
-    wanted = Requirements(
+    target = Requirements(
         kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
@@ -120,7 +120,7 @@ def plan(
         draft_fields={"population": population, **_range(task_kind, low, high)},
     )
     with console.status("Checking designs with the exact accountant"):
-        found = find_plan(wanted)
+        found = find_plan(target)
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:

@@ -36,7 +36,7 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.guarantee_table import print_guarantees
-from deploy.tasks.population_budgets import PopulationBudgets, of_populations
+from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_json
@@ -154,7 +154,7 @@ def ledger(
         operator: OperatorClient,
     ) -> tuple[list[LedgerEntry], ChainHead, Sequence[PopulationBudgets]]:
         entries, head = await operator.ledger()
-        return entries, head, await of_populations(entries, operator)
+        return entries, head, await budgets_by_population(entries, operator)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     entries, head, populations = ask(connect, read)

@@ -32,7 +32,7 @@ from deploy.commands.options import (
 )
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import population_budgets, task_view
-from deploy.tasks.population_budgets import PopulationBudgets, of_task
+from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import guarantee_as_json, print_json
 from deploy.terminal.output_file import check_folder
@@ -151,7 +151,7 @@ def show(
         signed, summary = await operator.describe(digest)
         if signer is not None:
             signer.verify(signed)
-        return signed, summary, await of_task(Task.from_bytes(signed.task_bytes), operator)
+        return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     signed, summary, budgets = ask(connect, read)

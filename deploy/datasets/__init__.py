@@ -1,1 +1,1 @@
-"""Data sets that are shipped with the project."""
+"""Shipped data sets, data files, and synthetic populations."""

@@ -1,4 +1,4 @@
-"""The data sets that are shipped; origins and terms: docs/researchers/datasets.md."""
+"""Shipped data sets; docs/researchers/datasets.md states their sources and licences."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,20 @@ from common.task.specs import MAX_DOMAIN_SIZE, within
 from deploy.datasets import files
 
 MAX_PEOPLE: Final = 10**9 - 1
-"""Limit of numpy's hypergeometric draws."""
+"""Largest population of numpy's hypergeometric distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
-    """A histogram of people."""
+    """A histogram of people by item."""
 
     name: str
     title: str
-    """Describes it, and says so where it is not real."""
+    """A description, which states if the data is not real."""
     labels: tuple[str, ...]
-    """One an item; empty where items have no other name than their number."""
+    """Names of the items, or empty."""
     counts: NDArray[np.int64]
-    """People by item, shape (domain_size,)."""
+    """Number of people with each item, shape (domain_size,)."""
 
     def __post_init__(self) -> None:
         """Raise TaskError if there are fewer than two items, no people, or too many."""
@@ -37,63 +37,54 @@ class Dataset:
 
     @property
     def n_users(self) -> int:
-        """All people."""
+        """Number of people."""
         return int(self.counts.sum())
 
     @property
     def domain_size(self) -> int:
-        """All items."""
+        """Number of items."""
         return len(self.counts)
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw n_users different people, in random order; return their items."""
+        """Draw n_users people without replacement; return their items in random order."""
         counts = self.sample_counts(n_users, rng)
         return rng.permutation(np.repeat(np.arange(self.domain_size), counts))
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw the counts by item of n_users different people; they sum to n_users.
+        Draw n_users people without replacement; return counts by item, shape (domain_size,).
 
-        Raises:
-            TaskError: There are not so many people.
-
-        Cost: a hypergeometric draw an item, however many people.
+        Raises TaskError if n_users is not in 1 .. self.n_users. Cost: a hypergeometric draw per
+        item.
         """
         self.check_users(n_users)
         drawn = rng.multivariate_hypergeometric(self.counts, n_users, method="marginals")
         return np.asarray(drawn, dtype=np.int64)
 
     def check_users(self, n_users: int) -> None:
-        """Check that so many different people can be drawn, or raise TaskError."""
+        """Raise TaskError unless n_users people can be drawn without replacement."""
         if not 1 <= n_users <= self.n_users:
-            raise TaskError(f"users is {n_users}; {self.name} has 1 .. {self.n_users}")
+            raise TaskError(f"users is {n_users}; for {self.name} it must be 1 to {self.n_users}")
 
 
 IPUMS_1940_CITY: Final = "ipums1940_city"
-KOSARAK_PREFIX: Final = "kosarak_prefix"
-KOSARAK_RECONSTRUCTED: Final = "kosarak_reconstructed"
 COVID_US_STATES: Final = "covid_us_states"
 
 SHIPPED: Final = MappingProxyType(
     {
         IPUMS_1940_CITY: "City of residence, 1940 census, 1 % sample (IPUMS)",
-        KOSARAK_PREFIX: "One page per visitor, first 36,682 visits of Kosarak",
-        KOSARAK_RECONSTRUCTED: "RECONSTRUCTED, not real: one page per visitor, scale of Kosarak",
+        "kosarak_prefix": "One page per visitor, first 36,682 visits of Kosarak",
+        "kosarak_reconstructed": "RECONSTRUCTED, not real: one page per visitor, scale of Kosarak",
         COVID_US_STATES: "Confirmed COVID-19 cases by US state, until 18 April 2021",
     }
 )
-"""Titles by name."""
+"""Titles of the shipped data sets, by name."""
 
 
 def load(name: str) -> Dataset:
-    """
-    Read a shipped data set.
-
-    Raises:
-        TaskError: None of this name is shipped.
-    """
+    """Return a shipped data set; raise TaskError if there is none of this name."""
     if name not in SHIPPED:
-        raise TaskError(f"no such data set is shipped; the shipped ones are {', '.join(SHIPPED)}")
+        raise TaskError(f"unknown data set; the shipped data sets are {', '.join(SHIPPED)}")
     [path] = Path(__file__).parent.glob(f"{name}.csv*")
     table = files.read(path)
     return Dataset(name=name, title=SHIPPED[name], labels=table.values, counts=table.counts)

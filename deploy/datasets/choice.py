@@ -1,4 +1,4 @@
-"""Find the data set that a text names: a shipped one, a file, or a synthetic distribution."""
+"""Read a shipped data set, a file or a synthetic distribution by its name."""
 
 from pathlib import Path
 from typing import Final
@@ -21,52 +21,52 @@ _FORMS: Final = "zipf:SIZE, zipf:SIZE,EXPONENT"
 
 def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
     """
-    Read or make the data set that a text names.
+    Return the data set with this name.
 
     Args:
-        text: The name of a shipped one; the path of a file that ends with .csv, .csv.gz or
-            .parquet; `zipf:SIZE`, `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
-        n_users: People of a distribution, a million if None; of all others, how many will be drawn,
-            which is only checked.
-        column: Column of a file's values; `value` if None.
+        text: Name of a shipped data set; path of a .csv, .csv.gz or .parquet file; `zipf:SIZE`,
+            `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
+        n_users: Number of people of a synthetic distribution, by default a million; for other data
+            sets, number of people that must be available.
+        column: Column of a file's values, by default `value`.
 
     Raises:
-        TaskError: The text names no data set, or one that breaks a rule or has fewer people.
+        TaskError: There is no such data set, it breaks a rule, or it has fewer than n_users people.
     """
-    of_file = text.lower().endswith(files.ENDINGS)
-    if column is not None and not of_file:
-        raise TaskError(f"the column {column} is one of a file; this data set is none")
+    is_file = text.lower().endswith(files.ENDINGS)
+    if column is not None and not is_file:
+        raise TaskError(f"the column is {column}, but this data set is not a file")
     distribution, colon, numbers = text.partition(":")
     if colon and distribution in _NAMES:
         return _synthetic(
             distribution, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users
         )
-    if of_file:
+    if is_file:
         path = Path(text)
         title = f"The file {path.name}"
         table = files.read(path, VALUE if column is None else column)
-        found = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
+        data = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
     elif text in catalogue.SHIPPED:
-        found = catalogue.load(text)
+        data = catalogue.load(text)
     else:
         raise TaskError(
-            f"there is no such data set; name one of {', '.join(catalogue.SHIPPED)}, a file that "
-            f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
+            f"unknown data set; use one of {', '.join(catalogue.SHIPPED)}, a file that ends with "
+            f"{', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:
-        found.check_users(n_users)
-    return found
+        data.check_users(n_users)
+    return data
 
 
 def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
-    """Make uniform data, or item r with a share proportional to (r + 1)^-exponent."""
+    """Return uniform data, or Zipf data in which item r has a share ∝ (r + 1)^-exponent."""
     if len(parts) > (2 if distribution == "zipf" else 1):
         raise TaskError(f"{distribution} has {len(parts)} numbers; write {_FORMS} or uniform:SIZE")
     try:
         size = int(parts[0])
         exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
     except ValueError as error:
-        raise TaskError(f"the numbers after {distribution}: are not numbers") from error
+        raise TaskError(f"{distribution} needs numbers; write {_FORMS} or uniform:SIZE") from error
     within(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")
@@ -83,10 +83,10 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
 
 def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
-    Apportion people by the largest remainders; equal ones go to the items that come first.
+    Return n_users people by item, in proportion to weights, by the largest-remainder method.
 
-    Overwrites the weights, shape (domain_size,), to save memory. Raises TaskError if n_users is not
-    in 1 .. MAX_PEOPLE.
+    Ties go to lower items. Overwrites the weights, shape (domain_size,), to save memory. Raises
+    TaskError if n_users is not in 1 .. MAX_PEOPLE.
     """
     within("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()

@@ -1,7 +1,7 @@
 """
-People for each kind of value: from shipped data, from a file, or made up.
+Draw populations of every kind of data, from shipped data, from files, or synthetic.
 
-For demonstrations and simulations. The randomness is seeded, and never a device's.
+For demos and simulations only: the randomness is seeded.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,63 +19,64 @@ from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
 from deploy.tasks.demo_task import HASHED
 from deploy.tasks.value_parser import parse_value
 
-MAX_MADE_UP: Final = 1_000_000
-"""Most people who are made up."""
+MAX_SAMPLE: Final = 1_000_000
+"""Largest synthetic population, and largest population from a file."""
 _MAX_CANDIDATES: Final = 1000
-"""Texts of a file that are looked for."""
+"""Most texts of a file that become candidates."""
 _PATIENTS: Final = 100_000
-"""People drawn of 31,670,031 where no number is given."""
+"""Default number of people drawn from the 31,670,031 COVID-19 cases."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
 )
-"""Candidates without any person."""
+"""Candidates that nobody holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SamplePeople:
-    """Some people with their values, the question they are asked, and their true figures."""
+    """A population's values, its task draft, and its true shares or means."""
 
     kind: Kind
     title: str
-    """A sentence that explains a value."""
+    """A sentence that explains the values."""
     values: list[Value]
     draft: Mapping[str, Any]
-    """Fields of a task's draft: its protocol, its labels, and its kind's table."""
+    """Fields of the task draft: protocol, labels, and the table of the kind."""
     truth: Vector
-    """Shares of items, of candidates or of owners; or means of numbers."""
+    """True shares of items, candidates or owners, or true means of numbers."""
     true_means: Vector | None = None
-    """Of the values of each key, among its owners."""
+    """For pairs, the true mean of each key among its owners."""
     candidates: tuple[str, ...] = ()
-    """Texts to look for; `truth` is of these."""
+    """For texts, the candidates, whose shares are `truth`."""
 
 
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
-    Draw n_users people, by default 100,000 of those in the data of states or 20,000 made up.
+    Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds.
 
-    Raises:
-        TaskError: There are not so many.
+    Items and texts are the states of COVID-19 cases; other values are synthetic. Raises TaskError
+    if n_users is out of range.
     """
     rng = np.random.default_rng(seed)
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
-    made_up = 20_000 if n_users is None else n_users
-    if not 1 <= made_up <= MAX_MADE_UP:
-        raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
+    people = 20_000 if n_users is None else n_users
+    if not 1 <= people <= MAX_SAMPLE:
+        raise TaskError(f"users is {people}; it must lie between 1 and {MAX_SAMPLE}")
     title, draft, answer = _QUESTIONS[kind]
     size = draft.get("domain_size", 1)
-    values = answer(made_up, size, rng)
+    values = answer(people, size, rng)
     return SamplePeople(
         kind=kind,
-        title=f"A value is {title}. These people are made up.",
+        title=f"A value is {title}. The data is synthetic.",
         values=values,
         draft=draft,
-        **_truth(values, np.ones(made_up, dtype=np.int64), size),
+        **_truth(values, np.ones(people, dtype=np.int64), size),
     )
 
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
+    """Draw the states of COVID-19 cases, as items or as texts."""
     data = load(COVID_US_STATES)
     items = data.draw(n_users, rng)
     shares = np.bincount(items, minlength=data.domain_size) / n_users
@@ -88,13 +89,13 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
             draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
             truth=shares,
         )
-    # A one-time response of local epsilon 4, that of the demo for items.
+    # One-time RAPPOR of local epsilon 4, as in the demo for items.
     texts = TextDraft(
         bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
     )
     return SamplePeople(
         kind=kind,
-        title=f"{title}as a text; ten Canadian provinces, which nobody has, are looked for too.",
+        title=f"{title}as a text; ten Canadian provinces that nobody holds are candidates, too.",
         values=[data.labels[item] for item in items.tolist()],
         draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
@@ -124,12 +125,12 @@ class _Question(NamedTuple):
     title: str
     draft: Mapping[str, Any]
     answer: Callable[[int, int, np.random.Generator], list[Any]]
-    """Draws the values of so many people, of so many numbers or keys."""
+    """Draws values, given the number of people and the number of numbers or keys."""
 
 
 _QUESTIONS: Final[Mapping[Kind, _Question]] = {
     "mean": _Question(
-        "how many hours somebody slept, 0 to 24",
+        "the hours that a person slept, 0 to 24",
         {
             "protocol": "piecewise",
             "local_epsilon": 2.0,
@@ -153,7 +154,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         _guests,
     ),
     "key-value": _Question(
-        "which of twelve films somebody saw, and how many stars each got",
+        "the films, of twelve, that a person saw, with 0 to 5 stars for each",
         {
             "protocol": "priv-kv",
             "domain_size": 12,
@@ -168,20 +169,20 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
-    Make people of a data set whose labels are their values.
+    Draw n_users people, by default all, of a data set whose labels are values of a kind.
 
-    A value is written as `shuffledp contribute` reads it. The range is that of the numbers that
-    occur; texts to look for are the most frequent ones.
+    Labels have the format of `shuffledp contribute`. Ranges of numbers are the observed ones;
+    candidates are the most frequent texts.
 
     Raises:
-        TaskError: A label is no value of the kind, there are not so many people, or more than
-            MAX_MADE_UP.
+        TaskError: A label is not a value of the kind, or n_users exceeds the data set or
+            MAX_SAMPLE.
     """
     users = data.n_users if n_users is None else n_users
-    if not data.labels or users > MAX_MADE_UP:
+    if not data.labels or users > MAX_SAMPLE:
         raise TaskError(
-            f"{data.name} cannot stand for {users:,} people with {kind} data; it must be a file, "
-            f"and at most {MAX_MADE_UP:,} of its people can be drawn"
+            f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
+            f"file with values, and users must be at most {MAX_SAMPLE:,}"
         )
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
@@ -189,7 +190,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     try:
         parsed: list[Any] = [parse_value(data.labels[item], kind) for item in kept]
     except ValueRangeError as error:
-        raise TaskError(f"{data.name} holds a value that is not {kind} data: {error}") from error
+        raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
     facts: dict[str, Any]
     if kind == "string":
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
@@ -203,7 +204,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
         if len({len(row) for row in rows}) > 1:
-            raise TaskError("every person needs as many numbers as the others")
+            raise TaskError(f"values of {data.name} have different lengths; all need the same")
         low, high = _range([number for row in rows for number in row])
         size = len(rows[0])
         draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
@@ -213,7 +214,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
 
 
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
-    """Return the true figures of people with these numbers or pairs, so many with each."""
+    """Return the true means of numbers, or shares and means of pairs, each with its count."""
     if not isinstance(values[0], dict):
         table = np.array(values, dtype=np.float64).reshape(len(values), size)
         return {"truth": np.repeat(table, counts, axis=0).mean(axis=0)}
@@ -226,6 +227,7 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
 
 
 def _range(numbers: list[float]) -> tuple[float, float]:
+    """Return the least and the largest number; raise TaskError if all are equal."""
     if len(set(numbers)) < 2:  # noqa: PLR2004  # two ends
-        raise TaskError("a file of numbers needs two different ones: they are the range")
+        raise TaskError("all numbers of the file are equal; the range needs two different ones")
     return float(min(numbers)), float(max(numbers))

@@ -1,1 +1,1 @@
-"""The planner: from requirements to a protocol and its parameters."""
+"""The planner: choose a protocol and its parameters for given requirements."""

@@ -1,4 +1,4 @@
-"""One way to run a task about items: a protocol with its parameters and its error. Pure."""
+"""A protocol for items with its parameters and its predicted error. Pure."""
 
 import math
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
 from deploy.planning.requirements import Requirements
 
 USUAL_MESSAGES: Final = 5.0
-"""Messages a user where a protocol lets them be chosen and there is no cap."""
+"""Default cap on messages per user, for protocols that can trade messages for accuracy."""
 NOT_AMPLIFIED: Final = frozenset(name for name, row in PROTOCOLS.items() if not row.amplified)
-"""Protocols whose guarantee is the local ε."""
+"""Protocols whose central ε is the local ε."""
 _CUT_PROBABILITY: Final = 1e-40
-"""Chance, over a whole batch, that a draw of dummies exceeds the cut."""
+"""Probability that the dummies of any user in a batch exceed the maximum."""
 _ROUNDING: Final = 1e-6
-"""Messages may exceed a cap by this: weights are rounded up."""
+"""Messages by which a design may exceed the cap, because weights are rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,27 +36,28 @@ class Design:
     """A protocol with its parameters, for reports that are items or hashes of items."""
 
     protocol: str
-    wanted: Requirements
+    target: Requirements
+    """The requirements that the design must meet."""
     buckets: int = 0
     """Buckets of local hashing; 0 for plain items."""
     local_epsilon: float = math.inf
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
-    """Expected, by the distribution with the least spread."""
+    """Expected number of dummies, drawn from the distribution of this mean with least variance."""
     dummies: DummySpec | None = None
     """Another distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTES
     note: str = ""
-    """How the parameters were found, where a reader must know."""
+    """A remark on the parameters for the reader; may be empty."""
     biased: bool = False
-    """Whether a projection adds an error that is not predicted."""
+    """Whether a projection adds a bias that `mse` does not include."""
     floor: bool = False
-    """Whether decoding adds to the predicted error."""
+    """Whether `mse` is a lower bound, because decoding adds errors."""
 
     @property
     def answers(self) -> int:
-        """l: buckets of local hashing, the domain size for plain items."""
-        return self.buckets or self.wanted.domain_size
+        """Number l of possible answers: the buckets of local hashing, or the domain size."""
+        return self.buckets or self.target.domain_size
 
     @property
     def dummy_spec(self) -> DummySpec:
@@ -65,7 +66,7 @@ class Design:
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """The accountant's view of a report: of a task's integer weights, where there is noise."""
+        """The randomizer as the accountant models it, by the task's integer weights."""
         return MatchCountReduction.for_weights(
             answers=self.answers,
             weights=ResponseWeights.for_epsilon(self.local_epsilon),
@@ -74,9 +75,9 @@ class Design:
 
     @property
     def support(self) -> Support:
-        """p, q and q_dummy of a report."""
+        """Probabilities p, q and q_dummy that a report supports an item."""
         reduction, uniform = self.reduction, 1 / self.answers
-        # γ/l + signal, each in the form that keeps its digits.
+        # p = γ/l + signal; this form avoids cancellation.
         other = reduction.blanket / self.answers
         return Support(
             p=reduction.signal + other, q=uniform if self.buckets else other, q_dummy=uniform
@@ -84,32 +85,32 @@ class Design:
 
     @property
     def messages_per_user(self) -> float:
-        """Expected reports of one user, the own one included."""
+        """Expected reports of one user, dummies included."""
         return 1 + self._expected_dummies
 
     @property
     def bytes_per_user(self) -> int:
-        """Length of a submission's envelope, padding included."""
+        """Length of a submission's envelope in bytes, padding included."""
         dtype = HASHED_REPORT if self.buckets else PLAIN_REPORT
         return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
     @property
     def terms(self) -> PrivacyParameters:
-        """The parameters that the guarantees of a task of this design follow from."""
+        """The privacy parameters from which guarantees are computed."""
         return PrivacyParameters(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
             dummies=self.dummy_spec,
             shuffler=self.shuffler,
-            delta=self.wanted.delta,
-            assumed_honest_fraction=self.wanted.honest_fraction,
-            rounds=self.wanted.rounds,
+            delta=self.target.delta,
+            assumed_honest_fraction=self.target.honest_fraction,
+            rounds=self.target.rounds,
         )
 
     @property
     def draft(self) -> TaskDraft:
-        """The draft of a task with these parameters; its key and deadline are unused ones."""
-        return self.wanted.draft(
+        """The draft of a task with these parameters; its key and deadline are placeholders."""
+        return self.target.draft(
             self.protocol,
             local_epsilon=self.local_epsilon,
             buckets=self.buckets,
@@ -121,23 +122,23 @@ class Design:
     @property
     def mse(self) -> float:
         """The predicted mean squared error of a share, averaged over the values."""
-        return expected_mse(self.wanted.domain_size, self._mixture, self.support)
+        return expected_mse(self.target.domain_size, self._mixture, self.support)
 
     @property
     def ratio_to_central_gaussian(self) -> float:
         """
-        The error over that of Gaussian noise on the true counts, in one round.
+        The mean squared error divided by that of the central Gaussian mechanism in one round.
 
-        That is σ²/n² with σ² = 2/μ²: counts have sensitivity √2, and T rounds have μ√T.
+        The latter is σ²/n² with σ² = 2/μ²: counts have sensitivity √2. T rounds compose to μ√T.
         """
-        wanted = self.wanted
-        mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
-        return self.mse / (2 * wanted.rounds / (mu * wanted.n_users) ** 2)
+        target = self.target
+        mu = gaussian_mu(target.central_epsilon, target.delta)
+        return self.mse / (2 * target.rounds / (mu * target.n_users) ** 2)
 
     def head_errors(self) -> list[float]:
-        """Predict the squared error for each of the most frequent values (`head`)."""
+        """Return the predicted squared errors of the most frequent values, the target's `head`."""
         errors: list[float] = variance(
-            np.array(self.wanted.head), self._mixture, self.support
+            np.array(self.target.head), self._mixture, self.support
         ).tolist()
         return errors
 
@@ -149,72 +150,73 @@ class Design:
     def _mixture(self) -> Mixture:
         mean, spread = self.shuffler.moments()
         return Mixture(
-            n_real=self.wanted.n_users,
-            n_dummies=self.wanted.n_users * self._expected_dummies,
+            n_real=self.target.n_users,
+            n_dummies=self.target.n_users * self._expected_dummies,
             keep_probability=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )
 
 
-def local_design(protocol: str, wanted: Requirements) -> Design:
-    """Return a design without amplification: its local ε is the target, up to the caps."""
-    target = min(wanted.central_epsilon, wanted.local_cap)
-    epsilon = min(target, MAX_LOCAL_EPSILON)
-    note = "more than this local epsilon is not offered" if epsilon < target else ""
-    return Design(protocol=protocol, wanted=wanted, local_epsilon=epsilon, note=note)
+def local_design(protocol: str, target: Requirements) -> Design:
+    """Return a design without amplification: its local ε is the target ε, up to the caps."""
+    allowed = min(target.central_epsilon, target.local_cap)
+    epsilon = min(allowed, MAX_LOCAL_EPSILON)
+    note = f"the local epsilon is at most {MAX_LOCAL_EPSILON:g}" if epsilon < allowed else ""
+    return Design(protocol=protocol, target=target, local_epsilon=epsilon, note=note)
 
 
 def within_caps(design: Design) -> Design:
-    """Return the design, or raise PlanError if it breaks the cap on the local ε or on messages."""
-    protocol, messages, wanted = design.protocol, design.messages_per_user, design.wanted
-    if math.isinf(design.local_epsilon) and not wanted.may_be_plain:
+    """Return the design; raise PlanError if it exceeds the cap on local ε or on messages."""
+    protocol, messages, target = design.protocol, design.messages_per_user, design.target
+    if math.isinf(design.local_epsilon) and not target.may_be_plain:
         raise PlanError(
-            f"{protocol} reports without local noise; the local cap is {wanted.noise_cap:g}"
+            f"{protocol} reports without local noise, so it cannot keep the local cap of "
+            f"{target.noise_cap:g}"
         )
-    if messages > wanted.messages_cap + _ROUNDING:
+    if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
-            f"{protocol} would take {messages:.4g} messages a user; the messages cap is "
-            f"{wanted.messages_cap:g}"
+            f"{protocol} needs {messages:.4g} messages per user; the messages cap is "
+            f"{target.messages_cap:g}"
         )
     return design
 
 
-def check_bit(wanted: Requirements) -> None:
-    """Raise PlanError if there are more than the two values that ddps collects."""
-    if wanted.domain_size != 2:  # noqa: PLR2004  # a bit
-        raise PlanError(f"ddps collects a bit; the domain size is {wanted.domain_size}")
+def check_bit(target: Requirements) -> None:
+    """Raise PlanError unless there are two values, the only domain that ddps supports."""
+    if target.domain_size != 2:  # noqa: PLR2004  # a bit
+        raise PlanError(f"the domain size is {target.domain_size}; for ddps it must be 2")
 
 
-def each_item_dummies(extra_weight: int, wanted: Requirements) -> DummySpec:
-    """Return a dummy for each item with this chance, cut where no batch ever comes."""
+def each_item_dummies(extra_weight: int, target: Requirements) -> DummySpec:
+    """Return the distribution with one dummy of each item at this probability, up to a maximum."""
     chance = extra_weight / EXTRA_WEIGHT_SUM
-    mean = wanted.domain_size * chance
-    log = math.log(wanted.n_users / _CUT_PROBABILITY)
+    mean = target.domain_size * chance
+    log = math.log(target.n_users / _CUT_PROBABILITY)
     # P(X ≥ mean + t) ≤ exp(-t² / (2·(variance + t/3))): Bernstein's inequality, solved for t.
     excess = log / 3 + math.sqrt(log**2 / 9 + 2 * mean * (1 - chance) * log)
-    most = min(math.ceil(mean + excess), wanted.domain_size)
+    most = min(math.ceil(mean + excess), target.domain_size)
     if most > MAX_DUMMIES:
-        raise PlanError(f"aue would take {most} dummies a user; at most {MAX_DUMMIES} are carried")
+        raise PlanError(f"aue needs up to {most} dummies per user; the limit is {MAX_DUMMIES}")
     return DummySpec(
         law="each-item",
         per_user=0,
-        trials=wanted.domain_size,
+        trials=target.domain_size,
         extra_weight=extra_weight,
         most=most,
     )
 
 
 def share_errors(
-    wanted: Requirements, answers: Vector, blanket: Vector, dummies: Vector, *, hashed: bool
+    target: Requirements, answers: Vector, blanket: Vector, dummies: Vector, *, hashed: bool
 ) -> Vector:
-    """Predict the squared error of a share for arrays of designs; infinite without a signal."""
+    """Return a share's predicted squared error for arrays of designs; infinite without a signal."""
     uniform, other = 1 / answers, blanket / answers
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = bernoulli_variance(
-            1 / wanted.domain_size,
-            n_real=wanted.n_users,
-            n_dummies=wanted.n_users * dummies,
+            1 / target.domain_size,
+            n_real=target.n_users,
+            n_dummies=target.n_users * dummies,
             p=1 - blanket + other,
             q=uniform if hashed else other,
             q_dummy=uniform,
@@ -223,7 +225,7 @@ def share_errors(
 
 
 def blanket_probability(answers: Vector, local_epsilon: float) -> Vector:
-    """γ = l / (e^ε + l - 1)."""
+    """Return the blanket probability γ = l / (e^ε + l - 1) of randomized response."""
     inverse = math.exp(-local_epsilon)
     blanket: Vector = answers * inverse / (1 + (answers - 1) * inverse)
     return blanket

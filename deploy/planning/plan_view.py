@@ -1,4 +1,4 @@
-"""A plan as tables, as JSON and as the draft of a task."""
+"""Show a plan as tables, as JSON and as a task draft."""
 
 import math
 from collections.abc import Iterator
@@ -26,53 +26,52 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "string": "a rare text's share",
     "mean": "the mean",
     "vector": "a mean",
-    "key-value": "the share of a key that half of all own",
+    "key-value": "the share of a key that half of the users own",
 }
+"""The estimate whose error is predicted, by kind of data."""
 
 
 def default_local_cap(rounds: int) -> float:
-    """Return the largest local ε of an answer that devices with default settings give."""
-    one, in_all, _ = _device_caps()
-    return min(one, in_all / max(1, rounds))
+    """Return the largest local ε per answer that devices with default settings accept."""
+    per_answer, total, _ = _device_caps()
+    return min(per_answer, total / max(1, rounds))
 
 
 def _device_caps() -> tuple[float, float, float]:
-    """Return a default device's caps: local ε an answer, local ε in all, central ε in all."""
-    caps: dict[str, Any] = {each.name: each.default for each in fields(UserAgentSettings)}
-    return (
-        caps["local_epsilon_cap"],
-        caps["total_local_epsilon_cap"],
-        caps["total_central_epsilon_cap"],
-    )
+    """Return the default caps of devices: local ε per answer, total local ε, total central ε."""
+    caps: dict[str, Any] = {setting.name: setting.default for setting in fields(UserAgentSettings)}
+    names = ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
+    per_answer, total, central = (caps[name] for name in names)
+    return per_answer, total, central
 
 
-# --- for programs ---------------------------------------------------------------------------------
+# --- JSON and drafts ------------------------------------------------------------------------------
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan's fields; infinite numbers become the text "inf"."""
-    wanted, best = plan.wanted, plan.best
-    found = {
+    """Return a plan's JSON fields; an infinite number is the text "inf"."""
+    target, best = plan.target, plan.best
+    common = {
         **_design_as_json(best),
         "bytes_per_user": best.bytes_per_user,
         "guarantees": [guarantee_as_json(guarantee) for guarantee in plan.guarantees],
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
-        "users": wanted.n_users,
-        "n_min": wanted.n_min,
-        "domain_size": wanted.domain_size,
-        "delta": wanted.delta,
+        "users": target.n_users,
+        "n_min": target.n_min,
+        "domain_size": target.domain_size,
+        "delta": target.delta,
     }
     if isinstance(best, ValueDesign):
-        return {"kind": wanted.kind, **found, "left_out": dict(plan.left_out)}
+        return {"kind": target.kind, **common, "left_out": dict(plan.left_out)}
     return {
-        **found,
+        **common,
         "predicted_mse_top": best.head_errors(),
         "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
         "binding": list(plan.binding),
-        "honest_users": wanted.honest,
+        "honest_users": target.honest,
         "central_epsilon": plan.promise.epsilon,
-        "rounds": wanted.rounds,
-        "trust": wanted.trust,
+        "rounds": target.rounds,
+        "trust": target.trust,
     }
 
 
@@ -101,63 +100,63 @@ def _design_as_json(design: Design) -> dict[str, Any]:
 
 def draft(plan: Plan, now: float) -> str:
     """
-    Write the plan as the draft of a task for `shuffledp task create`, with a deadline a week from
-    now.
+    Return the plan as a TOML draft for `shuffledp task create`, with a deadline in a week.
 
-    The wanted guarantee becomes the budget. Raises PlanError if several rounds have no population.
+    The draft's budget is the plan's target (ε, δ). Raises PlanError if several rounds have no
+    population.
     """
-    wanted, best, central = plan.wanted, plan.best, plan.promise
-    if wanted.rounds > 1 and not wanted.draft_fields.get("population"):
+    target, best, central = plan.target, plan.best, plan.promise
+    if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
-            f"{wanted.rounds} rounds are about the same users: name them with --population, so "
-            "that their releases add up"
+            f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
+            "share one budget: use --population"
         )
     local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
-    budgeted = replace(
+    with_budget = replace(
         best.draft,
         deadline=int(now) + DAYS_TO_DEADLINE * 24 * 3600,
-        budget_epsilon=wanted.central_epsilon,
-        budget_delta=wanted.delta,
+        budget_epsilon=target.central_epsilon,
+        budget_delta=target.delta,
     )
-    together = f", over {wanted.rounds} tasks" * (wanted.rounds > 1)
+    rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
-# Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} \
+# Predicted for {target.n_users} users: mean squared error of {_ERROR_OF[target.kind]} \
 {best.mse:.4g}{" or more" * best.floor}.
-# Promised to each of {wanted.n_min} users or more, {wanted.honest} of them honest{together}:
+# Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against shuffler and analyzer together.
-# The budget is the most that all releases to these users may cost.
+# The budget limits the privacy loss of all releases about these users.
 """
-    return comments + as_toml(budgeted)
+    return comments + as_toml(with_budget)
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- terminal -------------------------------------------------------------------------------------
 
 
 def show(plan: Plan, console: Console) -> None:
-    """Print a plan."""
-    wanted, best = plan.wanted, plan.best
+    """Print a plan: its error, its guarantees, and the best design of each protocol."""
+    target, best = plan.target, plan.best
     console.print(
-        f"[bold]{best.protocol}[/bold]: {_described(best)} and {best.bytes_per_user:,} bytes a "
-        f"user{' and round' * (wanted.rounds > 1)}."
+        f"[bold]{best.protocol}[/bold]: {_describe(best)} and {best.bytes_per_user:,} bytes per "
+        f"user{' and round' * (target.rounds > 1)}."
     )
     console.print(
-        f"Predicted for {wanted.n_users:,} users: mean squared error of {_ERROR_OF[wanted.kind]} "
+        f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
         f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g})."
     )
     if not isinstance(best, ValueDesign):
-        errors = zip(wanted.head, best.head_errors(), strict=True)
+        errors = zip(target.head, best.head_errors(), strict=True)
         top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
-        binding = ", ".join(plan.binding) or "nothing"
-        console.print(f"Top values, ± one standard error: {top}. Binding: {binding}.")
+        binding = ", ".join(plan.binding) or "none"
+        console.print(f"Top values, ± one standard error: {top}. Binding constraints: {binding}.")
     for note in _notes(plan):
         console.print(f"[bold]Note:[/bold] {note}")
-    title = f"What each of {wanted.n_min:,} users or more is promised"
+    title = f"Guarantees for each of at least {target.n_min:,} users"
     print_guarantees(plan.guarantees, title, console)
-    table = Table(title="The best of each protocol under these requirements")
+    table = Table(title="Best design of each protocol under these requirements")
     if not isinstance(best, ValueDesign):
         table.caption = (
-            "error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
+            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's"
         )
     rows = [_cells(design) for design in (best, *plan.runners_up)]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
@@ -165,28 +164,29 @@ def show(plan: Plan, console: Console) -> None:
         table.add_row(*cells.values())
     print_whole(table, console)
     for name, why in plan.left_out.items():
-        console.print(f"{name} is left out: {why}.", style="dim")
+        console.print(f"{name} is skipped: {why}.", style="dim")
 
 
 def _notes(plan: Plan) -> Iterator[str]:
-    """Yield warnings that an operator would otherwise meet too late."""
-    wanted, design = plan.wanted, plan.best
-    asked = (design.local_epsilon, design.terms.local_epsilon_of_all_rounds, plan.promise.epsilon)
+    """Yield warnings about device limits, too few users, and errors that are not predicted."""
+    target, design = plan.target, plan.best
+    costs = (design.local_epsilon, design.terms.local_epsilon_of_all_rounds, plan.promise.epsilon)
     caps = _device_caps()
-    if any(epsilon > cap for epsilon, cap in zip(asked, caps, strict=True)):
+    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
         yield (
-            "a device answers up to a local epsilon of {:g}, and spends {:g} and a central epsilon "
-            "of {:g} in all, unless its owner allows more; this takes {}, {} and {}."
-        ).format(*caps, *map(rounded_up, asked))
-    if wanted.n_min == wanted.n_users:
+            "devices with default settings refuse this plan. Their limits are a local epsilon of "
+            "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
+            "needs {}, {} and {}."
+        ).format(*caps, *map(rounded_up, costs))
+    if target.n_min == target.n_users:
         yield (
-            f"with fewer than {wanted.n_min:,} users nothing is released; plan for fewer with "
+            f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
     if design.floor:
-        yield "it is a floor of the decoding error: more candidates add to it."
-    if any(each.biased for each in (design, *plan.runners_up)):
-        yield "* the loss by its projection is added, and not predicted."
+        yield "the predicted error is a lower bound: decoding many candidates increases it."
+    if any(shown.biased for shown in (design, *plan.runners_up)):
+        yield "* the predicted error does not include the bias of the projection."
 
 
 def _cells(design: Design) -> dict[str, str]:
@@ -206,15 +206,15 @@ def _cells(design: Design) -> dict[str, str]:
     }
 
 
-def _described(design: Design) -> str:
-    """Describe a mechanism, its dummies and its messages."""
+def _describe(design: Design) -> str:
+    """Return a design's mechanism, dummies and messages in words."""
     if isinstance(design, ValueDesign):
         return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
     name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
     mean, _ = design.shuffler.moments()
-    dummies = f"{design.dummies_per_user:g} dummies a user"
+    dummies = f"{design.dummies_per_user:g} dummies per user"
     if mean:
-        dummies = f"{mean:.4g} dummies an item by the shuffler"
+        dummies = f"{mean:.4g} dummies per item by the shuffler"
     return f"{name} {noise}, {dummies}; {design.messages_per_user:g} messages"

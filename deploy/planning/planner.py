@@ -1,8 +1,7 @@
 """
-Find the design with the least error that keeps a guarantee, for every kind of value. Pure.
+Find the design with the least error for a privacy guarantee, for every kind of data. Pure.
 
-Every figure of a plan is the exact accountant's or an exact variance; approximations only guide
-the search.
+A plan states exact privacy figures and exact variances; approximations only guide the search.
 """
 
 import dataclasses
@@ -23,60 +22,60 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.search import approximate_mse, search_protocols
 from deploy.planning.value_design import ValueDesign, value_design
 
-_ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
-_RELAXED: Final = 1.1
-_MATTERS: Final = 0.998
-"""A constraint binds if a tenth more of it would take the error below this share."""
+_ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
+_RELAXATION: Final = 1.1
+_BINDING_RATIO: Final = 0.998
+"""A constraint binds if ten percent more of it lowers the error by more than .2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The best design and the best of every other protocol, with the guarantees of the best."""
+    """The best design with its guarantees, and the best design of every other protocol."""
 
     best: Design
     runners_up: tuple[Design, ...]
     promise: Guarantee
-    """The guarantee that was asked for: that of the users assumed honest."""
+    """The central guarantee with the assumed share of honest users."""
     guarantees: tuple[Guarantee, ...]
-    """For n_min users and all rounds together, one a coalition."""
+    """One guarantee per coalition, for n_min users and all rounds together."""
     binding: tuple[str, ...] = ()
-    """Names of the constraints that, relaxed, would lower the error; known for items only."""
+    """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Why there is no design of a protocol, by its name; for other kinds than items."""
+    """Why a protocol has no design, by its name; for other kinds than items."""
 
     @property
-    def wanted(self) -> Requirements:
-        """The requirements."""
-        return self.best.wanted
+    def target(self) -> Requirements:
+        """The requirements that the plan meets."""
+        return self.best.target
 
 
-def plan(wanted: Requirements) -> Plan:
+def plan(target: Requirements) -> Plan:
     """
-    Find the design with the least mean squared error that keeps every requirement.
+    Find the design with the least mean squared error that meets every requirement.
 
-    Raises PlanError if there is none, TaskError if the requirements break a rule of tasks of the
-    kind. Cost: some thirty evaluations of δ, seconds at a million users; for other kinds than items
-    some ten tasks a protocol, tenths of a second each.
+    Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
+    about thirty evaluations of δ, seconds at a million users; for other kinds than items, about ten
+    tasks per protocol, tenths of a second each.
     """
-    found: Sequence[Design]
+    designs: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
-    if wanted.kind == "categorical":
-        frontier, found = search_protocols(wanted)
+    if target.kind == "categorical":
+        frontier, designs = search_protocols(target)
         binding = _binding(frontier)
-        if found[0].mse > wanted.max_mse:
-            raise _infeasible(frontier, found[0], binding)
+        if designs[0].mse > target.max_mse:
+            raise _infeasible(frontier, designs[0], binding)
     else:
-        found, left_out = _value_designs(wanted)
-    terms = found[0].terms
-    promise = claimed_guarantee(terms, wanted.n_min)
-    first, *others = guarantees_under(terms, wanted.n_min)
-    if first == promise and wanted.n_min > 1:
+        designs, left_out = _value_designs(target)
+    terms = designs[0].terms
+    promise = claimed_guarantee(terms, target.n_min)
+    first, *others = guarantees_under(terms, target.n_min)
+    if first == promise and target.n_min > 1:
         half = dataclasses.replace(terms, assumed_honest_fraction=0.5)
-        row = claimed_guarantee(half, wanted.n_min)
+        row = claimed_guarantee(half, target.n_min)
         others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
-        best=found[0],
-        runners_up=tuple(found[1:]),
+        best=designs[0],
+        runners_up=tuple(designs[1:]),
         promise=promise,
         guarantees=(first, *others),
         binding=binding,
@@ -84,58 +83,58 @@ def plan(wanted: Requirements) -> Plan:
     )
 
 
-def _value_designs(wanted: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
-    """Return the designs, unbiased ones first, then by error; and why protocols are left out."""
-    found, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
-    for name in protocols_of(wanted.kind):
+def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+    """Return the designs, unbiased ones first, then by error; and errors of other protocols."""
+    designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
+    for name in protocols_of(target.kind):
         try:
-            found.append(value_design(name, wanted))
-        except (PlanError, TaskError) as error:  # such as too many numbers to be projected
+            designs.append(value_design(name, target))
+        except (PlanError, TaskError) as error:  # for example too many numbers to project
             errors[name] = error
-    if not found:
+    if not designs:
         raise next(iter(errors.values()))
-    found.sort(key=lambda design: (design.biased, design.mse))
-    return found, {name: str(error) for name, error in errors.items()}
+    designs.sort(key=lambda design: (design.biased, design.mse))
+    return designs, {name: str(error) for name, error in errors.items()}
 
 
-# --- what limits the error ------------------------------------------------------------------------
+# --- binding constraints --------------------------------------------------------------------------
 
 
 def _binding(frontier: Frontier) -> tuple[str, ...]:
-    """Name the constraints of which a tenth more would lower the approximate error."""
-    wanted, now = frontier.wanted, approximate_mse(frontier)
+    """Return the names of the constraints that limit the approximate error."""
+    target, now = frontier.target, approximate_mse(frontier)
     most = {"central_epsilon": MAX_EPSILON}
-    if wanted.trust != "none" and math.isfinite(wanted.messages_cap):
+    if target.trust != "none" and math.isfinite(target.messages_cap):
         most["messages_cap"] = math.inf
-    if wanted.local_cap < MAX_LOCAL_EPSILON:
+    if target.local_cap < MAX_LOCAL_EPSILON:
         most["local_cap"] = MAX_LOCAL_EPSILON
-    relaxed = {name: min(_RELAXED * getattr(wanted, name), most[name]) for name in most}
+    relaxed = {name: min(_RELAXATION * getattr(target, name), most[name]) for name in most}
     return tuple(
         name.replace("_", " ")
         for name, value in relaxed.items()
-        if approximate_mse(frontier, **{name: value}) < _MATTERS * now
+        if approximate_mse(frontier, **{name: value}) < _BINDING_RATIO * now
     )
 
 
 def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
-    """Return the error that names the best error, what limits it, and how many users would do."""
+    """Return the error for an unreachable max_mse, with the least error and the users needed."""
     users = _enough_users(frontier)
-    remedy = f"about {users:,} users would do" if users else "more users alone would not do"
+    remedy = f"about {users:,} users are enough" if users else "more users alone are not enough"
     return PlanError(
-        f"a mean squared error of {best.wanted.max_mse:g} cannot be reached: the best is "
-        f"{best.mse:.3g}, by {best.protocol}; what holds it back: "
+        f"a mean squared error of {best.target.max_mse:g} cannot be reached: the least is "
+        f"{best.mse:.3g}, by {best.protocol}, limited by "
         f"{', '.join(binding) or 'the number of users'}; {remedy}"
     )
 
 
 def _enough_users(frontier: Frontier) -> int:
-    """Approximate the fewest users that reach the wanted error; 0 if no number does."""
-    wanted = frontier.wanted
-    low, high = wanted.n_users, MAX_USERS
+    """Approximate the fewest users for which max_mse can be reached; 0 if no number is enough."""
+    target = frontier.target
+    low, high = target.n_users, MAX_USERS
 
     def enough(users: int) -> bool:
-        n_min = wanted.n_min * users // wanted.n_users
-        return approximate_mse(frontier, n_users=users, n_min=n_min) <= wanted.max_mse
+        n_min = target.n_min * users // target.n_users
+        return approximate_mse(frontier, n_users=users, n_min=n_min) <= target.max_mse
 
     if not enough(high):
         return 0

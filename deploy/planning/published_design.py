@@ -1,9 +1,9 @@
 """
-Designs by the papers' own bounds: each theorem solved for its parameters, with its least error.
+Designs by the papers' own privacy bounds: each theorem solved for the parameters. Pure.
 
-Numbers of dummies and buckets that a paper leaves open are chosen for the least error. Where a
-bound cannot reach the target with any noise, the local ε is the target itself, and the note says
-so. `common.accounting.published` holds the bounds; the tests put these designs into them. Pure.
+Parameters that a paper leaves open, such as numbers of dummies or buckets, minimise the error.
+Where a bound does not reach the target ε with any noise, the local ε is the target, and the note
+says so. The bounds are in `common.accounting.published`; tests evaluate them at these designs.
 """
 
 import dataclasses
@@ -36,131 +36,132 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.shuffler_noise import published_sageo_spec
 
 _PARTS: Final = np.arange(1, 20) / 20
-"""Chances of a single dummy that are tried, beside whole numbers below _MAX_PARTED."""
+"""Fractional parts of dummies per user that are tried, below _MAX_PARTED dummies."""
 _MAX_PARTED: Final = 20
 _HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
-_OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
+_OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local epsilon equals it"
 
 
-def published_design(protocol: str, wanted: Requirements) -> Design:
-    """Return the design that a protocol's own bound asks for with n_min users, or PlanError."""
+def published_design(protocol: str, target: Requirements) -> Design:
+    """Return the design that meets the target by the protocol's own bound, or raise PlanError."""
     if protocol in NOT_AMPLIFIED:
-        return local_design(protocol, wanted)
+        return local_design(protocol, target)
     if protocol not in _PUBLISHED:
         raise PlanError(f"no paper states a bound for {protocol}")
-    return within_caps(_PUBLISHED[protocol](wanted))
+    return within_caps(_PUBLISHED[protocol](target))
 
 
-# --- one report a user ----------------------------------------------------------------------------
+# --- one report per user --------------------------------------------------------------------------
 
 
-def _one_report(protocol: str, wanted: Requirements) -> Design:
-    """Return SH [BBGN19] or SOLH [WDX+20] with the least error: e^ε0 = b - l + 1."""
-    # B = ε²(n-1) / (14·ln(2/δ)): the largest e^ε0 + l - 1 by the closed form [BBGN19].
-    blanket = wanted.central_epsilon**2 * (wanted.honest - 1) / (14 * math.log(2 / wanted.delta))
-    best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
-    for numbers, hashed in _options(wanted, plain=protocol != "hp-sdp", hashed=protocol != "sh"):
+def _one_report(protocol: str, target: Requirements) -> Design:
+    """Return the design of SH [BBGN19] or SOLH [WDX+20] with the least error."""
+    # b = ε²(n-1) / (14·ln(2/δ)) is the largest e^ε0 + l - 1 by the closed form [BBGN19].
+    blanket = target.central_epsilon**2 * (target.honest - 1) / (14 * math.log(2 / target.delta))
+    best_error, best = math.inf, _noisy(protocol, 0.0, 0, target)
+    for numbers, hashed in _options(target, plain=protocol != "hp-sdp", hashed=protocol != "sh"):
         answers = numbers[numbers < blanket]
         # A report's blanket probability is γ = l/b.
-        errors = share_errors(wanted, answers, answers / blanket, np.zeros(1), hashed=hashed)
+        errors = share_errors(target, answers, answers / blanket, np.zeros(1), hashed=hashed)
         if len(answers) and errors.min() < best_error:
-            found = int(answers[int(np.argmin(errors))])
+            l_best = int(answers[int(np.argmin(errors))])
             best_error = float(errors.min())
-            best = _noisy(protocol, blanket - found + 1, found if hashed else 0, wanted)
+            best = _noisy(protocol, blanket - l_best + 1, l_best if hashed else 0, target)
     if protocol == "hp-sdp":
-        note = "; ".join(filter(None, (best.note, "SOLH's bound stands in for the paper's own")))
+        note = "; ".join(filter(None, (best.note, "SOLH's bound replaces the paper's own")))
         return dataclasses.replace(best, note=note)
     return best
 
 
-def _ddps(wanted: Requirements) -> Design:
-    """e^ε0 = (2n-λ)/λ for λ coins that are random [CSUZZ19]."""
-    check_bit(wanted)
-    n, epsilon, log = wanted.honest, wanted.central_epsilon, math.log(4 / wanted.delta)
+def _ddps(target: Requirements) -> Design:
+    """Return the design of [CSUZZ19]: e^ε0 = (2n-λ)/λ for an expected λ random answers."""
+    check_bit(target)
+    n, epsilon, log = target.honest, target.central_epsilon, math.log(4 / target.delta)
     if epsilon >= math.sqrt(192 * log / n):
         coins = 64 * log / epsilon**2
     else:
         coins = n - epsilon * n**1.5 / math.sqrt(432 * log)
-    return _noisy("ddps", (2 * n - coins) / coins, 0, wanted)
+    return _noisy("ddps", (2 * n - coins) / coins, 0, target)
 
 
-def _noisy(protocol: str, odds: float, buckets: int, wanted: Requirements) -> Design:
-    """Return a report whose truth has these odds; without a gain from shuffling, ε0 = ε."""
+def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> Design:
+    """Return randomized response with these odds e^ε0; without amplification, ε0 = ε."""
     note = ""
-    if odds > math.exp(min(wanted.central_epsilon, MAX_LOCAL_EPSILON)):
-        epsilon = min(math.log(odds), wanted.noise_cap)
+    if odds > math.exp(min(target.central_epsilon, MAX_LOCAL_EPSILON)):
+        epsilon = min(math.log(odds), target.noise_cap)
     else:
-        epsilon, note = min(wanted.central_epsilon, wanted.noise_cap), _OUT_OF_REACH
-        hashes = protocol in _HASHING and len(fields(wanted.domain_size)) > 0
-        buckets = optimal_buckets(epsilon, wanted.domain_size) if hashes else 0
+        epsilon, note = min(target.central_epsilon, target.noise_cap), _OUT_OF_REACH
+        hashes = protocol in _HASHING and len(fields(target.domain_size)) > 0
+        buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
     return Design(
-        protocol=protocol, wanted=wanted, buckets=buckets, local_epsilon=epsilon, note=note
+        protocol=protocol, target=target, buckets=buckets, local_epsilon=epsilon, note=note
     )
 
 
 # --- dummies of the users -------------------------------------------------------------------------
 
 
-def _aue(wanted: Requirements) -> Design:
-    """Each item once more with chance 200·ln(4/δ)/(ε²n) [BC20]."""
-    n = wanted.honest
-    chance = 200 * math.log(4 / wanted.delta) / (wanted.central_epsilon**2 * n)
+def _aue(target: Requirements) -> Design:
+    """Return the design of [BC20]: a dummy of each item with probability 200·ln(4/δ)/(ε²n)."""
+    n = target.honest
+    chance = 200 * math.log(4 / target.delta) / (target.central_epsilon**2 * n)
     if chance >= 1:
         raise PlanError(
-            f"aue's bound asks for a chance of {chance:.3g} at {n} users; it must be below 1"
+            f"aue's bound needs dummies with probability {chance:.3g} at {n} users; it must be "
+            "below 1: use more users or a larger epsilon"
         )
-    dummies = each_item_dummies(math.ceil(chance * EXTRA_WEIGHT_SUM), wanted)
-    return Design(protocol="aue", wanted=wanted, dummies=dummies)
+    dummies = each_item_dummies(math.ceil(chance * EXTRA_WEIGHT_SUM), target)
+    return Design(protocol="aue", target=target, dummies=dummies)
 
 
-def _pure_dump(wanted: Requirements) -> Design:
-    """As few dummies as the bound takes; a fraction is a flexible dummy [LLF+20]."""
-    needed, flexible = (_needed(wanted.domain_size, share, wanted) for share in (2, 4))
-    dummies = _at_least(_fewest(needed, flexible, wanted))
-    return Design(protocol="puredump", wanted=wanted, dummies=dummies)
+def _pure_dump(target: Requirements) -> Design:
+    """Return the design of [LLF+20] with the fewest dummies; a fraction is a random dummy."""
+    needed, flexible = (_needed(target.domain_size, share, target) for share in (2, 4))
+    dummies = _at_least(_fewest(needed, flexible, target))
+    return Design(protocol="puredump", target=target, dummies=dummies)
 
 
-def _fe1(wanted: Requirements) -> Design:
-    """μ = 32·ln(2/δ)/ε² dummies a bucket; as many buckets as the messages allow [LWY22]."""
-    density = 32 * math.log(2 / wanted.delta) / wanted.central_epsilon**2 / wanted.honest
-    most = USUAL_MESSAGES if math.isinf(wanted.messages_cap) else wanted.messages_cap
-    if density * wanted.domain_size <= most - 1:
+def _fe1(target: Requirements) -> Design:
+    """Return the design of [LWY22]: 32·ln(2/δ)/ε² dummies per bucket, the most buckets allowed."""
+    density = 32 * math.log(2 / target.delta) / target.central_epsilon**2 / target.honest
+    most = USUAL_MESSAGES if math.isinf(target.messages_cap) else target.messages_cap
+    if density * target.domain_size <= most - 1:
         buckets = 0
     else:
-        primes = fields(wanted.domain_size, wanted.most_seeds)
+        primes = fields(target.domain_size, target.most_seeds)
         primes = primes[primes * density <= most - 1]
         if not len(primes):
             raise PlanError(
-                f"fe1 needs {2 * density:.3g} dummies a user even for two buckets; "
-                f"the messages cap leaves {most - 1:g}"
+                f"fe1 needs at least {2 * density:.3g} dummies per user, for two buckets; the "
+                f"messages cap allows {most - 1:g}"
             )
         buckets = int(primes.max())
-    dummies = _at_least(density * (buckets or wanted.domain_size))
-    return Design(protocol="fe1", wanted=wanted, buckets=buckets, dummies=dummies)
+    dummies = _at_least(density * (buckets or target.domain_size))
+    return Design(protocol="fe1", target=target, buckets=buckets, dummies=dummies)
 
 
-def _among_dummies(protocol: str, wanted: Requirements) -> Design:
+def _among_dummies(protocol: str, target: Requirements) -> Design:
     """
-    Trade noise, dummies and, for OD-HP, buckets for the least error [LLF+20], [CC24, Theorem 1].
+    Return the design of MixDUMP [LLF+20] or OD-HP [CC24, Theorem 1] with the least error.
 
-    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), for x, for every l and
-    number of dummies at once; a part of a dummy counts for its lower tail, to which half of δ goes.
+    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)) for x = γ(n-1), for every l and
+    number of dummies at once. A random dummy counts by its lower tail, which takes half of δ.
     """
-    options = _options(wanted, plain=True, hashed=protocol == "od-hp")
-    dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), wanted)
-    delta = np.where(dummies % 1 > 0, wanted.delta / 2, wanted.delta)
-    n, others, part = wanted.honest, max(wanted.honest - 1, 1), dummies % 1
-    # |S| that the bound counts on: all certain dummies, and the lower tail of the others.
-    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wanted.delta))
+    options = _options(target, plain=True, hashed=protocol == "od-hp")
+    dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), target)
+    delta = np.where(dummies % 1 > 0, target.delta / 2, target.delta)
+    n, others, part = target.honest, max(target.honest - 1, 1), dummies % 1
+    # |S|: the certain dummies, and the lower tail of the random ones.
+    tail = n * part - np.sqrt(2 * n * part * math.log(2 / target.delta))
     counted = n * np.floor(dummies) + np.maximum(tail, 0)
-    plain = protocol == "od-hp" and wanted.may_be_plain
-    best_error, best = math.inf, _noisy(protocol, 0.0, 0, wanted)
+    plain = protocol == "od-hp" and target.may_be_plain
+    best_error, best = math.inf, _noisy(protocol, 0.0, 0, target)
     for numbers, hashed in options:
         answers = numbers[:, None]
-        needed = 14 * answers * np.log(4 / delta) / wanted.central_epsilon**2 + 1
-        sharpest = blanket_probability(answers, wanted.noise_cap) * (not plain)
-        blanket = _enough(needed - counted, others * sharpest, 2 * np.log(2 / delta)) / others
-        errors = share_errors(wanted, answers, blanket, dummies, hashed=hashed)
+        needed = 14 * answers * np.log(4 / delta) / target.central_epsilon**2 + 1
+        least = blanket_probability(answers, target.noise_cap) * (not plain)
+        blanket = _solve_blanket(needed - counted, others * least, 2 * np.log(2 / delta)) / others
+        errors = share_errors(target, answers, blanket, dummies, hashed=hashed)
         row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
         if errors[row, column] < best_error:
             best_error = float(errors[row, column])
@@ -168,7 +169,7 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
             epsilon = math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf
             best = Design(
                 protocol=protocol,
-                wanted=wanted,
+                target=target,
                 buckets=int(l_best) if hashed else 0,
                 local_epsilon=epsilon,
                 dummies=_at_least(float(dummies[column])),
@@ -176,73 +177,71 @@ def _among_dummies(protocol: str, wanted: Requirements) -> Design:
     return best
 
 
-def _options(wanted: Requirements, *, plain: bool, hashed: bool) -> list[tuple[Vector, bool]]:
-    """Return numbers of answers, and whether they are hashed; plain ones if there are no others."""
-    primes = fields(wanted.domain_size, wanted.most_seeds)
-    found = [(primes, True)] if hashed and len(primes) else []
-    if plain or not found:
-        found.append((np.array([float(wanted.domain_size)]), False))
-    return found
+def _options(target: Requirements, *, plain: bool, hashed: bool) -> list[tuple[Vector, bool]]:
+    """Return numbers of answers with whether they are hashed; plain if no hashing is possible."""
+    primes = fields(target.domain_size, target.most_seeds)
+    options = [(primes, True)] if hashed and len(primes) else []
+    if plain or not options:
+        options.append((np.array([float(target.domain_size)]), False))
+    return options
 
 
-def _needed(answers: float, share: float, wanted: Requirements) -> float:
-    """14·l·ln(share/δ)/ε² + 1: the blanket reports that a bound asks for."""
-    return 14 * answers * math.log(share / wanted.delta) / wanted.central_epsilon**2 + 1
+def _needed(answers: float, share: float, target: Requirements) -> float:
+    """Return 14·l·ln(share/δ)/ε² + 1, the blanket reports that a bound needs."""
+    return 14 * answers * math.log(share / target.delta) / target.central_epsilon**2 + 1
 
 
-def _fewest(needed: float, flexible: float, wanted: Requirements) -> float:
-    """Return the fewest dummies a user: a bound counts `needed`, or `flexible` if drawn."""
-    n = wanted.honest
+def _fewest(needed: float, flexible: float, target: Requirements) -> float:
+    """Return the fewest dummies per user for `needed` fixed or `flexible` random ones in all."""
+    n = target.honest
     fixed = math.ceil(needed / n)
     whole = math.floor(flexible / n)
-    # n·s - √(2n·s·ln(2/δ)) = rest, for a part s of a dummy.
-    tail = 2 * math.log(2 / wanted.delta)
+    # Solve n·s - √(2n·s·ln(2/δ)) = rest for the fraction s of a dummy.
+    tail = 2 * math.log(2 / target.delta)
     rest = max(0.0, flexible - n * whole)
     part = ((math.sqrt(tail) + math.sqrt(tail + 4 * rest)) / 2) ** 2 / n
     return min(whole + part if part < 1 else math.inf, fixed)
 
 
 def _at_least(dummies_per_user: float) -> DummySpec:
-    """Return the distribution with this mean, the chance of a last dummy rounded up."""
+    """Return the distribution of dummies with this mean, rounded up to a valid weight."""
     up = math.ceil(dummies_per_user % 1 * EXTRA_WEIGHT_SUM) / EXTRA_WEIGHT_SUM
     return DummySpec.averaging(math.floor(dummies_per_user) + up)
 
 
-def _enough(short: Vector, least: Vector, log: Vector) -> Vector:
-    """Return the least x of at least `least` for which x - √(x·log) is no less than `short`."""
-    apart = np.sqrt(np.maximum(log + 4 * short, 0))
-    low, high = ((np.sqrt(log) - apart) / 2) ** 2, ((np.sqrt(log) + apart) / 2) ** 2
-    free = (log + 4 * short < 0) | ((short <= 0) & (least <= low))
-    return np.where(free, least, np.maximum(high, least))
+def _solve_blanket(short: Vector, least: Vector, log: Vector) -> Vector:
+    """Return the least x ≥ `least` with x - √(x·log) ≥ `short`."""
+    root = np.sqrt(np.maximum(log + 4 * short, 0))
+    low, high = ((np.sqrt(log) - root) / 2) ** 2, ((np.sqrt(log) + root) / 2) ** 2
+    satisfied = (log + 4 * short < 0) | ((short <= 0) & (least <= low))
+    return np.where(satisfied, least, np.maximum(high, least))
 
 
-def _numbers_of_dummies(least_answers: float, wanted: Requirements) -> Vector:
-    most = wanted.messages_cap - 1
+def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
+    """Return the numbers of dummies per user to try, within the messages cap."""
+    most = target.messages_cap - 1
     if math.isinf(most):
-        needed = _needed(least_answers, 4, wanted)
-        most = max(USUAL_MESSAGES - 1, math.ceil(needed / wanted.honest))
+        needed = _needed(least_answers, 4, target)
+        most = max(USUAL_MESSAGES - 1, math.ceil(needed / target.honest))
     whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
     parts = (whole[:_MAX_PARTED, None] + _PARTS).ravel()
-    # Where plain items need no noise of their own.
-    needed, flexible = (_needed(wanted.domain_size, share, wanted) for share in (4, 8))
-    found = np.concatenate([whole, parts, [_fewest(needed, flexible, wanted)]])
-    return np.unique(found[found <= most])
+    # And the fewest dummies with which plain items need no local noise.
+    needed, flexible = (_needed(target.domain_size, share, target) for share in (4, 8))
+    numbers = np.concatenate([whole, parts, [_fewest(needed, flexible, target)]])
+    return np.unique(numbers[numbers <= most])
 
 
 # --- dummies of the shuffler ----------------------------------------------------------------------
 
 
-def _sbin(wanted: Requirements) -> Design:
-    """Fair coins for each item, every report kept [MSE25]."""
-    trials = sbin_trials(wanted.central_epsilon, wanted.delta, 1.0)
-    spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-    return Design(protocol="sbin", wanted=wanted, shuffler=spec)
-
-
-def _sageo(wanted: Requirements) -> Design:
-    """Geometric dummies for each item, every report kept [MSE25]."""
-    spec = published_sageo_spec(wanted.central_epsilon, wanted.delta)
-    return Design(protocol="sageo", wanted=wanted, shuffler=spec)
+def _item_noise(protocol: str, target: Requirements) -> Design:
+    """Return SBin or SAGeo [MSE25]: binomial or geometric dummies of each item, no sampling."""
+    if protocol == "sageo":
+        spec = published_sageo_spec(target.central_epsilon, target.delta)
+    else:
+        trials = sbin_trials(target.central_epsilon, target.delta, 1.0)
+        spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+    return Design(protocol=protocol, target=target, shuffler=spec)
 
 
 _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
@@ -255,6 +254,6 @@ _PUBLISHED: Final[Mapping[str, Callable[[Requirements], Design]]] = {
     "mixdump": partial(_among_dummies, "mixdump"),
     "od-hp": partial(_among_dummies, "od-hp"),
     "fe1": _fe1,
-    "sbin": _sbin,
-    "sageo": _sageo,
+    "sbin": partial(_item_noise, "sbin"),
+    "sageo": partial(_item_noise, "sageo"),
 }

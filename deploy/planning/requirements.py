@@ -1,4 +1,4 @@
-"""Requirements on a task whose parameters are not yet known, for every kind of value. Pure."""
+"""Requirements for which the planner chooses a task's parameters. Pure."""
 
 import dataclasses
 import math
@@ -18,59 +18,59 @@ from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_sha
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
 MIN_EPSILON: Final = 1e-6
-"""Below it reports carry no usable signal, however many users there are."""
+"""Least ε; below it, reports carry no usable signal with any number of users."""
 MIN_VALUE_EPSILON: Final = 0.01
-"""The smallest local ε that a search tries for other kinds than items."""
+"""The least local ε that a search tries for other kinds than items."""
 MAX_ROUNDS: Final = 10_000
 UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""Stands for a task's public keys where nothing is sealed."""
+"""Placeholder for public keys in tasks that encrypt nothing."""
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
-"""Decimal shares may add to this much more than 1."""
-_OF_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
+"""Excess over 1 that decimal shares may sum to."""
+_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
+"""Requirements that only items can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """Users, domain, guarantee and caps; an instance that exists breaks no rule of this file."""
+    """Number of users, domain, target guarantee and caps; checked on construction."""
 
     kind: Kind = "categorical"
     n_users: int
-    """The error is predicted for these."""
+    """Number of users for which the error is predicted."""
     n_min: int
-    """The guarantee must hold for this many."""
+    """Number of users for which the guarantee must hold."""
     domain_size: int
-    """Items, the numbers of a vector, or keys; 1 for a number or for texts."""
+    """Number of items, of a vector's numbers, or of keys; 1 for a number or for texts."""
     central_epsilon: float
-    """For all rounds together."""
+    """Target ε against the analyzer, for all rounds together."""
     delta: float
     local_cap: float = math.inf
-    """Largest local ε of one answer; infinite for no cap."""
+    """Largest local ε per answer; infinite for no cap."""
     messages_cap: float = math.inf
-    """Most messages expected of a user, the own report included."""
+    """Largest expected number of messages per user, dummies included."""
     rounds: int = 1
     """Number of tasks that the same users answer."""
     honest_fraction: float = 1.0
     trust: Trust = "anonymity"
-    """The shuffler's trusted duties: permuting and dummies, permuting, or nothing."""
+    """What the shuffler is trusted with: permuting and adding dummies, permuting, or nothing."""
     head: tuple[float, ...] = (0.05,)
     """Expected shares of the most frequent values."""
     most_seeds: int = MAX_SEEDS
-    """Seeds that a hash family may have: refining the answers to 2^24 takes minutes."""
+    """Largest number of seeds of a hash family; refinement takes minutes for 2^24 seeds."""
     max_mse: float = math.inf
-    """Largest mean squared error of a share that is of use."""
+    """Largest useful mean squared error of a share."""
     draft_fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        """Check every field; raise PlanError if one breaks a rule."""
+        """Raise PlanError if a field breaks a rule."""
         items = self.kind == "categorical"
-        for each in dataclasses.fields(self):
-            given = each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default
-            option = each.name.replace("_", "-")
-            _require(
-                items or not given, f"{option} is for categorical data; this is {self.kind} data"
-            )
+        for option in dataclasses.fields(self):
+            name = option.name.replace("_", "-")
+            given = option.name in _ITEMS_ONLY and getattr(self, option.name) != option.default
+            rule = f"{name} is for categorical data; this is {self.kind} data"
+            _require(items or not given, rule)
         least_cap = MIN_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),
@@ -86,8 +86,8 @@ class Requirements:
             _require(least <= value <= most, rule)
         _require(
             self.n_min <= self.n_users,
-            f"n_min is {self.n_min} and users is {self.n_users}; "
-            "a batch of fewer than n_min users is never released",
+            f"n_min is {self.n_min} and users is {self.n_users}; n_min must be at most users, "
+            "because a smaller batch is never released",
         )
         least_delta = MIN_DELTA if self.rounds == 1 else MIN_COMPOSED_DELTA
         rounds = " over several rounds" * (self.rounds > 1)
@@ -97,23 +97,23 @@ class Requirements:
         )
         _require(
             self.central_epsilon / self.rounds >= MIN_EPSILON,
-            f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
-            f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do",
+            f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; plan "
+            f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds at most",
         )
         _require(
             self.honest >= 1,
             f"an n_min of {self.n_min} and an honest fraction of {self.honest_fraction:g} leave "
-            f"no honest user to hide; an n_min of {math.ceil(1 / self.honest_fraction)} would do",
+            f"no honest user; n_min must be at least {math.ceil(1 / self.honest_fraction)}",
         )
         shares, total = len(self.head), math.fsum(self.head)
         _require(
             shares <= self.domain_size and min(self.head, default=1) > 0 and total <= 1 + _ROUNDING,
-            f"the head has {shares} shares that add to {total:g}; each must be above 0, there may "
-            f"be {self.domain_size}, and they may add to 1",
+            f"the head has {shares} shares that sum to {total:g}; at most {self.domain_size} "
+            "shares are possible, each above 0, with a sum of at most 1",
         )
 
     def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # a draft's
-        """Return the draft of a task for a protocol; the fields are further ones of the draft."""
+        """Return the task draft for a protocol with these further fields, and placeholder keys."""
         return TaskDraft(
             protocol=protocol,
             domain_size=self.domain_size,
@@ -129,12 +129,12 @@ class Requirements:
 
     @property
     def honest(self) -> int:
-        """Users that the guarantee may count on: ⌊n_min · fraction⌋."""
+        """Number of users assumed honest, ⌊n_min · honest_fraction⌋."""
         return honest_share(self.n_min, self.honest_fraction)
 
     @property
     def noise_cap(self) -> float:
-        """Largest local ε of an answer with noise; without a trusted shuffler a round's whole ε."""
+        """Largest local ε of a noisy answer; at most a round's ε if the shuffler is not trusted."""
         cap = min(self.local_cap, MAX_LOCAL_EPSILON)
         if self.trust == "none":
             return min(cap, self.central_epsilon / self.rounds)
@@ -147,5 +147,6 @@ class Requirements:
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # a condition
+    """Raise PlanError with the rule unless it holds."""
     if not holds:
         raise PlanError(rule)

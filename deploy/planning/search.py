@@ -1,4 +1,4 @@
-"""Find the best design of every protocol: approximate, ask the exact accountant, repeat. Pure."""
+"""Search the best design of every protocol, by approximation and exact accounting. Pure."""
 
 import dataclasses
 import math
@@ -39,25 +39,26 @@ from deploy.planning.shuffler_noise import (
 )
 
 _MAX_POINTS: Final = 5
-"""Points of one protocol that the exact accountant is asked about."""
+"""Most points of one protocol that are calibrated with the exact accountant."""
 _MAX_FAR_POINTS: Final = 2
+"""The same for protocols whose approximate error exceeds the best by _FAR_FACTOR."""
 _FAR_FACTOR: Final = 1.25
-"""A protocol whose approximate error exceeds the best by this factor gets fewer points."""
 _SAME: Final = 0.03
-"""A relative difference of answers and dummies that hardly moves the error."""
+"""Points whose answers and dummies differ by less than this share are not both calibrated."""
 _SLACK: Final = 1e-3
+"""A search ends when μ is at most this share below its target: .2 % of the error."""
 _SLACK_OF_ROUNDS: Final = 3e-3
-"""Relative μ below the target at which a search ends: .2 % of the error; .6 % where it is slow."""
+"""The same for several rounds, whose accounting is slow: .6 % of the error."""
 _AIM: Final = 4e-4
-"""Each step aims at this relative μ below the target."""
+"""Share below the target μ at which each step aims."""
 _TOLERANCE: Final = 0.02
-"""Of δ, upward; it costs .1 % of μ at most."""
+"""Relative upward error of δ; it costs at most .1 % of μ."""
 _MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
-"""In ln μ: a first step is not trusted farther."""
+"""Largest step in ln μ before the target is bracketed."""
 _JUST_ABOVE: Final = 1e-12
 _ONLY_CAPS: Final = 20.0
-"""Tightness so large that only the caps limit a design; negated, the noisiest design."""
+"""A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "sh": (("sh",),),
     "murs": (("murs", "sh"),),
@@ -68,113 +69,109 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
     "fe1": (("fe1", "puredump"),),
 }
-"""The planner's protocols that each is searched as: plain items where hashing gains nothing; after
-that, those for where no dummies are allowed, or hardly any are needed."""
+"""For each protocol, groups of searched protocols, of which the best design of the first group with
+one is taken. Second groups are for targets that allow no dummies, or hardly need any."""
 
 
 # --- one protocol ---------------------------------------------------------------------------------
 
 
-def tight_design(protocol: str, wanted: Requirements) -> Design:
+def tight_design(protocol: str, target: Requirements) -> Design:
     """
-    Return the design with the least error that keeps the target by the exact accountant.
+    Return a protocol's design with the least error that meets the target by exact accounting.
 
-    Plain or hashed items, whichever is better; without a cap, USUAL_MESSAGES at most. Raises
-    PlanError if the protocol cannot keep it under the caps. Cost: some three to ten evaluations of
-    δ.
+    Reports are plain or hashed, whichever is better; the default messages cap is USUAL_MESSAGES.
+    Raises PlanError if no design within the caps meets the target. Cost: three to ten evaluations
+    of δ.
     """
     if protocol in NOT_AMPLIFIED:
-        return local_design(protocol, wanted)
+        return local_design(protocol, target)
     if protocol in SHUFFLER_PROTOCOLS:
-        return within_caps(shuffler_design(protocol, wanted))
+        return within_caps(shuffler_design(protocol, target))
     if protocol == "aue":
-        return within_caps(_aue(wanted))
+        return within_caps(_aue(target))
     if protocol == "ddps":
-        check_bit(wanted)
-    if math.isinf(wanted.messages_cap) and protocol != "puredump":
-        wanted = dataclasses.replace(wanted, messages_cap=USUAL_MESSAGES)
+        check_bit(target)
+    if math.isinf(target.messages_cap) and protocol != "puredump":
+        target = dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
     for names in _SEARCHED_AS[protocol]:
-        found = [
+        designs = [
             design
             for name in names
-            for design in _search_protocol(Frontier(wanted), name, _MAX_FAR_POINTS)
+            for design in _search_protocol(Frontier(target), name, _MAX_FAR_POINTS)
         ]
-        if found:
-            best = min(found, key=lambda each: each.mse)
+        if designs:
+            best = min(designs, key=lambda design: design.mse)
             return dataclasses.replace(best, protocol=protocol)
     raise PlanError(
-        f"{protocol} cannot keep a central epsilon of {wanted.central_epsilon:g} with at most "
-        f"{wanted.messages_cap:g} messages a user and a local epsilon of at most "
-        f"{wanted.local_cap:g}"
+        f"{protocol} cannot keep a central epsilon of {target.central_epsilon:g} with at most "
+        f"{target.messages_cap:g} messages per user and a local epsilon of at most "
+        f"{target.local_cap:g}"
     )
 
 
-def _aue(wanted: Requirements) -> Design:
-    """Each item once more, with the least chance that keeps the target, to a thousandth."""
+def _aue(target: Requirements) -> Design:
+    """Return the design of aue with the least probability of dummies, within a thousandth."""
 
     def at(extra_weight: int) -> Design:
-        dummies = each_item_dummies(extra_weight, wanted)
-        return Design(protocol="aue", wanted=wanted, dummies=dummies)
+        dummies = each_item_dummies(extra_weight, target)
+        return Design(protocol="aue", target=target, dummies=dummies)
 
-    def keeps(extra_weight: int) -> bool:
-        return keeps_guarantee(at(extra_weight))
-
-    high = EXTRA_WEIGHT_SUM // 2  # the noise of an item is widest at a chance of one half
-    if not keeps(high):
+    high = EXTRA_WEIGHT_SUM // 2  # an item's noise is largest at probability one half
+    if not keeps_guarantee(at(high)):
         raise PlanError(
-            f"aue cannot keep a central epsilon of {wanted.central_epsilon:g} with "
-            f"{wanted.honest} users"
+            f"aue cannot keep a central epsilon of {target.central_epsilon:g} with "
+            f"{target.honest} users"
         )
-    while high > 1 and keeps(high // 2):
+    while high > 1 and keeps_guarantee(at(high // 2)):
         high //= 2
     low = high // 2
     while high - low > max(1, high // 1000):
         middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
+        low, high = (low, middle) if keeps_guarantee(at(middle)) else (middle, high)
     return at(high)
 
 
 # --- every protocol -------------------------------------------------------------------------------
 
 
-def search_protocols(wanted: Requirements) -> tuple[Frontier, list[Design]]:
+def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
     """
-    Search every protocol that the requirements allow: some twenty evaluations of δ.
+    Return the calibrated frontier and the best design of each protocol, the best of all first.
 
-    Returns the calibrated frontier, and the best design of each protocol: first the best of all,
-    the others by error.
+    Cost: about twenty evaluations of δ.
     """
-    frontier = Frontier(wanted)
+    frontier = Frontier(target)
     first = _first_points(frontier)
-    found: list[Design] = []
+    designs: list[Design] = []
     for point in first:
         most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
-        if wanted.rounds > 1:
-            most = math.ceil(most / 2)  # a composition takes ten times as long
-        found += _search_protocol(frontier, point.protocol, most)
-    if wanted.trust == "shuffler-dummies":
-        found += shuffler_designs(wanted)
-    return frontier, _ranked(found)
+        if target.rounds > 1:
+            most = math.ceil(most / 2)  # composition takes ten times as long
+        designs += _search_protocol(frontier, point.protocol, most)
+    if target.trust == "shuffler-dummies":
+        designs += shuffler_designs(target)
+    return frontier, _ranked(designs)
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
-    """Approximate the least error under changed requirements; milliseconds, never stated."""
-    wanted = dataclasses.replace(frontier.wanted, **changes)
-    of_users = min(point.mse for point in _first_points(Frontier(wanted, frontier.known)))
-    return min(of_users, approximate_shuffler_mse(wanted))
+    """Approximate the least error under changed requirements. Cost: milliseconds."""
+    target = dataclasses.replace(frontier.target, **changes)
+    of_users = min(point.mse for point in _first_points(Frontier(target, frontier.known)))
+    return min(of_users, approximate_shuffler_mse(target))
 
 
 def _first_points(frontier: Frontier) -> list[SearchPoint]:
     """Return each protocol's point with the least approximate error, the best protocol first."""
-    points = [frontier.points(name) for name in SEARCHED]
-    best = [min(each, key=lambda point: point.mse) for each in points if each]
+    by_protocol = [frontier.points(name) for name in SEARCHED]
+    best = [min(points, key=lambda point: point.mse) for points in by_protocol if points]
     return sorted(best, key=lambda point: point.mse)
 
 
 def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Design]:
-    """Calibrate points of one protocol, and the frontier, until the best stands; return it."""
+    """Return a protocol's best design, if any, after calibrating the frontier at `most` points."""
     seen: list[SearchPoint] = []
-    found: list[Design] = []
+    designs: list[Design] = []
     for _ in range(most):
         points = frontier.points(protocol)
         if not points or any(_same(points[0], point) for point in seen):
@@ -183,100 +180,98 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         calibrated = _calibrate(frontier, points[0])
         if calibrated is None:
             break
-        design, at = calibrated
+        design, tightness = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
-            break  # without its dummies it is another protocol
-        frontier.known[protocol in HASHED].append(Tightness(design.answers, at))
-        found.append(design)
-    return sorted(found, key=lambda each: each.mse)[:1]
+            break  # without dummies it is another protocol
+        frontier.known[protocol in HASHED].append(Tightness(design.answers, tightness))
+        designs.append(design)
+    return sorted(designs, key=lambda design: design.mse)[:1]
 
 
-def _ranked(found: list[Design]) -> list[Design]:
-    """Sort by error; of those CLOSE_ENOUGH to the best, put the cheapest first."""
-    names = {each.protocol for each in found}
-    # At the largest local ε the noisy protocol is the noiseless one under another name.
+def _ranked(designs: list[Design]) -> list[Design]:
+    """Sort designs by error, but put the cheapest of those CLOSE_ENOUGH to the best first."""
+    names = {design.protocol for design in designs}
+    # At the largest local ε, the noisy protocol is the noiseless one under another name.
     noiseless = {"mixdump": "puredump", "od-hp": "fe1"}
     ranked = [
-        each
-        for each in sorted(found, key=lambda each: each.mse)
-        if noiseless.get(each.protocol) not in names or each.local_epsilon < MAX_LOCAL_EPSILON
+        design
+        for design in sorted(designs, key=lambda design: design.mse)
+        if noiseless.get(design.protocol) not in names or design.local_epsilon < MAX_LOCAL_EPSILON
     ]
-    close = [each for each in ranked if each.mse <= CLOSE_ENOUGH * ranked[0].mse]
-    best = min(close, key=lambda each: (each.bytes_per_user, each.local_epsilon))
-    return [best, *(each for each in ranked if each is not best)]
+    close = [design for design in ranked if design.mse <= CLOSE_ENOUGH * ranked[0].mse]
+    best = min(close, key=lambda design: (design.bytes_per_user, design.local_epsilon))
+    return [best, *(design for design in ranked if design is not best)]
 
 
-def _same(one: SearchPoint, other: SearchPoint) -> bool:
-    return math.isclose(one.answers, other.answers, rel_tol=_SAME) and math.isclose(
-        one.dummies_per_user, other.dummies_per_user, rel_tol=_SAME
+def _same(point: SearchPoint, other: SearchPoint) -> bool:
+    return math.isclose(point.answers, other.answers, rel_tol=_SAME) and math.isclose(
+        point.dummies_per_user, other.dummies_per_user, rel_tol=_SAME
     )
 
 
 # --- one point ------------------------------------------------------------------------------------
 
+_Trial = tuple[float, float]
+"""A tightness and the excess ln(μ / target μ) of its design; above 0 the target is missed."""
+
 
 def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
-    """Find the sharpest design at a point that keeps the guarantee, and its tightness, if any."""
-    kept: tuple[float, float] | None = None
-    broken: tuple[float, float] | None = None
+    """Return the point's design with the least noise that keeps the target, and its tightness."""
+    passed: _Trial | None = None
+    failed: _Trial | None = None
     best: tuple[Design, float] | None = None
-    slack = _SLACK if frontier.wanted.rounds == 1 else _SLACK_OF_ROUNDS
+    slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
     known = frontier.known[point.protocol in HASHED]
-    near = min(known, key=lambda each: abs(math.log(each.answers / point.answers)), default=None)
-    at = 0.0 if near is None else near.log_factor
+    near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
+    tightness = 0.0 if near is None else near.log_factor
     for _ in range(_MAX_EVALUATIONS):
-        design = frontier.design(point, at)
-        # No design: at this tightness it would take more dummies than there may be.
+        design = frontier.design(point, tightness)
+        # Without a design, this tightness needs more dummies than are allowed.
         excess = -math.inf if design is None else _log_excess(design)
         if excess > 0:
-            broken = (at, excess)
+            failed = (tightness, excess)
         else:
-            kept = (at, excess)
+            passed = (tightness, excess)
             if design is not None:
-                best = (design, at)
-                if excess >= -slack or design == frontier.design(point, at + _ONLY_CAPS):
+                best = (design, tightness)
+                if excess >= -slack or design == frontier.design(point, tightness + _ONLY_CAPS):
                     break
-        if kept is not None and broken is not None and broken[0] - kept[0] < slack / 4:
+        if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
             break
-        at = _next(at, excess, kept, broken)
+        tightness = _next(tightness, excess, passed, failed)
     if best is None:
-        blunt = frontier.design(point, -_ONLY_CAPS)
-        if blunt is not None and _log_excess(blunt) <= 0:
-            best = (blunt, -_ONLY_CAPS)
+        noisiest = frontier.design(point, -_ONLY_CAPS)
+        if noisiest is not None and _log_excess(noisiest) <= 0:
+            best = (noisiest, -_ONLY_CAPS)
     return best
 
 
-def _next(
-    at: float,
-    excess: float,
-    kept: tuple[float, float] | None,
-    broken: tuple[float, float] | None,
-) -> float:
-    """Aim a little below the target: between two sides by a chord, else by slope one."""
-    if kept is None or broken is None:
-        return at + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
-    if math.isinf(kept[1]) or math.isinf(broken[1]):
-        return (kept[0] + broken[0]) / 2
-    share = (-_AIM - kept[1]) / (broken[1] - kept[1])
-    return kept[0] + min(max(share, 0.02), 0.98) * (broken[0] - kept[0])
+def _next(tightness: float, excess: float, passed: _Trial | None, failed: _Trial | None) -> float:
+    """Return the next tightness to try: by the secant if bracketed, otherwise assuming slope 1."""
+    if passed is None or failed is None:
+        return tightness + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
+    if math.isinf(passed[1]) or math.isinf(failed[1]):
+        return (passed[0] + failed[0]) / 2
+    share = (-_AIM - passed[1]) / (failed[1] - passed[1])
+    return passed[0] + min(max(share, 0.02), 0.98) * (failed[0] - passed[0])
 
 
 def _log_excess(design: Design) -> float:
-    """Return ln(μ / wanted μ) for the μ whose Gaussian privacy is that of the design, exactly."""
-    terms, wanted = design.terms, design.wanted
-    if terms.local_epsilon_of_all_rounds <= wanted.central_epsilon:
+    """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it keeps the target."""
+    terms, target = design.terms, design.target
+    if terms.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
-    anonymity_set = terms.anonymity_set(wanted.n_min)
-    if wanted.rounds > 1:
+    anonymity_set = terms.anonymity_set(target.n_min)
+    if target.rounds > 1:
         epsilon = central_epsilon(terms, anonymity_set)
-        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wanted.delta)
-        keeps = epsilon <= wanted.central_epsilon
+        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
+        keeps = epsilon <= target.central_epsilon
     else:
-        curve = DeltaCurve(design.reduction, anonymity_set, (wanted.central_epsilon,), _TOLERANCE)
-        delta = curve(wanted.central_epsilon)
-        mu = gaussian_mu(wanted.central_epsilon, delta / MARGIN)
-        keeps = delta <= MARGIN * wanted.delta
-    # On the accountant's side of 0 whatever the approximation's last digit.
-    target = gaussian_mu(wanted.central_epsilon, wanted.delta)
-    excess = math.log(mu / target) if mu > 0 else -math.inf
+        curve = DeltaCurve(design.reduction, anonymity_set, (target.central_epsilon,), _TOLERANCE)
+        delta = curve(target.central_epsilon)
+        mu = gaussian_mu(target.central_epsilon, delta / MARGIN)
+        keeps = delta <= MARGIN * target.delta
+    # The sign follows the accountant, whatever the rounding of μ.
+    target_mu = gaussian_mu(target.central_epsilon, target.delta)
+    excess = math.log(mu / target_mu) if mu > 0 else -math.inf
     return min(excess, 0.0) if keeps else max(excess, _JUST_ABOVE)

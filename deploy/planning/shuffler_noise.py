@@ -1,4 +1,4 @@
-"""Designs whose dummies the shuffler makes: the least noise that the exact accountant accepts."""
+"""Designs in which the shuffler adds the dummies, with the least noise for the target."""
 
 import contextlib
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
+from common.accounting.epsilon_search import MIN_EPSILON, MAX_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import (
     ItemDistribution,
@@ -22,13 +22,13 @@ from deploy.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
 MARGIN: Final = 0.99
-"""Share of the wanted δ to search with, so that a task's claim keeps all of it."""
+"""Share of the target δ that searches use, so that the task's rounded claim keeps the target."""
 CLAIM_ROOM: Final = 1.00015
-"""A task's claim may exceed the ε of its noise by this: devices recompute it, and it is rounded."""
+"""Factor by which a task's claim may exceed the ε of its noise: claims are rounded up."""
 HYBRID_LOCAL_EPSILON: Final = 8.0
-"""Of hybrid without a cap."""
+"""Local ε of hybrid without a local cap."""
 _CUT_SHARE: Final = 1e-3
-"""Share of δ that cutting the upper flank may cost."""
+"""Share of δ that truncating the upper tail of the noise may cost."""
 _REL_TOL: Final = 1.01
 _MAX_HALVINGS: Final = 40
 
@@ -37,110 +37,111 @@ _MAX_HALVINGS: Final = 40
 
 
 def keeps_guarantee(design: Design) -> bool:
-    """Ask the exact accountant whether a task of this design keeps the guarantee."""
-    terms, wanted = design.terms, design.wanted
-    anonymity_set = terms.anonymity_set(wanted.n_min)
-    epsilon = wanted.central_epsilon / CLAIM_ROOM
-    if wanted.rounds == 1:
-        return terms.release(anonymity_set).delta(epsilon) <= MARGIN * wanted.delta
+    """Return whether a design keeps the target by exact accounting."""
+    terms, target = design.terms, design.target
+    anonymity_set = terms.anonymity_set(target.n_min)
+    epsilon = target.central_epsilon / CLAIM_ROOM
+    if target.rounds == 1:
+        return terms.release(anonymity_set).delta(epsilon) <= MARGIN * target.delta
     return central_epsilon(terms, anonymity_set) <= epsilon
 
 
-def shuffler_designs(wanted: Requirements) -> list[Design]:
-    """Find the best design of every protocol whose dummies the shuffler makes."""
-    found = []
-    for protocol in SHUFFLER_PROTOCOLS if wanted.may_be_plain else ("hybrid",):
-        # Without a design it would take more noise than a task can have.
+def shuffler_designs(target: Requirements) -> list[Design]:
+    """Return the best design of every protocol whose dummies the shuffler adds."""
+    designs = []
+    for protocol in SHUFFLER_PROTOCOLS if target.may_be_plain else ("hybrid",):
+        # An error means that the target needs more noise than a task can have.
         with contextlib.suppress(PlanError, AccountingError, TaskError):
-            found.append(shuffler_design(protocol, wanted))
-    return found
+            designs.append(shuffler_design(protocol, target))
+    return designs
 
 
-def approximate_shuffler_mse(wanted: Requirements) -> float:
+def approximate_shuffler_mse(target: Requirements) -> float:
     """
-    Approximate the least error of these protocols by central mechanisms of the same noise.
+    Approximate the least error of these protocols by that of central mechanisms, for the search.
 
-    Searched, never stated; infinite where the shuffler makes no dummies.
+    Infinite if the shuffler is not trusted to add dummies.
     """
-    if wanted.trust != "shuffler-dummies":
+    if target.trust != "shuffler-dummies":
         return math.inf
-    n, rounds, epsilon = wanted.n_users, wanted.rounds, wanted.central_epsilon
+    n, rounds, epsilon = target.n_users, target.rounds, target.central_epsilon
     laplace = 8 * (rounds / (epsilon * n)) ** 2
-    support = Design(protocol="hybrid", wanted=wanted, local_epsilon=_hybrid_local(wanted)).support
+    support = Design(protocol="hybrid", target=target, local_epsilon=_hybrid_local(target)).support
     alone = bernoulli_variance(
-        1 / wanted.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
+        1 / target.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
     )
     errors = [float(alone) + laplace / (support.p - support.q) ** 2]
-    if wanted.may_be_plain:
-        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, wanted.delta) * n) ** 2]
+    if target.may_be_plain:
+        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, target.delta) * n) ** 2]
     return min(errors)
 
 
-def shuffler_design(protocol: str, wanted: Requirements) -> Design:
+def shuffler_design(protocol: str, target: Requirements) -> Design:
     """
-    Return the design of one protocol with dummies of each item by the shuffler, or PlanError.
+    Return the design of one protocol in which the shuffler adds dummies of each item.
 
-    `sageo` adds two geometric flanks to true items, `sbin` heads among fair coins [MSE25]; `hybrid`
-    adds the flanks to randomized response as sharp as the cap allows. Cost: some twenty evaluations
-    of δ, or compositions.
+    `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
+    adds geometric noise to randomized response at the local cap. Raises PlanError or
+    AccountingError if no possible number of dummies keeps the target. Cost: about twenty
+    evaluations of δ, or compositions.
     """
     hybrid = protocol == "hybrid"
-    local = _hybrid_local(wanted) if hybrid else math.inf
+    local = _hybrid_local(target) if hybrid else math.inf
     room = 1.0 if hybrid else CLAIM_ROOM
-    delta = MARGIN * wanted.delta
+    delta = MARGIN * target.delta
 
     def at(epsilon: float) -> Design:
         if protocol == "sbin":
             trials = binomial_trials(epsilon / room, delta)
             spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
         else:
-            spec = geometric_spec(epsilon / room, delta / wanted.rounds)
-        return Design(protocol=protocol, wanted=wanted, local_epsilon=local, shuffler=spec)
+            spec = geometric_spec(epsilon / room, delta / target.rounds)
+        return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
 
-    epsilon = wanted.central_epsilon
+    epsilon = target.central_epsilon
     design = at(epsilon)
-    if wanted.rounds == 1 and not hybrid:
-        return design  # made for exactly this
-    # The noise grows as the ε that it is made for falls.
-    kept: tuple[float, Design] | None = None
-    broken: float | None = None
+    if target.rounds == 1 and not hybrid:
+        return design  # its noise is exact for one round
+    # Bisect the ε for which the noise is made; the noise grows as this ε falls.
+    passed: tuple[float, Design] | None = None
+    failed: float | None = None
     for _ in range(_MAX_HALVINGS):
         if keeps_guarantee(design):
-            kept = (epsilon, design)
+            passed = (epsilon, design)
         else:
-            broken = epsilon
-        if kept is None or broken is None:
-            epsilon = epsilon * 2 if broken is None else epsilon / 2
-        elif broken / kept[0] < _REL_TOL:
+            failed = epsilon
+        if passed is None or failed is None:
+            epsilon = epsilon * 2 if failed is None else epsilon / 2
+        elif failed / passed[0] < _REL_TOL:
             break
         else:
-            epsilon = math.sqrt(kept[0] * broken)
+            epsilon = math.sqrt(passed[0] * failed)
         if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
-            break  # hardly any noise is needed, or none is enough
+            break  # hardly any noise is needed, or no noise is enough
         design = at(epsilon)
-    if kept is None:
-        raise PlanError("no number of shuffler-made dummies keeps the promise")
-    return kept[1]
+    if passed is None:
+        raise PlanError(f"no number of shuffler dummies keeps epsilon {target.central_epsilon:g}")
+    return passed[1]
 
 
-def _hybrid_local(wanted: Requirements) -> float:
-    return wanted.noise_cap if math.isfinite(wanted.local_cap) else HYBRID_LOCAL_EPSILON
+def _hybrid_local(target: Requirements) -> float:
+    return target.noise_cap if math.isfinite(target.local_cap) else HYBRID_LOCAL_EPSILON
 
 
-# --- noise on each item, for one round and users who hide nothing themselves ----------------------
+# --- noise per item, for one round and plain reports ----------------------------------------------
 
 
 def binomial_trials(epsilon: float, delta: float) -> int:
-    """Return the least fair coins per item for (ε, δ); raise AccountingError if none suffice."""
+    """Return the fewest fair coins per item for (ε, δ), or raise AccountingError."""
     return _least_count(lambda trials: Binomial(trials, 0.5), 1, epsilon, delta)
 
 
 def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
-    Return the two-sided geometric noise of least variance for (ε, δ), or AccountingError.
+    Return the two-sided geometric noise with the least peak for (ε, δ), or raise AccountingError.
 
-    Flanks of ratio e^-ε/2 [MSE25], rounded to be less steep; the least peak by the exact
-    accountant; an upper end that costs 1e-3 of δ.
+    The ratios of both tails follow [MSE25] and are rounded up. The upper tail is truncated at a
+    cost of 1e-3 of δ.
     """
 
     def noise(peak: int) -> ItemDistribution:
@@ -151,9 +152,9 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
 
 def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
-    Return the noise that SAGeo's authors use [MSE25], cut at an upper end that costs 1e-3 of δ.
+    Return SAGeo's noise by its published formula [MSE25], truncated at a cost of 1e-3 of δ.
 
-    Raises AccountingError or BoundRangeError where the formula or a task cannot have it.
+    Raises BoundRangeError or AccountingError if the formula does not apply.
     """
     _check(epsilon, delta)
     left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
@@ -168,9 +169,10 @@ def _check(epsilon: float, delta: float) -> None:
 
 
 def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
-    left_weight = _less_steep(sageo_left(epsilon, 1.0))
-    right_weight = _less_steep(sageo_right(epsilon, 1.0))
-    # The weight above the peak, whose own is 1, is less than a share right^cut of everything.
+    """Return the two-sided geometric noise for (ε, δ) with this peak."""
+    left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
+    right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
+    # More than `cut` above the peak has a probability below right^cut.
     right = math.log(right_weight / RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
@@ -184,8 +186,8 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
     )
 
 
-def _less_steep(ratio: float) -> int:
-    """Return the weight of a ratio rounded up; at least 1 and below RATIO_SUM."""
+def _ratio_weight(ratio: float) -> int:
+    """Return a ratio, rounded up, as an integer weight between 1 and RATIO_SUM - 1."""
     weight = math.ceil(ratio * RATIO_SUM) + 1
     if weight >= RATIO_SUM:
         raise _too_many()
@@ -195,7 +197,7 @@ def _less_steep(ratio: float) -> int:
 def _least_count(
     noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
 ) -> int:
-    """Find the least number from `low` on whose noise is enough, by doubling and halving."""
+    """Return the least number, from `low` on, whose noise keeps (ε, δ), by bisection."""
     _check(epsilon, delta)
 
     def enough(number: int) -> bool:
@@ -215,4 +217,4 @@ def _least_count(
 
 
 def _too_many() -> AccountingError:
-    return AccountingError(f"more than {MAX_PER_ITEM} dummies of an item would be needed")
+    return AccountingError(f"the target needs more than {MAX_PER_ITEM} dummies per item")

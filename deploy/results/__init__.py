@@ -1,1 +1,1 @@
-"""Released results: verification, tables, exports, decoding."""
+"""Verify, decode, print and export released results."""

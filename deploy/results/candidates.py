@@ -1,4 +1,4 @@
-"""Candidate texts: read them from a file, and look for them in a released table of bits."""
+"""Read candidate texts from a file, and decode a released bit table for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable
 from common.task.specs import normalised
 from common.task.task import Task
+from deploy.clients.base import read_file
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -19,37 +20,35 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 def read_candidates(path: Path) -> tuple[str, ...]:
     """
-    Read texts to look for: one a line, in UTF-8; empty lines are left out.
+    Read the candidates of a UTF-8 file, one per line; empty lines are ignored.
 
-    Each is normalized as on a device; a byte order mark at the beginning is dropped.
+    Candidates are normalized as devices normalize texts. A byte order mark is ignored.
 
     Raises:
-        SettingsError: The file cannot be read, is too long, is not UTF-8, names a text twice, or
-            names none.
+        SettingsError: The file cannot be read, is too long or not UTF-8, has no candidates or too
+            many, or repeats one.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    raw = read_file(path)
     if len(raw) > _MAX_BYTES:
-        raise SettingsError(f"{path} has {len(raw)} bytes; at most {_MAX_BYTES} are read")
+        raise SettingsError(f"{path} has {len(raw)} bytes; it may have at most {_MAX_BYTES}")
     try:
         lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not text in UTF-8") from error
+        raise SettingsError(f"{path} is not UTF-8 text") from error
     texts = tuple(normalised(text) for line in lines if (text := line.removesuffix("\r")))
     if not 1 <= len(texts) <= MAX_CANDIDATES:
         raise SettingsError(
-            f"{path} names {len(texts)} candidates; it must be 1 .. {MAX_CANDIDATES}"
+            f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"
         )
     if len(set(texts)) < len(texts):
-        raise SettingsError(f"{path} names {len(texts) - len(set(texts))} candidates again")
+        repeated = len(texts) - len(set(texts))
+        raise SettingsError(f"{path} repeats {repeated} candidates; each must appear once")
     return texts
 
 
 def decode_candidates(task: Task, table: BitTable, candidates: Sequence[str]) -> Decoding:
     """
-    Look for candidates in a released table; this spends no privacy budget. Run by the operator.
+    Estimate the candidates' shares from a released table. Run by the operator; no ε is spent.
 
     Raises:
         TaskError: The task collects no texts, or has too few cohorts for so many candidates.

@@ -1,4 +1,4 @@
-"""Estimates as tables: one look for the terminal and for the page, for every kind of value."""
+"""Tables of estimates with confidence intervals, for the terminal and for pages."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 CONFIDENCE: Final = 0.95
-"""Of every interval, each by itself."""
+"""Confidence level of each interval by itself."""
 INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 NOISE_ALONE: Final = "± noise alone"
-"""Heading of the interval around a figure that is biased by more than noise."""
+"""Heading of intervals around biased estimates, which cover the noise but not the bias."""
 _MAX_DECIMALS: Final = 8
 
 
 class EstimateRow(NamedTuple):
-    """One figure with its interval, further cells, and in a demo the truth."""
+    """An estimate with its interval and further cells, and in a demo the truth."""
 
     name: str
     """Untrusted text."""
@@ -36,36 +36,36 @@ class EstimateRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimateTable:
-    """Figures that are read together."""
+    """A table of estimates with their intervals, of which `shown` are printed."""
 
     title: str
     name: str
-    """Heading of the names: item, number, key."""
+    """Heading of the names, such as item, number or key."""
     value: str
-    """Heading of the figures: share, mean."""
+    """Heading of the estimates, such as share or mean."""
     interval: str = INTERVAL
     names: Sequence[str]
-    """Of all figures. Untrusted text."""
+    """Names of all estimates. Untrusted text."""
     values: Vector
     errors: Vector
     """Standard errors of the values."""
     shown: Sequence[int]
-    """Places of the rows: the largest or first figures, or all of them."""
+    """Indices of the estimates to print, in order."""
     more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
-    """Further columns by heading; numbers are written as the figures are."""
+    """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
-    """True figures, in a demo."""
+    """True values, in a demo."""
     notes: Sequence[str] = ()
-    """Sentences that a reader needs."""
+    """Sentences to print below the table."""
 
     @cached_property
     def ends(self) -> Interval:
-        """The ends of each figure's interval."""
+        """Lower and upper ends of the confidence intervals, each of shape (values,)."""
         return interval_around(self.values, self.errors, CONFIDENCE)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
-        """Return all figures, with their errors and intervals, by the names that files have."""
-        # Around biased figures an interval of noise alone covers no truth with any confidence.
+        """Return the columns for files: estimates, standard errors and interval ends, by name."""
+        # An interval of noise alone is not a confidence interval, so its columns are named noise.
         interval = "noise" if self.interval == NOISE_ALONE else "interval"
         names = ("standard_error", f"{interval}_low", f"{interval}_high")
         figures = zip(names, (self.errors, *self.ends), strict=True)
@@ -75,44 +75,44 @@ class EstimateTable:
 
     @cached_property
     def rows(self) -> tuple[EstimateRow, ...]:
-        """The figures that are shown, in order."""
+        """The rows to print."""
         low, high = self.ends
         return tuple(
             EstimateRow(
-                name=self.names[place],
-                value=float(self.values[place]),
-                low=float(low[place]),
-                high=float(high[place]),
+                name=self.names[index],
+                value=float(self.values[index]),
+                low=float(low[index]),
+                high=float(high[index]),
                 more=tuple(
-                    cell if isinstance(cell := column[place], str) else self.format(cell)
+                    cell if isinstance(cell := column[index], str) else self.format(cell)
                     for column in self.more.values()
                 ),
-                truth=None if self.truth is None else float(self.truth[place]),
+                truth=None if self.truth is None else float(self.truth[index]),
             )
-            for place in self.shown
+            for index in self.shown
         )
 
     @cached_property
     def decimals(self) -> int | None:
-        """Decimals that show two digits of the least error; None for four digits of a figure."""
+        """Decimals that show two digits of the least error; None if numbers have four digits."""
         least = float(self.errors[list(self.shown)].min(initial=math.inf))
         if not 0 < least < math.inf:
             return None
         return min(max(0, 1 - math.floor(math.log10(least))), _MAX_DECIMALS)
 
     def format(self, number: float) -> str:
-        """Write a figure of the table."""
+        """Format a number for the table."""
         if self.decimals is None or not math.isfinite(number):
             return f"{number:.4g}"
-        return f"{number:z.{self.decimals}f}"  # z: what rounds to 0 has no sign
+        return f"{number:z.{self.decimals}f}"  # z: no sign if it rounds to 0
 
 
 def print_table(table: EstimateTable, console: Console) -> None:
-    """Print a table and its notes; none of its text steers the terminal."""
+    """Print a table and its notes, with untrusted names escaped."""
     printed = Table(title=table.title)
-    known = () if table.truth is None else ("truth",)
-    figures = (*known, table.value, table.interval, *table.more)
-    add_columns(printed, {table.name: "left", **dict.fromkeys(figures, "right")})
+    truth = () if table.truth is None else ("truth",)
+    headings = (*truth, table.value, table.interval, *table.more)
+    add_columns(printed, {table.name: "left", **dict.fromkeys(headings, "right")})
     for row in table.rows:
         printed.add_row(
             escaped(row.name),

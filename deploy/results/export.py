@@ -1,4 +1,4 @@
-"""A result for programs: as JSON, and its columns as CSV and Parquet."""
+"""Export results as JSON, CSV and Parquet."""
 
 import csv
 import dataclasses
@@ -18,14 +18,14 @@ from deploy.terminal.output_file import whole
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
-"""Where a spreadsheet that splits lines elsewhere would begin a cell; quotes do not hold it."""
+"""A formula after a separator, where a spreadsheet that ignores quotes would start a cell."""
 _TEXT_COLUMNS: Final = frozenset({"label", "text"})
 """Columns of untrusted text."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Return a result's fields; infinite numbers become the text "inf"."""
+    """Return a result's JSON fields; an infinite number is the text "inf"."""
     return {
         "task_digest": result.task_digest.hex(),
         "protocol": result.protocol,
@@ -52,7 +52,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return every field of an estimate, under its name in common/messages/result.py."""
+    """Return an estimate's JSON fields, named as in common/messages/result.py."""
     return dataclasses.asdict(
         estimate,
         dict_factory=lambda fields: {
@@ -66,13 +66,13 @@ def write_csv(path: Path, columns: Columns) -> None:
     """
     Write columns as CSV, with a header, in full precision.
 
-    No label or text is a formula to a spreadsheet; Parquet has them unchanged.
+    Formulas in labels and texts are escaped, so that spreadsheets do not evaluate them.
 
     Raises:
         SettingsError: The file cannot be written.
     """
     columns = {
-        name: [_no_formula(str(each)) for each in column] if name in _TEXT_COLUMNS else column
+        name: [_no_formula(str(text)) for text in column] if name in _TEXT_COLUMNS else column
         for name, column in columns.items()
     }
     with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
@@ -91,7 +91,7 @@ def _no_formula(label: str) -> str:
 
 def write_parquet(path: Path, result: Result, columns: Columns) -> None:
     """
-    Write columns as Parquet; task, users and confidence are in the file's metadata.
+    Write columns as Parquet, with task digest, users and confidence level as metadata.
 
     Raises:
         SettingsError: The file cannot be written, or pyarrow is not installed.

@@ -1,4 +1,4 @@
-"""The analyzer's ledger as a table and as JSON."""
+"""Show the analyzer's ledger as a table and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,13 +15,13 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 _DIGITS: Final = 12
-"""Hexadecimal digits of a digest in a table."""
+"""Hexadecimal digits of a task digest in the table."""
 
 
 def as_json(
     entries: Sequence[LedgerEntry], head: ChainHead, populations: Sequence[PopulationBudgets]
 ) -> dict[str, Any]:
-    """Return every entry with both of its hashes, the head, and what populations have left."""
+    """Return the ledger's JSON fields: entries, head of the hash chain, and budgets."""
     return {
         "entries": [
             {
@@ -42,11 +42,11 @@ def show(
     populations: Sequence[PopulationBudgets],
     console: Console,
 ) -> None:
-    """Print the entries, what populations have left of their budgets, and the head."""
+    """Print the entries, the populations' remaining budgets, and the head of the hash chain."""
     table = Table(
-        title="What each release cost its population against the analyzer",
-        caption="All so far: the epsilon of all releases to it together, at the task's "
-        "budget_delta.",
+        title="Privacy loss of each release against the analyzer",
+        caption="All so far: the composed epsilon of the population's releases up to this one, at "
+        "the task's budget_delta.",
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
@@ -67,6 +67,6 @@ def show(
         population_budgets.show(populations, console)
     counted = f"{head.entry:,} {'entry' if head.entry == 1 else 'entries'}"
     console.print(
-        f"The chain of {counted} holds. Its head, to be noted down:\n{head.entry_hash.hex()}",
+        f"The hash chain of {counted} is valid. Keep a copy of its head:\n{head.entry_hash.hex()}",
         markup=False,
     )

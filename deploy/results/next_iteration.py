@@ -1,4 +1,4 @@
-"""The draft of PrivKVM's next iteration, from the released result of the one before."""
+"""Draft PrivKVM's next iteration from the released result of the previous one."""
 
 import dataclasses
 from pathlib import Path
@@ -15,16 +15,16 @@ from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of a result as JSON: ten numbers for each of 65,536 keys, and room."""
+"""Most bytes of a JSON result: enough for ten numbers for each of 65,536 keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Iterated:
-    """The part of an iteration's result that the next one starts from."""
+    """The fields of an iteration's result that the next iteration needs."""
 
     kind: Literal["key-value"]
     means_with_fakes: tuple[FiniteFloat, ...]
-    """In the range, one a key."""
+    """Mean of each key, between low and high."""
     low: FiniteFloat
     high: FiniteFloat
     population: str
@@ -32,75 +32,74 @@ class Iterated:
 
 def read_iterated(path: Path) -> Iterated:
     """
-    Read an iteration from a result that `shuffledp result --json` wrote.
+    Read an iteration's result from a file written by `shuffledp result --json`.
 
     Raises:
         SettingsError: The file cannot be read, or is not a result of key-value data.
     """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise SettingsError(f"{path} is too long to be a result")
+        if (size := path.stat().st_size) > _MAX_BYTES:
+            raise SettingsError(f"{path} has {size} bytes; a result has at most {_MAX_BYTES}")
         return TypeAdapter(Iterated).validate_json(path.read_bytes())
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise SettingsError(f"{path} is not a result of key-value data as JSON") from error
+        raise SettingsError(f"{path} is not a JSON result of key-value data") from error
 
 
 def next_draft(
-    whole: TaskDraft, iterations: int, number: int, before: Iterated | None
+    total: TaskDraft, iterations: int, number: int, previous: Iterated | None
 ) -> TaskDraft:
     """
     Return the draft of one iteration. Run by the operator.
 
     Args:
-        whole: The draft for all iterations. Its local_epsilon is their total cost, and the budget
-            of their population unless the draft names one: each iteration is charged its own ε
-            against the analyzer, so none is refused.
-        iterations: How many there are.
-        number: Of this one, from 1 on.
-        before: The result of the one before; None for the first.
+        total: The draft for all iterations together, with their total local_epsilon, which is also
+            the default of budget_epsilon: the iterations never exceed it together.
+        iterations: Number of iterations.
+        number: Number of this iteration, from 1 on.
+        previous: The result of the previous iteration; None for the first.
 
     Raises:
         TaskError: The draft is not for pairs, names no population, or a number is out of range; or
             the result is of another population, range or number of keys.
     """
-    if protocol_named(whole.protocol).kind != "key-value":
-        raise TaskError(f"the protocol {whole.protocol} is not for pairs; only those are iterated")
-    if not whole.population:
+    if protocol_named(total.protocol).kind != "key-value":
+        raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")
+    if not total.population:
         raise TaskError(
-            "the draft names no population: all iterations ask the same people, and what they "
-            "cost adds up"
+            "the draft names no population; iterations need one, because they ask the same users "
+            "and share one budget"
         )
     if not 1 <= number <= iterations:
-        raise TaskError(f"number is {number}; there are {iterations} iterations")
-    if (number == 1) != (before is None):
+        raise TaskError(f"number is {number}; it must lie between 1 and {iterations}")
+    if (number == 1) != (previous is None):
         raise TaskError(
-            f"number is {number}; --after names the result of the iteration before, which every "
-            "iteration but the first needs"
+            f"number is {number}; every iteration but the first needs --after with the previous "
+            "iteration's result"
         )
-    pairs = whole.pairs or PairDraft()
+    pairs = total.pairs or PairDraft()
     low, high = pairs.low, pairs.high
     if not low < high:
-        raise TaskError(f"low is {low} and high {high}; low must be below high")
+        raise TaskError(f"low is {low} and high is {high}; low must be below high")
     means = None
-    if before is not None:
-        for name, found, drafted in (
-            ("number of keys", len(before.means_with_fakes), whole.domain_size),
-            ("range", f"{before.low} to {before.high}", f"{low} to {high}"),
-            ("population", before.population, whole.population),
+    if previous is not None:
+        for name, released, drafted in (
+            ("number of keys", len(previous.means_with_fakes), total.domain_size),
+            ("range", f"{previous.low} to {previous.high}", f"{low} to {high}"),
+            ("population", previous.population, total.population),
         ):
-            if found != drafted:
-                raise TaskError(f"the result's {name} is {found}, and the draft's {drafted}")
-        means = (np.array(before.means_with_fakes) - low) / (high - low) * 2 - 1
-    wanted = PairRequest(
-        keys=whole.domain_size, local_epsilon=whole.local_epsilon, **dataclasses.asdict(pairs)
+            if released != drafted:
+                raise TaskError(f"the result's {name} is {released}; the draft's is {drafted}")
+        means = (np.array(previous.means_with_fakes) - low) / (high - low) * 2 - 1
+    request = PairRequest(
+        keys=total.domain_size, local_epsilon=total.local_epsilon, **dataclasses.asdict(pairs)
     )
-    one = iteration(wanted, iterations, number, means)
-    budget = whole.budget_epsilon
+    share = iteration(request, iterations, number, means)
+    budget = total.budget_epsilon
     return dataclasses.replace(
-        whole,
-        local_epsilon=one.local_epsilon,
-        pairs=dataclasses.replace(pairs, key_share=one.key_share, fakes=one.fakes),
-        budget_epsilon=whole.local_epsilon if budget is None else budget,
+        total,
+        local_epsilon=share.local_epsilon,
+        pairs=dataclasses.replace(pairs, key_share=share.key_share, fakes=share.fakes),
+        budget_epsilon=total.local_epsilon if budget is None else budget,
     )

@@ -1,4 +1,4 @@
-"""The view of a result: tables for people, columns and fields for programs."""
+"""Build the tables, columns and JSON fields of a result, for every kind of data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,21 +25,18 @@ from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, Est
 from deploy.terminal.json_output import number_or_text
 
 MAX_ROWS: Final = 2000
-"""Most rows of a page's table."""
+"""Most rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
-"""Fewer numbers have nothing to be shrunk by; see analyzer/estimation/projection.py."""
-_TOO_FEW: Final = "Too few users for this much noise: nothing can be concluded about single values."
-_NO_CANDIDATES: Final = (
-    "These counts can be searched for texts: give a file of candidates with --candidates, one a "
-    "line."
-)
-_OWN_INTERVAL: Final = "Each interval covers its true {} with 95 % probability, by itself"
+"""Least number of means for which shrinking helps; see analyzer/estimation/projection.py."""
+_TOO_FEW: Final = "Too few users for this much noise: no value can be told from another."
+_NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
+_OWN_INTERVAL: Final = "Each interval by itself covers its true {} with 95 % probability"
 _SHARES_NOTE: Final = (
-    ": of many values, some are missed. Refined shares are no less than 0 and sum to 1."
+    "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
 )
 _DETECTED: Final = (
-    "{:,} of {:,} candidates were detected. The probability that any of these is held by no one "
-    "is 5 % at most (Bonferroni)."
+    "{:,} of {:,} candidates were detected. The probability that any of them is held by no one is "
+    "at most 5 % (Bonferroni)."
 )
 
 Columns = dict[str, Sequence[object]]
@@ -47,28 +44,28 @@ Columns = dict[str, Sequence[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultView:
-    """Tables and sentences for people, columns and fields for programs."""
+    """A result's tables for people, and its columns and JSON fields for programs."""
 
     tables: tuple[EstimateTable, ...] = ()
     columns: Columns
-    """For CSV and Parquet, a row a figure, in full precision."""
+    """Columns of CSV and Parquet, in full precision, with a row per estimate."""
     warning: str = ""
-    """Why there are no tables, or why they say little."""
+    """Why there are no tables, or why they show little; may be empty."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """For JSON, beside the estimate's own."""
+    """Further JSON fields, beside the estimate's own."""
     errors: str = ""
-    """In a demo: a sentence on the errors against the truth."""
+    """In a demo: sentences on the errors against the truth."""
     error_fields: Mapping[str, Any] = field(default_factory=dict)
-    """Those errors for JSON; `mse_vs_truth` is among them."""
+    """In a demo: JSON fields of these errors, `mse_vs_truth` among them."""
 
     @property
     def size(self) -> int:
-        """Number of estimated figures."""
+        """Number of estimates in the first table; 0 without tables."""
         return len(self.tables[0].names) if self.tables else 0
 
     @property
     def truth(self) -> Vector | None:
-        """True shares or means, in a demo only."""
+        """True shares or means of the first table, in a demo only."""
         return self.tables[0].truth if self.tables else None
 
 
@@ -85,20 +82,20 @@ def result_view(
 
     Args:
         estimate: The released estimate.
-        task: The task it was collected under.
-        most: Rows of each table.
-        candidates: Texts to look for, in a task that collects texts. Default: its labels.
-        people: The contributors, in a demo: the truth stands beside each estimate.
+        task: Its task.
+        most: Most rows of each table.
+        candidates: Candidate texts, for a task that collects texts. Default: its labels.
+        people: In a demo, the users, whose true shares or means are added to the tables.
 
     Raises:
-        SettingsError: There are candidates, and the task collects no texts.
+        SettingsError: Candidates are given, but the task does not collect texts.
         TaskError: The task has too few cohorts for so many candidates.
         ValueRangeError: A candidate is too long, or is not one of the labels.
     """
     if isinstance(estimate, BitTable):
         return _texts(estimate, task, most, candidates, people)
     if candidates:
-        raise SettingsError(f"candidates are texts; the task collects {task.kind} data")
+        raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
     if isinstance(estimate, Histogram):
         return _histogram(estimate, task, most, people.truth if people else None)
     if isinstance(estimate, Means):
@@ -106,25 +103,25 @@ def result_view(
     return _key_values(estimate, task, most, people)
 
 
-def _histogram(found: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
-    shares, size = found.frequencies, len(found.frequencies)
-    labels, refined = _labels(task, size), found.refined.tolist()
+def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
+    shares, size = estimate.frequencies, len(estimate.frequencies)
+    labels, refined = _labels(task, size), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
     errors, error_fields = "", {}
     if truth is not None:
-        mse, covered = _mse(shares, truth), _covered(found.interval(CONFIDENCE), truth)
+        mse, covered = _mse(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
         error_fields = {"mse_vs_truth": mse}
         errors = (
-            f"Mean squared error {mse:.3g}, in theory {found.mse_theory:.3g}; refined "
-            f"{_mse(found.refined, truth):.3g}. {covered}"
+            f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
+            f"{_mse(estimate.refined, truth):.3g}. {covered}"
         )
     table = EstimateTable(
-        title=f"The share of users with each of {size:,} values{part}",
+        title=f"Share of users with each of {size:,} values{part}",
         name="value",
         value="share",
         names=labels,
         values=shares,
-        errors=found.standard_errors,
+        errors=estimate.standard_errors,
         shown=shown,
         more={"refined": refined},
         truth=truth,
@@ -138,39 +135,39 @@ def _histogram(found: Histogram, task: Task, most: int, truth: Vector | None) ->
             **table.columns(),
             "refined": refined,
         },
-        warning="" if found.tells_values_apart(CONFIDENCE) else _TOO_FEW,
+        warning="" if estimate.tells_values_apart(CONFIDENCE) else _TOO_FEW,
         errors=errors,
         error_fields=error_fields,
     )
 
 
-def _means(found: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
-    means, size, shrunk = found.means, len(found.means), found.shrunk.tolist()
+def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
+    means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
-        mse, mse_shrunk = _mse(means, truth), _mse(found.shrunk, truth)
+        mse, mse_shrunk = _mse(means, truth), _mse(estimate.shrunk, truth)
         error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-        theory, covered = f"of which noise {found.mse_theory:.3g} in theory", ""
-        if found.unbiased:
-            theory = f"in theory {found.mse_theory:.3g}"
-            covered = f" {_covered(found.interval(CONFIDENCE), truth)}"
+        theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
+        if estimate.unbiased:
+            theory = f"in theory {estimate.mse_theory:.3g}"
+            covered = f" {_covered(estimate.interval(CONFIDENCE), truth)}"
         errors = f"Mean squared error {mse:.3g}, {theory}; shrunk {mse_shrunk:.3g}.{covered}"
-    more = {"standard error": found.standard_errors.tolist()}
+    more = {"standard error": estimate.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
     if size >= _SHRUNK_FROM:
         more["shrunk"] = shrunk
-        note += " The shrunk mean has a smaller error over all numbers, but is biased."
-    if not found.unbiased:
-        note = "Means are biased: the error of projecting vectors is in no interval."
+        note += " Shrunk means have a smaller total error, but are biased."
+    if not estimate.unbiased:
+        note = "Means are biased: no interval includes the error of the projection."
     table = EstimateTable(
-        title=f"The mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
-        + _part(size, most, "first"),
+        title=f"Mean of {'a number' if size == 1 else f'each of {size:,} numbers'}"
+        + _part(size, most, "first {:,}"),
         name="number",
         value="mean",
-        interval=INTERVAL if found.unbiased else NOISE_ALONE,
+        interval=INTERVAL if estimate.unbiased else NOISE_ALONE,
         names=["mean"] if size == 1 and not task.labels else _labels(task, size, "number "),
         values=means,
-        errors=found.standard_errors,
+        errors=estimate.standard_errors,
         shown=range(min(most, size)),
         more=more,
         truth=truth,
@@ -191,22 +188,23 @@ def _means(found: Means, task: Task, most: int, truth: Vector | None) -> ResultV
     )
 
 
-def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | None) -> ResultView:
-    spec, size = spec_as(task.mechanism, KeyValueSpec), len(found.means_with_fakes)
+def _key_values(
+    estimate: KeyValues, task: Task, most: int, people: SamplePeople | None
+) -> ResultView:
+    spec, size = spec_as(task.mechanism, KeyValueSpec), len(estimate.means_with_fakes)
     shares, means = (people.truth, people.true_means) if people else (None, None)
-    reported, owners = np.flatnonzero(found.reports), found.owners
+    reported, owners = np.flatnonzero(estimate.reports), estimate.owners
     notes = []
     if len(reported) < size:
-        unreported = size - len(reported)
-        notes = [f"No user reported on {unreported:,} of the keys: nothing is known of them."]
+        notes = [f"Keys without reports, which have no estimates: {size - len(reported):,}."]
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
-    reports, columns = found.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
-    errors, error_fields = "", {}
+    reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
+    errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
 
     def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # its
         return EstimateTable(
-            title=title + _part(size, len(reported[:most]), "most owned" if owners else "first"),
+            title=title + _part(size, len(reported[:most]), part),
             name="key",
             names=_labels(task, size, "key "),
             values=values,
@@ -218,14 +216,14 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
 
     if owners is None:
         note = (
-            "This task does not ask who owns a key. Users without the key answer with a fake "
-            "value; how far fakes pull a mean is in no interval."
+            "This task does not estimate shares of owners. Users without a key report a fake "
+            "value; no interval includes the bias caused by fakes."
         )
         tables = [
             table(
-                f"The mean of the reports on each of {size:,} keys, fakes included",
-                found.means_with_fakes,
-                found.errors_with_fakes,
+                f"Mean of the reports on each of {size:,} keys, fakes included",
+                estimate.means_with_fakes,
+                estimate.errors_with_fakes,
                 value="mean with fakes",
                 interval=NOISE_ALONE,
                 truth=means,
@@ -233,17 +231,17 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
             )
         ]
         if means is not None:
-            mse = _mse(found.means_with_fakes, means)
+            mse = _mse(estimate.means_with_fakes, means)
             error_fields = {"mse_vs_truth": mse}
             errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
         note = (
-            "A key that is not owned is sometimes reported with a fake value. The estimate "
-            "corrects means for it by the shares; a key that few own leaves it little to go by."
+            "Users without a key sometimes report it with a fake value. The estimate removes the "
+            "resulting bias of means; it is imprecise for keys with few owners."
         )
         tables = [
             table(
-                f"The share of users who own each of {size:,} keys",
+                f"Share of users who own each of {size:,} keys",
                 owners.frequencies,
                 owners.frequency_errors,
                 value="share",
@@ -251,7 +249,7 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
                 notes=(f"{_OWN_INTERVAL.format('share')}.", *notes),
             ),
             table(
-                "The mean of the values of those who own it",
+                "Mean of the owners' values",
                 owners.means,
                 owners.mean_errors,
                 value="mean",
@@ -268,8 +266,8 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
         tables=tuple(tables),
         columns={
             **columns,
-            "mean_with_fakes": found.means_with_fakes.tolist(),
-            "error_with_fakes": found.errors_with_fakes.tolist(),
+            "mean_with_fakes": estimate.means_with_fakes.tolist(),
+            "error_with_fakes": estimate.errors_with_fakes.tolist(),
             "reports": reports,
         },
         fields={"low": spec.low, "high": spec.high, "population": task.population},
@@ -279,34 +277,34 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
 
 
 def _texts(
-    found: BitTable, task: Task, most: int, candidates: Sequence[str], people: SamplePeople | None
+    bit_table: BitTable, task: Task, most: int, given: Sequence[str], people: SamplePeople | None
 ) -> ResultView:
-    asked = candidates or (people.candidates if people else ()) or task.labels
-    cohorts, bits = found.bit_counts.shape
+    candidates = given or (people.candidates if people else ()) or task.labels
+    cohorts, bits = bit_table.bit_counts.shape
     columns: Columns = {
         "cohort": np.repeat(np.arange(cohorts), bits).tolist(),
         "bit": np.tile(np.arange(bits), cohorts).tolist(),
-        "set": found.bit_counts.ravel().tolist(),
-        "reports": np.repeat(found.cohort_sizes, bits).tolist(),
+        "set": bit_table.bit_counts.ravel().tolist(),
+        "reports": np.repeat(bit_table.cohort_sizes, bits).tolist(),
     }
-    if not asked:
+    if not candidates:
         return ResultView(columns=columns, warning=_NO_CANDIDATES)
-    decoding, size = decode_candidates(task, found, asked), len(asked)
+    decoding, size = decode_candidates(task, bit_table, candidates), len(candidates)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
     fields = {
-        "candidates": list(asked),
+        "candidates": list(candidates),
         "shares": shares.tolist(),
         "standard_errors": [number_or_text(error) for error in decoding.share_errors.tolist()],
         "p_values": p_values,
         "detected": detected,
     }
-    note = "Every text is one of the task's labels: shares differ from a sum of 1 by noise."
+    note = "Every text is one of the task's labels; the shares sum to 1 only up to noise."
     if not decoding.exhaustive:
         half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
         note = (
-            f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of the "
-            "users hold a text that is not a candidate."
+            f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of users "
+            "hold a text that is not a candidate."
         )
         fields |= {
             "explained": 1 - decoding.unexplained,
@@ -329,44 +327,46 @@ def _texts(
         }
     shown, part = _largest(shares, truth, most)
     table = EstimateTable(
-        title=f"The share of users who hold each of {size:,} candidates{part}",
+        title=f"Share of users who hold each of {size:,} candidates{part}",
         name="text",
         value="share",
-        names=asked,
+        names=candidates,
         values=shares,
         errors=decoding.share_errors,
         shown=shown,
         more={
             "p-value": [f"{chance:.2g}" for chance in p_values],
-            "detected": ["yes" if each else "no" for each in detected],
+            "detected": ["yes" if found else "no" for found in detected],
         },
         truth=truth,
         notes=(_DETECTED.format(n_detected, size), note),
     )
-    if candidates:
-        columns = {"text": asked, **table.columns(), "p_value": p_values, "detected": detected}
+    if given:
+        columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
     return ResultView(
         tables=(table,), columns=columns, fields=fields, errors=errors, error_fields=error_fields
     )
 
 
-def _labels(task: Task, size: int, before: str = "") -> Sequence[str]:
-    """Return a task's labels, or numbers where it has none."""
-    return task.labels or [f"{before}{place}" for place in range(size)]
+def _labels(task: Task, size: int, prefix: str = "") -> Sequence[str]:
+    """Return a task's labels, or the prefix and a number for each value."""
+    return task.labels or [f"{prefix}{index}" for index in range(size)]
 
 
-def _part(size: int, n_shown: int, which: str) -> str:
-    return f", the {n_shown:,} {which}" if n_shown < size else ""
+def _part(size: int, n_shown: int, selection: str) -> str:
+    """Return the part of a title that says which rows are shown; empty if all are."""
+    return f", the {selection.format(n_shown)}" if n_shown < size else ""
 
 
 def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int], str]:
-    """Return the places of the largest shares, in a demo of the true ones, and a title's end."""
+    """Return the indices of the largest shares, in a demo of the true ones, and a title's end."""
     order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most]
-    which = "largest" if truth is None else "largest in truth"
-    return order.tolist(), _part(len(shares), most, which)
+    selection = "{:,} largest" if truth is None else "{:,} largest in truth"
+    return order.tolist(), _part(len(shares), most, selection)
 
 
 def _covered(interval: Interval, truth: Vector) -> str:
+    """Return a sentence with the number of intervals that cover the truth."""
     low, high = interval
     covered = int(((low <= truth) & (truth <= high)).sum())
     return f"{covered:,} of {len(truth):,} intervals cover the truth."

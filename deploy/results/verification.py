@@ -1,8 +1,8 @@
 """
-Check a released result against its signed task, as far as an operator's machine can.
+Check a released result against its signed task. Run by the operator.
 
-The task is signed and immutable; the result is only the analyzer's word. Every figure that follows
-from the task and the counts is computed again.
+Tasks are signed; results are not. So every figure that follows from the task and the counts is
+recomputed and compared.
 """
 
 from typing import Final
@@ -15,37 +15,37 @@ from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
 _CLOSE: Final = 0.99
-"""The analyzer of another version may bound an epsilon slightly tighter than this program."""
+"""Share of a recomputed figure that must be stated; another version may have a tighter bound."""
 
 
 def check_fits(result: Result, task: Task) -> None:
     """
-    Check that a result is of a task: its digest, its parameters, and possible counts.
+    Check that a result belongs to a task, by its digest, its parameters and its counts.
 
     Raises:
-        WireError: It is not; names the first difference.
+        WireError: It does not; the message names the first difference.
     """
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
-    for name, said, signed in (
-        ("estimate", _form(result.estimate), _form_of(task)),
+    for name, stated, signed in (
+        ("estimate", _estimate_shape(result.estimate), _task_shape(task)),
         ("digest", result.task_digest.hex(), digest.hex()),
         ("protocol", result.protocol, task.protocol),
         ("mechanism", result.mechanism, task.mechanism.name),
         ("number of buckets", result.buckets, buckets),
         ("local_epsilon", result.local_epsilon, task.local_epsilon),
     ):
-        if said != signed:
-            raise WireError(f"the task's {name} is {signed}, and the result says {said}")
+        if stated != signed:
+            raise WireError(f"the result's {name} is {stated}; the task's is {signed}")
     if result.n_users < task.n_min:
         raise WireError(
-            f"the result is of {result.n_users} users; the task is released from {task.n_min} on"
+            f"the result has {result.n_users} users; the task needs at least {task.n_min}"
         )
     _check_reports(result, task)
 
 
-def _form(estimate: Estimate) -> str:
-    """Describe the shape of an estimate."""
+def _estimate_shape(estimate: Estimate) -> str:
+    """Return an estimate's kind and size in words."""
     match estimate:
         case BitTable():
             return "{} cohorts of {} bits".format(*estimate.bit_counts.shape)
@@ -57,8 +57,8 @@ def _form(estimate: Estimate) -> str:
     return f"{len(estimate.frequencies)} values"
 
 
-def _form_of(task: Task) -> str:
-    """Describe the shape of the estimate that a task leads to."""
+def _task_shape(task: Task) -> str:
+    """Return the kind and size of a task's estimate in words, as `_estimate_shape` does."""
     match task.mechanism:
         case RapporSpec(cohorts=cohorts, bits=bits):
             return f"{cohorts} cohorts of {bits} bits"
@@ -71,65 +71,64 @@ def _form_of(task: Task) -> str:
 
 def _check_reports(result: Result, task: Task) -> None:
     """
-    Check the numbers of sentinels, of reports, and of those refused.
+    Check the numbers of sentinels, of reports and of refused reports.
 
-    The result counts the sentinels that the shuffler acknowledged. Of others that were planned, any
-    number up to the room may have been in the batch. If every report is kept, a sentinel was there
-    if one of its reports was seen; if the shuffler samples, all count as there.
+    The result counts acknowledged sentinels; up to target_size - n_min sentinels may be in the
+    batch. A sentinel is missing if none of its reports arrived and the shuffler does not sample.
     """
     room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
-    missing, each = result.n_sentinels_missing, task.reports_per_user
+    missing, per_user = result.n_sentinels_missing, task.reports_per_user
     if not missing <= planted <= room:
         raise WireError(
-            f"the result misses {missing} of {planted} sentinels; the task has room for {room}"
+            f"the result misses {missing} of {planted} sentinels; at most {room} are possible"
         )
     fewest, most = task.batch_reports(result.n_users + room)
-    fewest = max(0, fewest - each * room + missing)
-    most -= each * (planted - missing) + (room - planted if task.shuffler.kept == 1 else 0)
+    fewest = max(0, fewest - per_user * room + missing)
+    most -= per_user * (planted - missing) + (room - planted if task.shuffler.kept == 1 else 0)
     if not fewest <= result.n_reports <= most:
-        wanted = str(most) if fewest == most else f"{fewest} to {most}"
+        expected = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(
-            f"the result is of {result.n_reports} reports; {result.n_users} users of this task "
-            f"make {wanted}"
+            f"the result has {result.n_reports} reports; {result.n_users} users of this task "
+            f"send {expected}"
         )
     n_refused, estimate = sum(result.refused.values()), result.estimate
     if n_refused + result.n_dummies > result.n_reports:
         raise WireError(
-            f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
-            f"there were {result.n_reports} reports"
+            f"the result has {n_refused} refused reports and {result.n_dummies} dummies, more than "
+            f"its {result.n_reports} reports"
         )
-    if isinstance(estimate, BitTable | KeyValues):  # the others state no counts
-        by_place = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
-        if int(by_place.sum()) + n_refused != result.n_reports:
+    if isinstance(estimate, BitTable | KeyValues):  # the only estimates that state counts
+        counts = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
+        if int(counts.sum()) + n_refused != result.n_reports:
             raise WireError(
-                f"the result refused {n_refused} of {result.n_reports} reports, and its estimate "
-                f"counts {int(by_place.sum())}"
+                f"the result's estimate counts {int(counts.sum())} reports; with {n_refused} "
+                f"refused of {result.n_reports} it must count {result.n_reports - n_refused}"
             )
 
 
 def check_guarantees(result: Result, task: Task) -> None:
     """
-    Compute a result's guarantees again; none may be better than its task and counts allow.
+    Recompute a result's guarantees; none may be stronger than its task and counts allow.
 
     Raises:
-        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; names
-            the coalition.
+        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; the
+            message names the coalition.
         AccountingError: The accountant has no formula for the task.
 
     Cost: up to four searches for ε, tenths of a second each.
     """
-    found = guarantees(task, result.n_users, sum(result.refused.values()))
-    missing = {one.coalition for one in found} - {one.coalition for one in result.guarantees}
+    computed = guarantees(task, result.n_users, sum(result.refused.values()))
+    missing = {row.coalition for row in computed} - {row.coalition for row in result.guarantees}
     if missing:
         raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
     for stated in result.guarantees:
-        known = [one for one in found if one.coalition == stated.coalition]
+        known = [row for row in computed if row.coalition == stated.coalition]
         if not any(
-            stated.epsilon >= _CLOSE * one.epsilon and stated.delta >= _CLOSE * one.delta
-            for one in known
+            stated.epsilon >= _CLOSE * row.epsilon and stated.delta >= _CLOSE * row.delta
+            for row in known
         ):
-            figures = [f"{one.epsilon:g} at delta {one.delta:g}" for one in known] or ["none"]
+            figures = [f"{row.epsilon:g} at delta {row.delta:g}" for row in known] or ["none"]
             raise WireError(
                 f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
-                f"{stated.delta:g}; this program finds {' or '.join(figures)}"
+                f"{stated.delta:g}; recomputed: {' or '.join(figures)}"
             )

@@ -1,1 +1,1 @@
-"""Every protocol on one data set, without the sealing: figures in seconds at a million users."""
+"""Simulate protocols on one data set without encryption: a million users in seconds."""

@@ -1,4 +1,4 @@
-"""Exact errors of a collector who is trusted with every value. Pure."""
+"""Exact errors of central mechanisms, run by a curator who sees every value. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -13,29 +13,30 @@ from common.mechanisms.base import Counts, Vector
 CENTRAL_NAMES: Final = {
     "laplace_mse": "central Laplace",
     "gaussian_mse": "central Gaussian",
-    "regret": "central choice",
+    "regret": "permute-and-flip",
     "exponential_regret": "central exponential",
 }
-"""Central mechanisms by their error."""
+"""Display name of each central mechanism, by the name of its error."""
 CentralErrors = Mapping[str, float]
 """
-Errors at one target, by the keys of CENTRAL_NAMES; neighbours replace one person's value.
+Errors of the central mechanisms at one (ε, δ), replace-one neighbours, by keys of CENTRAL_NAMES.
 
-`laplace_mse`, `gaussian_mse`: mean squared error of a share or a mean [DMNS06], [BW18]. Of items
-alone `regret`, `exponential_regret`: expected shortfall, in shares, of the item chosen as the most
-frequent by permute-and-flip [MS20] or the exponential mechanism [MT07].
+`laplace_mse`, `gaussian_mse`: mean squared error of a share or a mean [DMNS06], [BW18]. For items
+also `regret`, `exponential_regret`: expected difference between the largest share and the share of
+the item selected by permute-and-flip [MS20] or the exponential mechanism [MT07].
 """
 _MAX_EXPONENT: Final = 1000.0
-"""Candidates whose chance is below e^-1000 count as if it were that."""
+"""Smaller selection weights than e^-1000 are rounded up to it."""
 _NODES: Final = 24
-"""Of Gauss-Legendre, for each doubling of the range of an integral."""
-_ROWS_AT_ONCE: Final = 1 << 15
+"""Gauss-Legendre nodes per integration interval."""
+_BLOCK: Final = 1 << 15
+"""Different gaps that are processed at once, to bound memory."""
 
 
-def central_errors_of_items(people: Counts, epsilon: float, delta: float) -> CentralErrors:
-    """Compute the errors for people by item; one person moves two counts by one each."""
-    n_users = int(people.sum())
-    gaps = np.asarray((people.max() - people), dtype=np.float64)
+def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
+    """Return the central mechanisms' errors on users by item; one user moves two counts by 1."""
+    n_users = int(counts.sum())
+    gaps = np.asarray(counts.max() - counts, dtype=np.float64)
     return {
         "laplace_mse": 1 / (2 * (n_users * math.sinh(epsilon / 4)) ** 2),
         "gaussian_mse": 2 / (gaussian_mu(epsilon, delta) * n_users) ** 2,
@@ -47,7 +48,7 @@ def central_errors_of_items(people: Counts, epsilon: float, delta: float) -> Cen
 def central_errors_of_means(
     n_users: int, size: int, half_range: float, epsilon: float, delta: float
 ) -> CentralErrors:
-    """Compute the errors of `size` means; one person moves each sum by the whole range."""
+    """Return the central mechanisms' errors on `size` means of numbers within ±half_range."""
     scale = 2 * half_range / n_users
     return {
         "laplace_mse": 2 * (scale * size / epsilon) ** 2,
@@ -56,36 +57,36 @@ def central_errors_of_means(
 
 
 def exponential_mechanism(gaps: Vector, epsilon: float) -> Vector:
-    """Return how likely each candidate is chosen with weight e^(-ε·gap/2) [MT07]."""
-    chances = np.exp(-np.minimum(gaps * epsilon / 2, _MAX_EXPONENT))
-    return np.asarray(chances / chances.sum(), dtype=np.float64)
+    """Return the exponential mechanism's probabilities, proportional to e^(-ε·gap/2) [MT07]."""
+    weights = np.exp(-np.minimum(gaps * epsilon / 2, _MAX_EXPONENT))
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
     """
-    Return how likely each candidate is chosen by permute-and-flip [MS20]; exact to some 1e-12.
+    Return permute-and-flip's selection probabilities [MS20], accurate to about 1e-12.
 
-    A candidate with chance p = e^(-ε·gap/2) of heads is taken with p·E[1/(1+H)], H the number of
-    others that show heads; E[1/(1+H)] = ∫ E[t^H] dt over 0 .. 1, and E[t^H] is the product of
-    1 - p_j + p_j·t over the others. Its expected gap never exceeds the exponential mechanism's.
+    A candidate whose coin shows heads with p = e^(-ε·gap/2) is selected with p·E[1/(1+H)], where H
+    counts the heads of the others. E[1/(1+H)] = ∫ E[t^H] dt over 0 .. 1, and E[t^H] is the product
+    of 1 - p_j + p_j·t over the others.
 
-    `gaps`, shape (n,), are distances to the best candidate; one person moves each by 1 at most.
-    Cost: some 500 terms for each different gap.
+    `gaps`, shape (n,), are each candidate's distance to the best one, of sensitivity 1.
+    Cost: about 500 terms per distinct gap.
     """
-    levels, which, many = np.unique(gaps, return_inverse=True, return_counts=True)
-    chances = np.exp(-np.minimum(levels * epsilon / 2, _MAX_EXPONENT))
-    # y = 1-t. The product falls like e^(-y·Σp): panels that double from where it begins to.
-    panels = max(1, math.ceil(math.log2(1 + (chances * many).sum())) + 1)
-    edges = np.concatenate([[0.0], 2.0 ** -np.arange(panels - 1.0, -1.0, -1.0)])
+    distinct, inverse, repeats = np.unique(gaps, return_inverse=True, return_counts=True)
+    heads = np.exp(-np.minimum(distinct * epsilon / 2, _MAX_EXPONENT))
+    # With y = 1-t the product decays like e^(-y·Σp), so intervals double in length from y = 0.
+    intervals = max(1, math.ceil(math.log2(1 + (heads * repeats).sum())) + 1)
+    edges = np.concatenate([[0.0], 2.0 ** -np.arange(intervals - 1.0, -1.0, -1.0)])
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    parts = [slice(at, at + _ROWS_AT_ONCE) for at in range(0, len(levels), _ROWS_AT_ONCE)]
-    taken = np.zeros(len(levels))
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(distinct), _BLOCK)]
+    integrals = np.zeros(len(distinct))
     for low, high in pairwise(edges.tolist()):
         y = low + (nodes + 1) / 2 * (high - low)
         logs = np.zeros(_NODES)
-        for part in parts:
-            logs += many[part] @ np.log1p(-chances[part, None] * y)
-        for part in parts:
-            others = logs - np.log1p(-chances[part, None] * y)
-            taken[part] += np.exp(others) @ (weights / 2 * (high - low))
-    return np.asarray((chances * taken)[which], dtype=np.float64)
+        for block in blocks:
+            logs += repeats[block] @ np.log1p(-heads[block, None] * y)
+        for block in blocks:
+            others = logs - np.log1p(-heads[block, None] * y)
+            integrals[block] += np.exp(others) @ (weights / 2 * (high - low))
+    return np.asarray((heads * integrals)[inverse], dtype=np.float64)

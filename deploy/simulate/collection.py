@@ -1,8 +1,8 @@
 """
-Simulate one collection of items, without network and without sealing.
+Simulate one collection of items, without network or encryption.
 
-Randomizers, dummies, the shuffler's draws and the estimator are those of the services. Where
-messages are too many to make, `sample_cells` draws their counts by cell from the same distribution.
+Randomizers, dummies, the shuffler's draws and the estimator are the services' own code. Large
+collections draw only the cell counts, from the same distribution as the reports' counts.
 """
 
 from dataclasses import dataclass
@@ -19,54 +19,54 @@ from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 ONE_BY_ONE: Final = 30_000_000
-"""Bytes of reports up to which each message is made: some two million hashed ones."""
+"""Most bytes of reports that are simulated one by one: about two million hashed reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counted:
-    """The analyzer's counts of a batch."""
+class CellCounts:
+    """A batch's reports, counted by the mechanism's cells."""
 
     cells: Counts
     n_reports: int
-    """Reports that were counted: users' own that were kept, and all dummies."""
+    """Reports after the shuffler's sampling, dummies included."""
 
 
-def made_one_by_one(task: Task, n_users: int) -> bool:
-    """Check whether so many users' messages are few enough to make each of them."""
-    messages = n_users * (1 + task.dummies.expected_per_user)
-    return task.dummies.uniform and messages * task.mechanism.report_bytes <= ONE_BY_ONE
+def few_enough_reports(task: Task, n_users: int) -> bool:
+    """Return whether a collection is small enough to simulate every report."""
+    n_reports = n_users * (1 + task.dummies.expected_per_user)
+    return task.dummies.uniform and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
 
 
-def count(
+def collect(
     task: Task,
     mechanism: Mechanism,
     users: Counts,
     rng: np.random.Generator,
     *,
     one_by_one: bool,
-) -> Counted:
+) -> CellCounts:
     """
-    Collect from users and count by cell.
+    Simulate a collection, and count its reports by cell.
 
     Args:
-        task: Under which they answer.
-        mechanism: The task's.
-        users: By item, shape (domain_size,).
-        rng: Source of everybody's randomness.
-        one_by_one: Make every user's messages; otherwise draw their counts (dummies of each item
-            without their cut at `most`, which is far out of reach).
+        task: The task that users answer.
+        mechanism: The task's mechanism.
+        users: Number of users with each item, shape (domain_size,).
+        rng: Randomness of all parties.
+        one_by_one: Simulate every report; otherwise draw cell counts. Drawn counts ignore the
+            maximum of dummies per user (`most`), which is practically never reached.
     """
-    collect = _one_by_one if one_by_one else _sampled
-    counted = collect(task, mechanism, users, rng)
+    simulate = _simulate_reports if one_by_one else _draw
+    counts = simulate(task, mechanism, users, rng)
     if task.shuffler.law == "none":
-        return counted
+        return counts
     added = draw_item_dummies(task.shuffler, task.domain_size, rng)
-    return Counted(cells=counted.cells + added, n_reports=counted.n_reports + int(added.sum()))
+    return CellCounts(cells=counts.cells + added, n_reports=counts.n_reports + int(added.sum()))
 
 
-def _one_by_one(
+def _simulate_reports(
     task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator
-) -> Counted:
+) -> CellCounts:
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
     own = mechanism.randomize(values, rng)
@@ -79,10 +79,10 @@ def _one_by_one(
         )
     reports = np.concatenate([own, dummies])
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
-    return Counted(cells=mechanism.tally(reports), n_reports=len(reports))
+    return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 
 
-def _sampled(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Counted:
+def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
     if task.shuffler.kept < 1:
         users = rng.binomial(users, task.shuffler.kept)
@@ -90,15 +90,16 @@ def _sampled(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Gen
         total = int(draw_dummy_counts(dummies, n_users, rng).sum())
         cells = mechanism.sample_cells(users, total, rng)
     else:
-        named = rng.binomial(n_users, dummies.extra_chance, size=task.domain_size)
-        cells, total = mechanism.sample_cells(users, 0, rng) + named, int(named.sum())
-    return Counted(cells=cells, n_reports=int(users.sum()) + total)
+        item_dummies = rng.binomial(n_users, dummies.extra_chance, size=task.domain_size)
+        total = int(item_dummies.sum())
+        cells = mechanism.sample_cells(users, 0, rng) + item_dummies
+    return CellCounts(cells=cells, n_reports=int(users.sum()) + total)
 
 
-def release(
-    task: Task, mechanism: Mechanism, counted: Counted, n_users: int
+def estimate_histogram(
+    task: Task, mechanism: Mechanism, counts: CellCounts, n_users: int
 ) -> tuple[Histogram, Mixture]:
-    """Estimate as the analyzer does; return the histogram and the mixture it assumes."""
-    mixture = mixture_of(task, n_users, counted=counted.n_reports)
+    """Estimate as the analyzer does; return the histogram, and its mixture of reports."""
+    mixture = mixture_of(task, n_users, counted=counts.n_reports)
     refinement = task.refinement
-    return estimate(mechanism, counted.cells, mixture=mixture, refinement=refinement), mixture
+    return estimate(mechanism, counts.cells, mixture=mixture, refinement=refinement), mixture

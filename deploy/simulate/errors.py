@@ -1,4 +1,4 @@
-"""Errors of estimates against the truth, and their spread over repeats. Shares throughout."""
+"""Errors of simulated estimates against the truth, and their mean over repeats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from common.mechanisms.base import Vector
 from common.messages.result import Histogram
 
 TOP: Final = 50
+"""Most frequent items over which the `top50` and relative errors are averaged."""
 
 
 class ByValue(NamedTuple):
-    """Truth and unbiased estimates of one collection, by value; each of shape (values,)."""
+    """True figures and unbiased estimates of one collection; each of shape (values,)."""
 
     truth: Vector
     estimates: Vector
@@ -25,27 +26,27 @@ class Repeat:
     """One simulated collection."""
 
     errors: Mapping[str, float]
-    """By name; the same names in every repeat of a setting."""
+    """Errors by name; every repeat of a setting has the same names."""
     mse_theory: float
-    """The expected mean squared error, averaged over values, at the true shares."""
+    """Expected mean squared error at the true figures, averaged over values."""
     seconds: float
-    """From values to estimates. Where counts are drawn instead of messages, without making them."""
+    """Time from values, or from drawing cell counts, to estimates."""
     one_by_one: bool = True
-    """Whether every message was made."""
+    """Whether every report was simulated; otherwise cell counts were drawn."""
     by_value: ByValue | None = None
 
 
 def mse(estimates: Vector, truth: Vector) -> float:
-    """Return the mean squared error."""
+    """Return the mean squared error of estimates, averaged over values."""
     return float(np.mean((estimates - truth) ** 2))
 
 
 def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     """
-    Compare an estimate with the shares among the very users who contributed.
+    Return the errors of a histogram against the shares among its contributors, by name.
 
-    `relative_error` averages |error| / share over the 50 most frequent values; `regret` is how much
-    less frequent the value of the largest estimate is than the most frequent one.
+    `relative_error` averages |error| / share over the 50 most frequent values. `regret` is the
+    largest true share minus the true share of the value with the largest estimate.
     """
     top = np.argsort(truth)[::-1][:TOP]
     top = top[truth[top] > 0]
@@ -63,19 +64,19 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A mean over repeats, with its standard error; 0 for a single repeat, which has none."""
+    """A mean over repeats and its standard error, which is 0 for a single repeat."""
 
     mean: float
     standard_error: float
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Summarise the figures of repeats."""
+        """Return the mean and standard error of one figure per repeat."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
 
-    def written(self, form: str) -> str:
-        """Write the mean in a form such as ".3g", and the error as a share of it if it has one."""
+    def format(self, spec: str) -> str:
+        """Format the mean by a format spec, with the standard error as a percentage if not 0."""
         if not (self.standard_error and self.mean):
-            return f"{self.mean:{form}}"
-        return f"{self.mean:{form}} ±{self.standard_error / self.mean:.0%}"
+            return f"{self.mean:{spec}}"
+        return f"{self.mean:{spec}} ±{self.standard_error / self.mean:.0%}"

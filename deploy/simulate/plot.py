@@ -1,4 +1,4 @@
-"""Figures of comparisons and experiments: points on named axes, drawn by one function."""
+"""Draw figures of comparisons and experiments with matplotlib."""
 
 import importlib
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from deploy.simulate.row import SweepRow
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150
 _WIDTH, _HEIGHT = 5.5, 3.7
-"""Of a panel, in inches."""
+"""Size of a panel in inches."""
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
 _BOUNDS: Final = {"published": "own published bound", "tight": "tight accounting"}
 
 
 class Axes(NamedTuple):
-    """The labels of one panel."""
+    """The title and axis labels of one panel."""
 
     title: str
     x: str
@@ -26,40 +26,40 @@ class Axes(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of a series on some axes."""
+    """A point of a series in one panel."""
 
     axes: Axes
     series: str
     x: float | str
     y: float
     error: float = 0.0
-    """Half the length of its whisker."""
+    """Half the length of its error bar."""
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
     """
-    Draw a panel for each axes, as PNG and as SVG; return the paths of both.
+    Draw one panel for each axes, write PNG and SVG, and return their paths.
 
-    The y axis is logarithmic where every figure is above 0.
+    The y axis is logarithmic if all points of the panel are above 0.
 
     Args:
-        points: Of all panels, in the order of panels and series.
-        path: Name of the files, with or without an ending.
-        title: Above all panels.
+        points: Points of all panels, in the order of panels and series.
+        path: Path of the files; its suffix is replaced.
+        title: Title above all panels.
 
     Raises:
         SettingsError: There is nothing to draw, matplotlib is not installed, or the files cannot be
             written.
     """
     if not points:
-        raise SettingsError("every setting was refused; there is nothing to draw")
+        raise SettingsError("every setting was skipped, so there is nothing to draw")
     try:
         matplotlib: Any = importlib.import_module("matplotlib")
         figures: Any = importlib.import_module("matplotlib.figure")
     except ModuleNotFoundError as error:
         raise SettingsError(
-            "a figure needs matplotlib: install shuffledp with its extra research "
-            "(pip install 'shuffledp[research]'), or matplotlib beside it"
+            "drawing needs matplotlib, which is not installed: pip install 'shuffledp[research]', "
+            "or pip install matplotlib"
         ) from error
     panels = list(dict.fromkeys(point.axes for point in points))
     columns = min(2, len(panels))
@@ -102,15 +102,16 @@ def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noq
 
 
 def comparison(rows: Sequence[SweepRow]) -> list[Point]:
-    """Return the errors against ε for every accounting and estimate, and the times of protocols."""
+    """Return points for errors by ε, per accounting and estimate, and for run times by protocol."""
     rows = [row for row in rows if row.task is not None]
     least = min((row.target_epsilon for row in rows), default=0)
     times = Axes(
-        f"one collection at ε = {least:g}, unsealed, all cores busy\n*: counts drawn, not messages",
+        f"one collection at ε = {least:g}, unencrypted, all cores busy\n"
+        "*: cell counts drawn, not reports",
         "",
         "seconds",
     )
-    points, of_times = [], []
+    points, time_points = [], []
     for row in rows:
         target, fields = row.target_epsilon, row.as_json()
         for estimate in _ESTIMATES.keys() & row.errors.keys():
@@ -126,6 +127,6 @@ def comparison(rows: Sequence[SweepRow]) -> list[Point]:
         if target == least:
             name = row.protocol + "*" * (not fields["one_by_one"])
             series = f"parameters: {row.accounting}"
-            of_times.append(Point(times, series, name, fields["seconds"]))
-    # A trusted collector has one error at each target, whatever the protocols beside it.
-    return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *of_times]
+            time_points.append(Point(times, series, name, fields["seconds"]))
+    # Without duplicates: every protocol's row repeats the errors of the central mechanisms.
+    return [*sorted(dict.fromkeys(points), key=lambda point: point.axes), *time_points]

@@ -1,7 +1,7 @@
 """
-Simulate one collection of any kind of value, without network and without sealing.
+Simulate one collection of any kind of value, without network or encryption.
 
-Randomizers and estimators are those of the services; the randomness is seeded.
+Randomizers and estimators are the services' own code; the randomness is seeded.
 """
 
 import time
@@ -31,33 +31,33 @@ from deploy.simulate.baselines import (
     central_errors_of_items,
     central_errors_of_means,
 )
-from deploy.simulate.collection import count, made_one_by_one, release
+from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
 from deploy.simulate.errors import ByValue, Repeat, histogram_errors, mse
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
-"""Fields of a draft that belong to the question, and not to a protocol."""
+"""Draft fields that describe the values, whatever the protocol."""
 Seed = tuple[int, int, int]
-"""Of a sweep, of a setting, and of a repeat."""
+"""The sweep's seed, the setting's index and the repeat's index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
-    """People with values of one kind."""
+    """The users of a simulation, with values of one kind."""
 
     kind: Kind
     name: str
     title: str
     n_users: int
     domain_size: int
-    """Items, numbers of a vector, or keys; 1 for a number and for texts."""
+    """Number of items, of a vector's numbers, or of keys; 1 for a number and for texts."""
     value_names: Sequence[str]
-    """Of items, candidates, numbers or keys."""
+    """Names of items, candidates, numbers or keys."""
     source: Dataset | SamplePeople
-    """Items are drawn again for each repeat if not all take part; other people are the same."""
+    """A histogram, sampled for each repeat, or users with fixed values."""
 
     @classmethod
     def of_items(cls, data: Dataset, n_users: int) -> Self:
-        """Return n_users people of a histogram."""
+        """Return a population of n_users, sampled without replacement from a histogram."""
         return cls(
             kind="categorical",
             name=data.name,
@@ -70,7 +70,7 @@ class Population:
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
-        """Return people with texts, numbers or pairs."""
+        """Return a population of users with texts, numbers or pairs."""
         size = int(people.draft.get("domain_size", 1))
         names = people.candidates or people.draft.get("labels", ())
         return cls(
@@ -79,12 +79,12 @@ class Population:
             title=people.title,
             n_users=len(people.values),
             domain_size=size,
-            value_names=names or tuple(f"number {place}" for place in range(size)),
+            value_names=names or tuple(f"number {index}" for index in range(size)),
             source=people,
         )
 
     def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return the labels of a protocol that hashes them; of other kinds labels and range."""
+        """Return a protocol's draft fields: labels if it needs them, and ranges of numbers."""
         if isinstance(self.source, SamplePeople):
             draft = self.source.draft
             return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
@@ -93,12 +93,12 @@ class Population:
 
     def repeat(self, task: Task, seed: Seed, *, one_by_one: bool) -> Repeat:
         """
-        Collect and estimate once, as the services do, and compare with the truth.
+        Collect once, estimate as the services do, and compare with the truth.
 
         Args:
-            task: Under which everybody reports once.
-            seed: Of the randomness; people are the same for every setting of a sweep.
-            one_by_one: Of items, make each message, however many.
+            task: The task that every user answers once.
+            seed: Seed of the randomness; sampled users depend on the sweep and the repeat only.
+            one_by_one: For items, simulate every report, however many.
         """
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
@@ -107,17 +107,17 @@ class Population:
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
         """
-        Return the errors of a trusted collector; of items for the first repeat's people.
+        Return the errors of central mechanisms; for items, on the first repeat's users.
 
-        Texts are a histogram; numbers are means over the range; owners' shares are means of 0 or 1,
-        for every key.
+        Texts are released as a histogram, numbers as means over their range, and the owners of each
+        key as means of 0 or 1.
         """
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
             return central_errors_of_items(users, epsilon, delta)
         if self.kind == "string":
-            both = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
-            return {name: both[name] for name in ("laplace_mse", "gaussian_mse")}
+            errors = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
+            return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
         half = 0.5
         if self.kind != "key-value":
             numbers = self.source.draft.get("numbers") or NumberDraft()
@@ -131,9 +131,9 @@ _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
-    one_by_one = one_by_one or made_one_by_one(task, n_users)
-    counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
-    histogram, mixture = release(task, mechanism, counted, n_users)
+    one_by_one = one_by_one or few_enough_reports(task, n_users)
+    counts = collect(task, mechanism, users, rng, one_by_one=one_by_one)
+    histogram, mixture = estimate_histogram(task, mechanism, counts, n_users)
     seconds = time.perf_counter() - started
     truth = users / n_users
     return Repeat(
@@ -146,18 +146,18 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
 
 
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
-    """Draw the counts of filters. Theory is that of a rare text, as planned: a floor."""
+    """Simulate texts by drawing bit counts; theory is the planner's lower bound, a rare text's."""
     started = time.perf_counter()
     texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
     rappor = rappor_of(task)
     cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
-    found = decode(rappor, cells, people.candidates)
+    decoding = decode(rappor, cells, people.candidates)
     return Repeat(
         seconds=time.perf_counter() - started,
-        errors={"mse": mse(found.shares, people.truth)},
+        errors={"mse": mse(decoding.shares, people.truth)},
         mse_theory=predicted_mse(task, len(people.values)),
         one_by_one=False,
-        by_value=ByValue(people.truth, found.shares, found.share_errors),
+        by_value=ByValue(people.truth, decoding.shares, decoding.share_errors),
     )
 
 
@@ -167,39 +167,39 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
     table = np.array(people.values, dtype=np.float64).reshape(len(people.values), -1)
     unit = to_unit(table, spec.low, spec.high)
     cells = numbers.tally(numbers.randomize(unit, rng))
-    found = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    result = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
     return Repeat(
         seconds=time.perf_counter() - started,
         errors={
-            "mse": mse(found.means, people.truth),
-            "mse_shrunk": mse(found.shrunk, people.truth),
+            "mse": mse(result.means, people.truth),
+            "mse_shrunk": mse(result.shrunk, people.truth),
         },
         mse_theory=float(((spec.high - spec.low) / 2) ** 2 * numbers.variance(unit).mean()),
-        by_value=ByValue(people.truth, found.means, found.standard_errors),
+        by_value=ByValue(people.truth, result.means, result.standard_errors),
     )
 
 
 def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
-    """Estimate the shares of owners."""
+    """Simulate pairs, and compare the estimated shares of owners with the truth."""
     started = time.perf_counter()
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
-    keys, values = np.array([pair for each in owned for pair in each]).reshape(-1, 2).T
+    keys, values = np.array([pair for pairs in owned for pair in pairs]).reshape(-1, 2).T
     pairs = Pairs(
         offsets=offsets.astype(np.int64),
         keys=keys.astype(np.int64),
         values=to_unit(values, spec.low, spec.high),
     )
-    found = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
+    result = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
     seconds = time.perf_counter() - started
     means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)
     expected = priv_kv.expected(people.truth, means, len(owned))
     return Repeat(
         seconds=seconds,
-        errors={"mse": mse(found.frequencies, people.truth)},
+        errors={"mse": mse(result.frequencies, people.truth)},
         mse_theory=float((expected.frequency_errors**2).mean()),
-        by_value=ByValue(people.truth, found.frequencies, found.frequency_errors),
+        by_value=ByValue(people.truth, result.frequencies, result.frequency_errors),
     )
 
 

@@ -1,4 +1,4 @@
-"""One line of a comparison: a protocol at a target, its task, and its errors."""
+"""One row of a comparison: a protocol at a target ε, its task, and its errors."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,30 +17,31 @@ Accounting = Literal["published", "tight"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SweepRow:
-    """A protocol at a target with its task and repeats, or the reason why there are none."""
+    """A protocol at a target ε with its task and repeats, or why it was skipped."""
 
     protocol: str
     target_epsilon: float
     accounting: Accounting
     population: Population
     reference: CentralErrors
-    """Errors of a trusted collector at the same target; may be empty."""
+    """Errors of central mechanisms at the same ε; may be empty."""
     task: Task | None = None
     note: str = ""
     published: str = ""
     """The claim of the protocol's own bound for these parameters, in words."""
     refusal: str = ""
+    """Why the setting was skipped."""
     repeats: Sequence[Repeat] = ()
-    """Empty if and only if the setting was refused; the first may have figures by value."""
+    """Empty if and only if the setting was skipped; the first may have estimates by value."""
 
     @property
     def errors(self) -> Mapping[str, Summary]:
-        """The repeats' errors by name."""
+        """Mean and standard error of each error over the repeats, by name."""
         names = self.repeats[0].errors if self.repeats else ()
-        return {name: Summary.of([each.errors[name] for each in self.repeats]) for name in names}
+        return {name: Summary.of([run.errors[name] for run in self.repeats]) for name in names}
 
     def as_json(self, *, by_value: bool = False) -> dict[str, Any]:
-        """Return all fields, flat but for `by_value`: for tables, figures, CSV and JSON."""
+        """Return the row's JSON fields; `by_value` adds the first repeat's estimates."""
         task, people, repeats = self.task, self.population, self.repeats
         fields: dict[str, Any] = {
             "protocol": self.protocol,
@@ -74,19 +75,19 @@ class SweepRow:
         fields |= {
             "mechanism": task.mechanism.name,
             "bytes_per_user": task.envelope_bytes,
-            "mse_theory": statistics.fmean(each.mse_theory for each in repeats),
+            "mse_theory": statistics.fmean(run.mse_theory for run in repeats),
             "central_epsilon": number_or_text(task.central_epsilon),
             "local_epsilon": number_or_text(task.local_epsilon),
             "delta": task.delta,
             "neighbouring": REPLACE_ONE,
             "repeats": len(repeats),
-            "seconds": statistics.fmean(each.seconds for each in repeats),
-            "one_by_one": all(each.one_by_one for each in repeats),
+            "seconds": statistics.fmean(run.seconds for run in repeats),
+            "one_by_one": all(run.one_by_one for run in repeats),
         }
-        found = repeats[0].by_value
-        if by_value and found is not None:
+        estimates = repeats[0].by_value
+        if by_value and estimates is not None:
             keys = ("value", "truth", "estimate", "standard_error")
-            columns = (people.value_names, *(column.tolist() for column in found))
+            columns = (people.value_names, *(column.tolist() for column in estimates))
             fields["by_value"] = [
                 dict(zip(keys, line, strict=True)) for line in zip(*columns, strict=True)
             ]

@@ -1,8 +1,8 @@
 """
-Simulate many collections: protocols × targets × repeats, on all cores.
+Simulate protocols × targets × repeats on all cores.
 
-Worker processes first find the parameters of every protocol and target, then run every repeat with
-a seed of its own.
+Worker processes first choose every protocol's parameters for every target, then run all repeats,
+each with its own seed.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from deploy.simulate.populations import Population, Seed
 from deploy.simulate.row import Accounting, SweepRow
 
 _MOST_SEEDS: Final = 2**21
-"""Of hash families: answers to them are refined in seconds, not minutes."""
+"""Largest hash family, so that refinement takes seconds, not minutes."""
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
@@ -51,12 +51,12 @@ class Sweep:
     seed: int
     accounting: tuple[Accounting, ...] = ("tight",)
     one_by_one: bool = False
-    """Make every message, however many: for comparing times."""
+    """Simulate every report, however many, to compare run times."""
 
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
-        """Return a target as the planner takes it."""
+        """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        of_items: dict[str, Any] = {
+        item_options: dict[str, Any] = {
             "messages_cap": self.messages_cap,
             "trust": "shuffler-dummies",
             "most_seeds": _MOST_SEEDS,
@@ -70,7 +70,7 @@ class Sweep:
             delta=self.delta,
             local_cap=self.local_cap,
             draft_fields=people.draft_fields(protocol),
-            **(of_items if people.kind == "categorical" else {}),
+            **(item_options if people.kind == "categorical" else {}),
         )
 
 
@@ -78,15 +78,15 @@ def run(
     sweep: Sweep, progress: Callable[[str, int, int], None], pool: Executor | None = None
 ) -> list[SweepRow]:
     """
-    Run a sweep.
+    Run every setting of a sweep.
 
     Args:
         sweep: The settings to compare.
-        progress: Called with the step, how much of it is done, and of how much.
-        pool: Where to run; without it, a process for each core.
+        progress: Called with the name of the step, the work done and the total.
+        pool: Executor; by default one process per core.
 
     Returns:
-        A row for each protocol, accounting and target, in that order; refused ones too.
+        A row per protocol, accounting and target, in that order; skipped settings have no repeats.
 
     Raises:
         PlanError: A target is out of range.
@@ -95,20 +95,20 @@ def run(
         with _processes() as workers:
             return run(sweep, progress, workers)
     people = sweep.population
-    asked = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
-    wanted = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in asked]
-    finding = pool.map(_find, asked, wanted)
-    found = _followed(finding, lambda n: progress("Finding parameters", n, len(asked)))
+    settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
+    requirements = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in settings]
+    choosing = pool.map(_choose_task, settings, requirements)
+    chosen = _track(choosing, lambda n: progress("Choosing parameters", n, len(settings)))
     jobs = [
-        (fields["task"], (sweep.seed, place, number))
-        for place, fields in enumerate(found)
+        (fields["task"], (sweep.seed, index, number))
+        for index, fields in enumerate(chosen)
         if "task" in fields
         for number in range(sweep.repeats)
     ]
     repeat = partial(_repeat, people, one_by_one=sweep.one_by_one)
     chunk = max(1, len(jobs) // (8 * (os.cpu_count() or 1)))
     collecting = pool.map(repeat, jobs, chunksize=chunk)
-    repeats = iter(_followed(collecting, lambda n: progress("Collecting", n, len(jobs))))
+    repeats = iter(_track(collecting, lambda n: progress("Collecting", n, len(jobs))))
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
@@ -123,17 +123,17 @@ def run(
             repeats=list(islice(repeats, sweep.repeats)) if "task" in fields else [],
             **fields,
         )
-        for (protocol, accounting, epsilon), fields in zip(asked, found, strict=True)
+        for (protocol, accounting, epsilon), fields in zip(settings, chosen, strict=True)
     ]
 
 
 @contextmanager
 def _processes() -> Generator[Executor]:
     """
-    Yield a pool of a process for each core, each with one thread for linear algebra.
+    Yield a pool of one process per core, each with one thread for linear algebra.
 
-    Threads of two workers that wait for each other took twice as long. The library reads its
-    environment when it is loaded, which in a spawned worker is before anything else can be set.
+    More threads than cores doubled the run time. OpenBLAS reads its environment variable when it is
+    loaded, so the variable is set before the workers are spawned.
     """
     before = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
@@ -148,41 +148,42 @@ def _processes() -> Generator[Executor]:
             os.environ[_BLAS_THREADS] = before
 
 
-def _followed(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
-    found = list[T]()
+def _track(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
+    """Collect the results, and report how many there are after each."""
+    done = list[T]()
     report(0)
-    for each in results:
-        found.append(each)
-        report(len(found))
-    return found
+    for result in results:
+        done.append(result)
+        report(len(done))
+    return done
 
 
-def _find(asked: tuple[str, Accounting, float], wanted: Requirements) -> dict[str, Any]:
-    """Find a protocol's parameters for a target; return a row's task and notes, or a refusal."""
-    protocol, accounting, _ = asked
-    items = wanted.kind == "categorical"
+def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
+    """Return a row's task and notes, or its refusal if no parameters reach the target."""
+    protocol, accounting, _ = setting
+    items = target.kind == "categorical"
     try:
         if not items:
-            design: Design = value_design(protocol, wanted)
+            design: Design = value_design(protocol, target)
         elif accounting == "published":
-            design = published_design(protocol, wanted)
+            design = published_design(protocol, target)
         else:
-            design = tight_design(protocol, wanted)
+            design = tight_design(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = items and protocol not in NOT_AMPLIFIED
-    published = published_claim(task, wanted.n_users, 0) if amplified else ""
+    published = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": published}
 
 
 def task_of(design: Design) -> Task:
-    """Make a task that differs from a published one only in its keys."""
+    """Return the task of a design, with unused keys and nonce."""
     return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 
 def _repeat(population: Population, job: tuple[Task, Seed], *, one_by_one: bool) -> Repeat:
-    """Run one repeat; only a setting's first one keeps its figures by value."""
+    """Run one repeat; only the first of a setting keeps its estimates by value."""
     task, seed = job
-    found = population.repeat(task, seed, one_by_one=one_by_one)
-    return found if seed[2] == 0 else dataclasses.replace(found, by_value=None)
+    repeat = population.repeat(task, seed, one_by_one=one_by_one)
+    return repeat if seed[2] == 0 else dataclasses.replace(repeat, by_value=None)

@@ -1,4 +1,4 @@
-"""Comparisons and experiments as tables for people; comparisons as CSV and as JSON, too."""
+"""Print comparisons and experiments as tables, and write comparisons as CSV."""
 
 import csv
 import io
@@ -24,17 +24,17 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 Progress = Callable[[int, int], None]
-"""Called with how much of an experiment is done, and of how much."""
+"""Called with the work of an experiment that is done, and the total."""
 
 _MAX_VALUES: Final = 20
-"""Lines of a table by value."""
+"""Most rows of the table by value."""
 _FEW_VALUES: Final = 12
-"""Up to so many values the table by value is always shown."""
-_KEPT: Final = 3
-"""Columns of an experiment's or of values' table that never give way."""
+"""Most values for which the table by value is always shown."""
+_FIXED_COLUMNS: Final = 3
+"""First columns that a table keeps on a narrow terminal."""
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
-_TEXTS: Final = {"protocol", "by", "parameters", "value"}
-"""Headings of text; all others are of figures."""
+_TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
+"""Headings of text columns, which are aligned left; numbers are aligned right."""
 _UNITS: Final = {
     "categorical": "shares",
     "string": "shares of candidates",
@@ -43,12 +43,11 @@ _UNITS: Final = {
     "key-value": "shares of owners",
 }
 _LIMITS_OF_THEORY: Final = {
-    "rappor": "For rappor theory is a floor: candidates that share bits, and frequent texts that "
-    "are none, add to it.",
-    "multi-rphm": "For multi-rphm there is no theory: the loss by its projection follows from the "
+    "rappor": "For rappor, theory is a lower bound: candidates that share bits, and frequent texts "
+    "that are not candidates, increase the error.",
+    "multi-rphm": "For multi-rphm, there is no theory: the bias of its projection depends on the "
     "values.",
 }
-
 
 _COLUMNS: Final = {
     "protocol": ("protocol", ""),
@@ -69,28 +68,28 @@ _COLUMNS: Final = {
     "parameters": ("parameters", ""),
     "regret": ("regret", ".2g"),
 }
-"""Columns of a comparison: a row's field, or one that `_cells` adds, and its format."""
-_ALWAYS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
-"""Headings of a comparison that a narrow terminal keeps; others give way from the right."""
+"""Columns of a comparison by heading: a field of the row or of `_cells`, and its format."""
+_REQUIRED_COLUMNS: Final = ("protocol", "ε", "by", "mse", "central ε", "local ε")
+"""Columns that a narrow terminal keeps; the others are dropped from the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome of one experiment."""
+    """The results of one experiment."""
 
     title: str
-    """The collection and its people; the beginning of the printed text, and above figures."""
+    """Title of the printed report and of the figure."""
     explanation: str
     tables: Mapping[str, Sequence[Mapping[str, str]]]
-    """Rows by the table's heading; cells by column, the same columns in every row."""
+    """Rows by title of the table; a row maps every column's heading to its cell."""
     figures: Any
-    """For JSON."""
+    """The results as JSON."""
     points: Sequence[Point]
 
 
 @contextmanager
 def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]:
-    """Yield a function that shows a step, how much of it is done, and of how much."""
+    """Yield a function that shows a step's name, the work done and the total."""
     columns = RichProgress.get_default_columns()
     with RichProgress(*columns, console=console, transient=True) as bar:
         shown = bar.add_task("", total=None)
@@ -100,7 +99,7 @@ def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]
 
 
 def show_report(report: Report, console: Console) -> None:
-    """Print the outcome of an experiment."""
+    """Print an experiment's explanation and tables."""
     text = f"[bold]{escaped(report.title)}:[/bold] {report.explanation}"
     console.print(text, highlight=False)
     for heading, rows in report.tables.items():
@@ -109,21 +108,21 @@ def show_report(report: Report, console: Console) -> None:
 
 
 def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) -> None:
-    """Print one line a setting, notes on how it came about, and estimates by value."""
+    """Print a comparison: a row per setting, notes on its parameters, and estimates by value."""
     people = rows[0].population
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
     title = escaped(people.title.rstrip("."))
     console.print(
-        f"[bold]{title}:[/bold] {people.n_users:,} users{values}; errors "
-        f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
+        f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
+        f"{_UNITS[people.kind]}, ± one standard error over the repeats."
     )
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
-    _print(lines + _central_cells(rows), console, _ALWAYS)
+    _print(lines + _central_cells(rows), console, _REQUIRED_COLUMNS)
     if any(row.reference for row in rows):
         console.print(
-            "Central: by a collector who is trusted with every value; exact figures, nothing "
-            "simulated.",
+            "Central mechanisms are run by a curator who sees every value; their errors are exact, "
+            "not simulated.",
             style="dim",
         )
     for sentence in remarks(rows):
@@ -133,31 +132,31 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
 
 
 def remarks(rows: Sequence[SweepRow]) -> list[str]:
-    """Return sentences: refusals and notes on parameters, each once, and limits of theory."""
+    """Return sentences on skipped settings, on parameters, and on the limits of theory."""
     targets: dict[str, list[float]] = {}
     for row in rows:
         if row.task is None:
             by = _ACCOUNTINGS[row.accounting]
-            text = f"{row.protocol} ({by}) is left out: {row.refusal}"
+            text = f"{row.protocol} ({by}) is skipped: {row.refusal}"
         else:
             text = f"{row.protocol}: {row.note}" if row.note else ""
         targets.setdefault(text, []).append(row.target_epsilon)
     names = {row.protocol for row in rows if row.task is not None}
     return [
-        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(found))})."
-        for text, found in targets.items()
+        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
+        for text, epsilons in targets.items()
         if text
     ] + [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
 
 
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:
-    """Print as many columns as fit, `always` or the first three among them."""
+    """Print the columns that fit; `always`, by default the first three, are never dropped."""
     headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
-    optional = [name for name in headings if name not in (always or headings[:_KEPT])]
+    optional = [name for name in headings if name not in (always or headings[:_FIXED_COLUMNS])]
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        add_columns(table, {name: "left" if name in _TEXTS else "right" for name in kept})
+        add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
         for cells in rows:
             table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table
@@ -165,15 +164,15 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
     table, left_out = fitting(make, headings, optional[::-1], console)
     print_whole(table, console)
     if left_out:
-        console.print("A wider terminal shows more figures; --json has them all.", style="dim")
+        console.print("A wider terminal shows more columns; --json has them all.", style="dim")
 
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
-    """Return every cell of a line by its heading."""
+    """Return a row's cells by heading."""
     fields = row.as_json()
     has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
     fields |= {
-        "written_mse": row.errors["mse"].written(".3g"),
+        "written_mse": row.errors["mse"].format(".3g"),
         "theory": f"×{fields['mse'] / fields['mse_theory']:.2f}" if has_theory else "-",
         "rounded_central_epsilon": rounded_up(task.central_epsilon),
         "rounded_local_epsilon": rounded_up(task.local_epsilon),
@@ -190,7 +189,7 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
 
 
 def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
-    """Return the cells of the trusted collector's mechanisms at each target."""
+    """Return the cells of the central mechanisms, a row per target and mechanism."""
     known = {row.target_epsilon: row.reference for row in rows if row.task is not None}
     return [
         {
@@ -218,37 +217,35 @@ def _parameters(task: Task) -> str:
 
 
 def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
-    """Print the true figure of the largest values, and the estimates of the first repeat."""
+    """Print the largest true figures beside the first repeat's estimates of them."""
     known = [(row, row.repeats[0].by_value) for row in rows if row.repeats]
-    shown = [(row, found) for row, found in known if found is not None]
+    shown = [(row, by_value) for row, by_value in known if by_value is not None]
     if not shown:
         return
     people, truth = rows[0].population, shown[0][1].truth
     largest = np.argsort(-truth, kind="stable")[:_MAX_VALUES]
     true = "true mean" if people.kind in {"mean", "vector"} else "true share"
     lines = [
-        {"value": escaped(people.value_names[place]), true: f"{truth[place]:.4g}"}
-        for place in largest
+        {"value": escaped(people.value_names[index]), true: f"{truth[index]:.4g}"}
+        for index in largest
     ]
     for row, (_, estimates, errors) in shown:
         heading = f"{row.protocol} ε {row.target_epsilon:g}"
         if people.kind == "categorical":
             heading += f" {_ACCOUNTINGS[row.accounting]}"
-        for cells, place in zip(lines, largest, strict=True):
-            cells[heading] = f"{estimates[place]:.4g} ± {errors[place]:.2g}"
+        for cells, index in zip(lines, largest, strict=True):
+            cells[heading] = f"{estimates[index]:.4g} ± {errors[index]:.2g}"
     size = len(people.value_names)
-    which = "" if size <= _MAX_VALUES else f", the {_MAX_VALUES} largest of {size:,}"
-    console.print(
-        f"By value{which}: the first repeat's estimates, unrefined, ± one standard error.",
-        highlight=False,
-    )
+    part = "" if size <= _MAX_VALUES else f", the {_MAX_VALUES} largest of {size:,}"
+    text = f"By value{part}: the first repeat's unrefined estimates, ± one standard error."
+    console.print(text, highlight=False)
     _print(lines, console)
 
 
 def as_csv(rows: Sequence[SweepRow]) -> str:
-    """Write every field of every row; refused ones have empty cells."""
+    """Return the comparison as CSV text, a column per JSON field; skipped rows have empty cells."""
     fields = [row.as_json() for row in rows]
-    names = list(dict.fromkeys(name for each in fields for name in each))
+    names = list(dict.fromkeys(name for row in fields for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()

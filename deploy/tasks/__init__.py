@@ -1,1 +1,1 @@
-"""Drafts, tasks and budgets as operators see them."""
+"""Read, show and save drafts, tasks and privacy budgets."""

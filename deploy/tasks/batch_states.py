@@ -1,4 +1,4 @@
-"""The states of a batch in words: for the live page and the terminal."""
+"""Descriptions of the states of a batch, for the live page and the terminal."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,44 +8,44 @@ from common.messages.batch import BatchState
 BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.COLLECTING: (
         "Collecting",
-        "Users can take part until the target is reached, or until the deadline.",
+        "Users can submit until the batch has its target size or the deadline passes.",
     ),
     BatchState.CLOSED: (
         "Closed, being shuffled",
-        "The batch is closed. Its reports are being put in random order.",
+        "The batch is closed. The shuffler is permuting its reports.",
     ),
     BatchState.PERMUTED: (
         "Shuffled, being delivered",
-        "The reports are in random order and on their way to the analyzer.",
+        "The reports are permuted and on their way to the analyzer.",
     ),
     BatchState.DELIVERED: (
         "Delivered, being erased",
-        "The analyzer has all reports. The copies here are being destroyed.",
+        "The analyzer has all reports. The shuffler is destroying its copies.",
     ),
     BatchState.ERASED: (
         "Delivered and erased",
         (
-            "The analyzer has all reports. Their key here is destroyed as the last step. "
-            "Hashes of sealed reports, for proofs that they were counted, may stay for some "
-            "weeks; the numbers of users and of refused submissions stay."
+            "The analyzer has all reports. The shuffler has destroyed its copies, their key last. "
+            "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
+            "the numbers of users and of refused submissions."
         ),
     ),
     BatchState.EXPIRED: (
         "Expired: nothing was released",
         (
-            "At the deadline there were fewer users than may be released. Their submissions "
-            "are deleted, and the key here destroyed as the last step; no hashes are kept. "
-            "The numbers of users and of refused submissions stay."
+            "At the deadline the batch had fewer than n_min users. The shuffler has deleted their "
+            "submissions and destroyed the key last; it keeps no hashes. It keeps the numbers of "
+            "users and of refused submissions."
         ),
     ),
     BatchState.QUARANTINED: (
         "Quarantined: nothing was released",
         (
-            "The analyzer did not accept the batch. It is kept, sealed, for you to look into; "
-            "the logs of both services name the kind of error."
+            "The analyzer refused the batch. The shuffler keeps it, sealed, for the operator to "
+            "investigate; the logs of both services name the kind of error."
         ),
     ),
 }
-"""Headline and meaning of each state."""
-SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must hold without them"
+"""Headline and description of each state."""
+SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""

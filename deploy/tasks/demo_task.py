@@ -1,4 +1,4 @@
-"""Tasks of the demo, of load runs and of audits."""
+"""Task drafts for demos, load runs and audits."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,14 +11,14 @@ HASHED: Final[Mapping[str, Any]] = {
     "dummies_per_user": 1,
     "local_epsilon": 4.0,
 }
-"""The protocol of the demo's draft for items."""
+"""Protocol and parameters for items in the demo."""
 _DAY: Final = 24 * 3600
 
 
 def closing_draft(
     fields: Mapping[str, Any], n_users: int, *, now: float, shuffler_key: bytes
 ) -> TaskDraft:
-    """Return the draft of a task that closes with the last of n_users, or a day after `now`."""
+    """Return the draft of a task that closes at n_users users, or a day after `now` (UNIX time)."""
     return TaskDraft(
         **fields,
         delta=1e-6,

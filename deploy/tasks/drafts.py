@@ -1,4 +1,4 @@
-"""Drafts as TOML files, for `shuffledp task create`; and signed tasks as files to verify."""
+"""Read and write task drafts as TOML, and save signed tasks as files."""
 
 import datetime
 import json
@@ -18,23 +18,23 @@ from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
 from deploy.terminal.output_file import cannot_write
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
-"""Room for the labels of the longest task, and for how a person lays them out."""
+"""Enough for the labels of the longest task, with indentation."""
 TASK_FILES: Final = ("task.json", "task.sig")
-"""Of a task's bytes, and of the signature."""
+"""Names of the files of a task's bytes and of its signature."""
 _READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
-"""The draft as pydantic checks it, with its tables: plain dataclasses, which have no rules."""
+"""TaskDraft with strict type checks by pydantic."""
 
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
     """
-    Read a draft, or raise TaskError.
+    Read a draft from a TOML file, or raise TaskError.
 
-    Its keys are TaskDraft's; `deadline` is a TOML date-time, or seconds since 1970.
+    Keys are TaskDraft's fields; `deadline` is a TOML date-time or a UNIX time in seconds.
     """
     keys = read_toml(path, TaskError, most_bytes=MAX_DRAFT_BYTES)
     if "shuffler_key" in keys:
-        raise TaskError("unknown key in the draft: shuffler_key")
+        raise TaskError("unknown key in the draft: shuffler_key; the key comes from the shuffler")
     if "deadline" in keys:
         keys["deadline"] = _seconds(keys["deadline"])
     draft = validated(_DRAFT, {**keys, "shuffler_key": ""}, TaskError, "key in the draft")
@@ -46,14 +46,14 @@ def _seconds(deadline: object) -> int:
     if type(deadline) is int:
         return deadline
     if not isinstance(deadline, datetime.datetime):
-        raise TaskError("deadline must be a date and time")
+        raise TaskError("deadline must be a date and time, such as 2027-01-31T12:00:00Z")
     if deadline.tzinfo is None:
         raise TaskError("deadline needs a time zone, such as 2027-01-31T12:00:00Z")
     return max(0, int(deadline.timestamp()))
 
 
 def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
-    """Check that numbers fit the call to the analyzer, which checks the task's own rules."""
+    """Check that whole numbers fit the wire format; the analyzer checks the rules of tasks."""
     for name, value in values:
         if isinstance(value, dict):
             _check_whole_numbers((f"{name}.{key}", inner) for key, inner in value.items())
@@ -62,7 +62,7 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 
 def as_toml(draft: TaskDraft) -> str:
-    """Write a draft for `read`, without keys that have their default."""
+    """Return a draft as TOML for `read`, without fields that have their default value."""
     plain, tables = [], []
     for field in fields(draft):
         value = getattr(draft, field.name)
@@ -70,7 +70,7 @@ def as_toml(draft: TaskDraft) -> str:
             continue
         if is_dataclass(value) and not isinstance(value, type):
             entries = asdict(value).items()
-            lines = [f"{key} = {_literal(one)}" for key, one in entries if one != ()]
+            lines = [f"{key} = {_literal(entry)}" for key, entry in entries if entry != ()]
             tables += ["", f"[{field.name}]", *lines]
         elif field.name == "deadline":
             moment = datetime.datetime.fromtimestamp(value, tz=datetime.UTC)
@@ -81,20 +81,20 @@ def as_toml(draft: TaskDraft) -> str:
 
 
 def _literal(value: object) -> str:
-    """Write a number, a text or a list as TOML does."""
+    """Return a number, a text or a tuple as a TOML literal."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, str):  # TOML escapes no pair of surrogates, and has no bare DEL
+    if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 
 def save_task(folder: Path, signed: SignedTask) -> None:
     """
-    Write a task's bytes, whose SHA-256 is its digest, and its signature into a folder.
+    Write a task's bytes, whose SHA-256 is its digest, and its signature to TASK_FILES in a folder.
 
-    How to verify them without this program: docs/auditors/verify-a-task.md. Raises SettingsError if
-    a file cannot be written; each is replaced whole, or stays unchanged.
+    Each file is replaced atomically. Raises SettingsError if one cannot be written. To verify the
+    files without this program, see docs/auditors/verify-a-task.md.
     """
     for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
         try:

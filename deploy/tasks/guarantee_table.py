@@ -1,4 +1,4 @@
-"""The guarantees of a plan, a task or a result as a table."""
+"""Print the guarantees of a plan, a task or a result as a table."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,13 +11,13 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 CLAIM_ROOM: Final = (
-    "The epsilon that a task claims is a little more than the one that is computed, so that every "
-    "device that computes it again finds the claim true."
+    "A task claims slightly more than the computed epsilon, so that the claim holds on every "
+    "device that recomputes it."
 )
 
 
 def print_guarantees(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
-    """Print guarantees, a row a coalition, figures rounded up."""
+    """Print a row per guarantee, with epsilon and delta rounded up."""
     table = Table(title=title, show_lines=True)
     add_columns(table, {"against": "left", "epsilon": "right", "delta": "right", "if": "left"})
     for guarantee in guarantees:

@@ -1,4 +1,4 @@
-"""Spent and remaining privacy budgets of populations, from the ledger and its tasks."""
+"""Compute and show populations' spent and remaining privacy budgets, from the ledger."""
 
 import math
 from collections.abc import Sequence
@@ -29,50 +29,48 @@ _COLUMNS: Final[dict[str, JustifyMethod]] = {
 
 
 class LedgerReader(Protocol):
-    """An analyzer whose tasks and ledger can be read."""
+    """Source of signed tasks and of the ledger, such as a client of the analyzer."""
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """Read a task as it was signed, and its state."""
+        """Return a signed task and its state."""
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
-        """Read the whole ledger, and verify its chain."""
+        """Return all entries and the head of their verified hash chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationBudgets:
-    """A population and its budgets."""
+    """A population, its number of releases, and its budgets."""
 
     population: str
     releases: int
     budgets: "tuple[PopulationBudget, ...]"
-    """Every promised budget, the one with the largest spent share first; none if the spending is
-    unknown."""
+    """Every budget, by decreasing spent share; empty if the spending is unknown."""
     unknown: str = ""
-    """Why the spending is unknown: a task of theirs cannot be read."""
+    """Why the spending is unknown, such as a task that cannot be read; otherwise empty."""
 
     @property
     def share(self) -> float:
-        """The largest spent share of a budget; infinite where it is unknown."""
+        """The largest spent share of a budget; infinite if the spending is unknown."""
         return self.budgets[0].share if self.budgets else math.inf
 
 
-async def of_populations(
+async def budgets_by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
-    Compose the spending of every population from a verified ledger, as the analyzer does.
+    Return every population's budgets, by decreasing spent share, from a verified ledger.
 
-    The largest spent share comes first, after unknown ones. Raises LedgerError if an entry names
-    another population than its signed task. Cost: a call for each entry, and up to seconds for a
-    population asked often.
+    Raises LedgerError if an entry names another population than its signed task. Cost: a call per
+    entry, and up to seconds of accounting for a population with many releases.
     """
     releases = await _by_population(entries, analyzer)
-    found = [_compose(name, spent) for name, spent in releases.items() if name]
-    return tuple(sorted(found, key=lambda one: one.share, reverse=True))
+    budgets = [_compose(name, spent) for name, spent in releases.items() if name]
+    return tuple(sorted(budgets, key=lambda population: population.share, reverse=True))
 
 
-async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
-    """Do the same for a task's population, with the task's own budget; None without one."""
+async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
+    """Return the budgets of a task's population, the task's own included; None without one."""
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
@@ -83,12 +81,12 @@ async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | Non
 async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> "dict[str, list[BudgetedRelease | str]]":
-    """Return the cost of every release, or why it is unknown, by population."""
+    """Return every release's spent budget, or why it is unknown, by population."""
     from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # as above
 
-    found: dict[str, list[BudgetedRelease | str]] = {}
+    spent: dict[str, list[BudgetedRelease | str]] = {}
     for entry in entries:
-        releases = found.setdefault(entry.population, [])
+        releases = spent.setdefault(entry.population, [])
         try:
             signed, _ = await analyzer.describe(entry.task_digest)
             task = Task.from_bytes(signed.task_bytes)
@@ -97,11 +95,11 @@ async def _by_population(
             continue
         if task.population != entry.population:
             raise LedgerError(
-                f"entry {entry.entry} of the ledger names another population than its task "
-                f"{entry.task_digest.hex()[:12]} was signed for"
+                f"entry {entry.entry} of the ledger names another population than its signed task "
+                f"{entry.task_digest.hex()[:12]}"
             )
         releases.append(BudgetedRelease.of(task, entry.n_users, entry.n_refused))
-    return found
+    return spent
 
 
 def _compose(
@@ -109,6 +107,7 @@ def _compose(
     releases: "Sequence[BudgetedRelease | str]",
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
+    """Compose a population's releases against its budgets and the further promised (ε, δ)."""
     from analyzer.budgets import population_budgets  # noqa: PLC0415  # as above
 
     unknown = [reason for reason in releases if isinstance(reason, str)]
@@ -124,34 +123,34 @@ def _compose(
 def show(populations: Sequence[PopulationBudgets], console: Console) -> None:
     """Print a row for each budget of each population."""
     table = Table(
-        title="Spent privacy budgets of populations, against the analyzer",
-        caption="Budget, spent and left are epsilons: spent is rounded up, the others down. "
-        "All budgets of a population bind.",
+        title="Privacy budgets of populations against the analyzer",
+        caption="Budget, spent and left are epsilons; spent is rounded up, the others down. "
+        "Releases must keep every budget of a population.",
     )
     add_columns(table, _COLUMNS)
-    for one in populations:
-        name, releases = escaped(one.population), f"{one.releases:,}"
-        if one.unknown:
+    for population in populations:
+        name, releases = escaped(population.population), f"{population.releases:,}"
+        if population.unknown:
             table.add_row(name, releases, *"?????")
-        for budget in one.budgets:
+        for budget in population.budgets:
             table.add_row(
                 *(name, releases, rounded_down(budget.epsilon), rounded_up(budget.delta)),
                 *(rounded_up(budget.spent_epsilon), rounded_down(budget.left_epsilon)),
                 rounded_up(budget.share),
             )
     print_whole(table, console)
-    for one in populations:
-        if one.unknown:
-            name, reason = escaped(one.population), escaped(one.unknown)
-            console.print(f"The spending of {name} is unknown: {reason}.")
+    for population in populations:
+        if population.unknown:
+            name, reason = escaped(population.population), escaped(population.unknown)
+            console.print(f"The spent budget of {name} is unknown: {reason}.")
 
 
-def as_json(one: PopulationBudgets) -> dict[str, Any]:
-    """Return all figures, unrounded; an infinite one is the text "inf"."""
+def as_json(population: PopulationBudgets) -> dict[str, Any]:
+    """Return the JSON fields of a population's budgets; an infinite number is the text "inf"."""
     return {
-        "population": one.population,
-        "releases": one.releases,
-        "unknown": one.unknown,
+        "population": population.population,
+        "releases": population.releases,
+        "unknown": population.unknown,
         "budgets": [
             {
                 "budget_epsilon": budget.epsilon,
@@ -160,6 +159,6 @@ def as_json(one: PopulationBudgets) -> dict[str, Any]:
                 "left_epsilon": budget.left_epsilon,
                 "share_spent": number_or_text(budget.share),
             }
-            for budget in one.budgets
+            for budget in population.budgets
         ],
     }

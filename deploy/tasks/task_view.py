@@ -1,4 +1,4 @@
-"""A task as its operator sees it: its guarantees, its parameters and its state."""
+"""Show a task's parameters, guarantees and state to its operator."""
 
 import dataclasses
 import json
@@ -22,25 +22,25 @@ from deploy.terminal.durations import moment
 from deploy.terminal.escape import escaped, visible
 
 TASK_STATES: Final = {
-    TaskState.OPEN: "open: no batch has come to the analyzer yet",
+    TaskState.OPEN: "open: the analyzer has not received a batch",
     TaskState.OVERDUE: (
-        "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
-        "or is on its way"
+        "overdue: the deadline has passed, and the analyzer has not received a batch, which has "
+        "expired, cannot be delivered, or is on its way"
     ),
-    TaskState.STAGED: "staged: the batch has come whole, and is being estimated",
-    TaskState.RELEASED: "released: shuffledp result prints it",
-    TaskState.UNUSABLE: "unusable: its batch is never released",
+    TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
+    TaskState.RELEASED: "released: print the result with shuffledp result",
+    TaskState.UNUSABLE: "unusable: the batch cannot be released",
 }
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """
-    Return the task that a draft would become at `now`, but for the analyzer's key and the nonce.
+    Return the task for a draft at `now` (UNIX time), with a placeholder key and nonce.
 
-    Raises TaskError if the draft breaks a rule or nothing finite can be claimed for n_min users.
+    Raises TaskError if the draft breaks a rule, or if no finite ε can be claimed for n_min users.
     """
-    # Imported here: other commands need nothing of the service.
+    # Imported here: other commands do not need the analyzer's code.
     from analyzer.registry import check_deadline  # noqa: PLC0415
     from analyzer.task_builder import complete  # noqa: PLC0415
 
@@ -50,27 +50,27 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 
 def describe_claim(task: Task) -> str:
-    """Return the task's claim in sentences, and why it exceeds the computed figure."""
+    """Return sentences on the task's claimed guarantees and its budget."""
     amplified = task.central_epsilon < task.local_epsilon
     delta = task.delta if amplified else 0.0
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
         if task.composition.amplified
-        else "even if nobody else is honest"
+        else "even if no other user is honest"
     )
-    releases = "All releases to this population together" if task.population else "Its release"
+    releases = "all releases about this population" if task.population else "this release"
     room = f"\n{CLAIM_ROOM}" if amplified else ""
     return (
-        f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
+        f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
-        f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
+        f"Privacy budget for {releases}: epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
     )
 
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
-    """Return the guarantees against each coalition for n_min users."""
+    """Return a task's guarantees for n_min users, one per coalition."""
     # Imported here: the accountant takes half a second to load.
     from common.accounting import guarantees  # noqa: PLC0415
 
@@ -78,45 +78,45 @@ def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
 
 
 def print_task(task: Task, console: Console) -> None:
-    """Print a task's parameters, and its guarantees for n_min users."""
+    """Print a task's parameters and its guarantees for n_min users."""
     table = Table(show_header=False)
     for name, value in parameter_rows(task):
         table.add_row(name, escaped(value))
     console.print(table)
-    title = f"What each of {task.n_min:,} users or more is promised"
+    title = f"Guarantees for each of at least {task.n_min:,} users"
     print_guarantees(task_guarantees(task), title, console)
 
 
 def parameter_rows(task: Task) -> list[tuple[str, str]]:
-    """Return a task's parameters in words."""
+    """Return a task's parameters as (name, description) pairs."""
     mechanism, dummies = task.mechanism, task.dummies
     hashes = mechanism.name in _HASHING
     hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
-    added = f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
+    added = f"{dummies.law}, {dummies.expected_per_user:.4g} per user on average"
     return [
         ("protocol", task.protocol),
-        ("asked for", _describe_values(task)),
+        ("values", _describe_values(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", added if dummies.maximum else "none"),
         ("shuffler", _describe_shuffler(task.shuffler)),
         ("delta", f"{task.delta:g}"),
-        ("fewest users (n_min)", f"{task.n_min:,}"),
+        ("minimum users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),
         ("deadline", moment(task.deadline)),
         ("assumed honest share", f"{task.assumed_honest_fraction:g}"),
-        ("population", task.population or "none: its operator says nobody is asked again"),
+        ("population", task.population or "none: users take part in no other task"),
         (
             "budget",
             f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",
         ),
         ("suite", task.suite),
-        ("bytes a user sends", f"{task.envelope_bytes:,}"),
+        ("bytes per user", f"{task.envelope_bytes:,}"),
     ]
 
 
 def _describe_values(task: Task) -> str:
-    """Return the kind of value, how many there are, and their range."""
+    """Return the kind, the number and the range of the values that a task collects, in words."""
     spec, size = task.mechanism, task.domain_size
     if isinstance(spec, RapporSpec):
         f = spec.permanent_weight / PERMANENT_SUM
@@ -124,8 +124,8 @@ def _describe_values(task: Task) -> str:
         values = f"one of {spec.bits:,} texts"
         if spec.encoding != "labels":
             values = (
-                f"a text of up to {spec.most_bytes:,} bytes; filters of {spec.bits:,} bits, "
-                f"hashes: {spec.hashes}, cohorts: {spec.cohorts:,}"
+                f"a text of up to {spec.most_bytes:,} bytes; Bloom filters of {spec.bits:,} bits, "
+                f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
             )
         return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
     values = f"one of {size:,} items"
@@ -138,12 +138,13 @@ def _describe_values(task: Task) -> str:
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
-    does = ["permutes"]
+    """Return the shuffler's operations in words."""
+    steps = ["permutes"]
     if shuffler.kept < 1:
-        does.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
+        steps.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
     if shuffler.law != "none":
-        does.append(f"adds dummies: {shuffler.law}")
-    return ", ".join(does)
+        steps.append(f"adds dummies: {shuffler.law}")
+    return ", ".join(steps)
 
 
 def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
@@ -151,33 +152,33 @@ def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: C
     console.print(f"Task {digest.hex()}", soft_wrap=True)
     console.print(f"At the analyzer: {TASK_STATES[summary.state]}.", markup=False)
     if summary.failure:
-        console.print(f"Because {visible(summary.failure)}.", markup=False)
+        console.print(f"Reason: {visible(summary.failure)}.", markup=False)
     if summary.n_users:
         console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
     print_task(task, console)
 
 
 def print_batch(status: BatchStatus | None, console: Console) -> None:
-    """Print the state of a task's batch at the shuffler; None if no device has asked for it."""
+    """Print the state of a task's batch at the shuffler; None if no device has fetched the task."""
     if status is None:
         console.print("At the shuffler: no device has fetched this task yet.")
         return
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(
-        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
-        f"{status.n_min:,} users."
+        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases no batch with fewer "
+        f"than {status.n_min:,} users."
     )
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
-    """Return the state of a batch at the shuffler; null if no device has asked for the task."""
+    """Return the JSON fields of a batch's state; it is null if no device has fetched the task."""
     known = {"batch_n_users": status.n_users} if status and status.n_users else {}
     return {"batch": status.state.value if status else None, **known}
 
 
 def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
-    """Print two lines for each task: its whole digest, which other commands take, and its state."""
+    """Print each task's digest and, on a second line, its state and parameters."""
     for summary in summaries:
         users = f", {summary.n_users:,} users" if summary.n_users else ""
         console.print(summary.task_digest.hex(), soft_wrap=True)
@@ -193,7 +194,7 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
-    """Return a summary's fields."""
+    """Return the JSON fields of a task's summary."""
     return {
         **dataclasses.asdict(summary),
         "task_digest": summary.task_digest.hex(),
@@ -202,5 +203,5 @@ def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
 
 
 def as_json(task: Task) -> Any:  # noqa: ANN401  # JSON
-    """Return a task's fields as they are published."""
+    """Return the published JSON of a task, parsed."""
     return json.loads(task.to_bytes())

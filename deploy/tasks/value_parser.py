@@ -1,4 +1,4 @@
-"""Values as a person types them or a file holds them, unrepeated in messages; and random ones."""
+"""Parse values from text, without repeating them in errors, and draw random valid values."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,12 +12,12 @@ from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 _ITEM_DIGITS: Final = 20
-"""Of the largest number that a call carries, 2^64 - 1."""
+"""Digits of 2^64 - 1, the largest number on the wire."""
 _MOST_CHARACTERS: Final = 1 << 20
 
 
 def parse_value(text: str, kind: Kind) -> Value:
-    """Parse a value of a kind; ValueRangeError says how one is written, and repeats none of it."""
+    """Parse a value of a kind; raise ValueRangeError with the expected format, never the value."""
     if len(text) > _MOST_CHARACTERS:
         raise ValueRangeError(f"a value may have at most {_MOST_CHARACTERS} characters")
     return _PARSERS[kind](text)
@@ -31,27 +31,27 @@ def _item(text: str, rule: str = "a value is an item's number, 0 or more") -> in
 
 
 def parse_numbers(
-    text: str, rule: str = "a value is a list of numbers with commas between, such as 1, 2.5"
+    text: str, rule: str = "a value is a comma-separated list of numbers, such as 1, 2.5"
 ) -> tuple[float, ...]:
-    """Parse numbers with commas between; raise ValueRangeError with the rule if one is none."""
+    """Parse comma-separated numbers; raise ValueRangeError(rule) if one is not a number."""
     return tuple(_float(part, rule) for part in text.split(","))
 
 
 def _pairs(text: str) -> dict[int, float]:
-    """Parse pairs; an empty text is a person who owns no key."""
-    rule = "a value is pairs of a key's number and a number, such as 3:0.5, 17:1"
+    """Parse pairs of key and number; an empty text is a user who owns no key."""
+    rule = "a value is comma-separated pairs of key and number, such as 3:0.5, 17:1"
     pairs: dict[int, float] = {}
     for part in text.split(",") if text.strip() else ():
         digits, _, number = part.partition(":")
         key = _item(digits, rule)
         if key in pairs:
-            raise ValueRangeError("a key may be given once")
+            raise ValueRangeError("a key appears twice; each key may appear once")
         pairs[key] = _float(number, rule)
     return pairs
 
 
 def _float(text: str, rule: str) -> float:
-    """Parse a number in ASCII; Python would take 1_0 and the digits of other scripts too."""
+    """Parse an ASCII number without the underscores that Python allows."""
     try:
         if text.isascii() and "_" not in text:
             return float(text)
@@ -70,7 +70,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
 
 
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
-    """Draw a value that the task accepts, for sentinels and load runs."""
+    """Draw a random value that the task accepts, for sentinels and load runs."""
     if task.kind == "categorical":
         return int(rng.integers(0, task.domain_size))
     if task.kind == "string":

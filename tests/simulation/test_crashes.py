@@ -1,8 +1,8 @@
 """
 A crash at any boundary, followed by a restart, changes no outcome.
 
-Boundaries lie before and after transactions, changes of key files, and calls between parties. A run
-without a crash finds them.
+A boundary is a point before or after a transaction, a change of a key file, or a call between
+parties. A run without a crash records all boundaries.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,11 +21,11 @@ from user_agent.budget import SubmissionState
 
 _PERSONS: Final = 3
 Begin = Callable[[], None]
-"""Called after the setup: boundaries count from here."""
+"""Starts the counting of boundaries, after the set-up."""
 
 
 async def _everybody_answers(world: World) -> None:
-    """Each person retries until the answer is saved; saved answers are sent until they arrive."""
+    """Let each person retry until the answer is saved, and send saved answers until they arrive."""
     [signed] = world.signed
     for person in range(_PERSONS):
         while len(await world.saved(signed.digest())) <= person:
@@ -37,7 +37,7 @@ async def _everybody_answers(world: World) -> None:
 
 
 async def _released(world: World, begin: Begin) -> None:
-    """Enough users answer: the batch is released, and a late user is refused."""
+    """Run a batch with enough users: it is released, and a late user is refused."""
     signed = await world.publish(_PERSONS, _PERSONS)
     begin()
     await _everybody_answers(world)
@@ -53,7 +53,7 @@ async def _released(world: World, begin: Begin) -> None:
 
 
 async def _expired(world: World, begin: Begin) -> None:
-    """Too few users answer: the batch expires and is destroyed."""
+    """Run a batch with too few users: it expires and is destroyed."""
     signed = await world.publish(_PERSONS + 1, _PERSONS + 1)
     begin()
     await _everybody_answers(world)
@@ -66,7 +66,7 @@ async def _expired(world: World, begin: Begin) -> None:
 
 
 async def _refused(world: World, begin: Begin) -> None:
-    """The analyzer holds another batch of the task, and the shuffler's is quarantined."""
+    """Run a batch that the analyzer refuses, as it has another of the task: it is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
     n_reports = _PERSONS * task.reports_per_user
@@ -99,7 +99,7 @@ async def _run(path: Path, scenario: str, crash: int | None) -> list[Boundary]:
     faults = world.around.faults
 
     def begin() -> None:
-        """Count boundaries, and schedule the crash, from here."""
+        """Start counting boundaries, and schedule the crash."""
         faults.crossed.clear()
         faults.countdown = crash
 
@@ -112,7 +112,7 @@ async def _run(path: Path, scenario: str, crash: int | None) -> list[Boundary]:
 
 
 async def test_the_scenarios_cover_every_transition_of_a_batch(tmp_path: Path) -> None:
-    """Every state of a batch and of a saved answer is reached."""
+    """They reach every state of a batch and of a saved answer."""
     crossed: set[str] = set()
     for scenario in _SCENARIOS:
         crossed |= {boundary.act for boundary in await _run(tmp_path / scenario, scenario, None)}
@@ -134,7 +134,7 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     The scenario's own assertions hold: same histogram, same states, no key left.
 
     The short form crashes at the first boundary of each kind. Boundaries before the batch closes
-    are alike in all scenarios, and crashed at only in the first.
+    are the same in all scenarios, so only the first scenario crashes there.
     """
     boundaries = await _run(tmp_path / "no crash", scenario, None)
     ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))

@@ -1,4 +1,4 @@
-"""Random lists of operations and faults, as in Janus's simulation tests."""
+"""Random lists of operations, like Janus's simulation tests."""
 
 import asyncio
 import tempfile
@@ -25,35 +25,37 @@ Act = Literal[
 _REFUSED: Final = (ShuffleDpError, Crash)
 _MAY_BE_REFUSED: Final = {"publish", "malformed", "replay batch"}
 _SECONDS: Final = 20.0
-"""Time limit of a list of operations."""
+"""Time limit of a list of operations, to detect a hang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation and its faults."""
+    """One operation, with the faults during it."""
 
     act: Act
-    what: int = 0
-    """Which task, party, way of being malformed, or seconds."""
-    who: int = 0
+    variant: int = 0
+    """Selects the task, the party, the kind of malformed submission, or the seconds."""
+    index: int = 0
     lost: Loss | None = None
-    """Of the next call to the shuffler, and of the next to the analyzer."""
+    """Loss of the next call to the shuffler and of the next to the analyzer."""
     crash: int | None = None
-    """Boundaries left until the next crossing crashes; None for no crash."""
+    """Number of boundaries until a crash; None for no crash."""
 
     async def run(self, world: World) -> None:
         """Run the operation."""
-        signed = world.signed[min(self.what // 6, len(world.signed) - 1)]
+        signed = world.signed[min(self.variant // 6, len(world.signed) - 1)]
         match self.act:
             case "publish":
-                await world.publish(1 + self.what % 4, 1 + self.who % 6)
+                await world.publish(1 + self.variant % 4, 1 + self.index % 6)
             case "contribute":  # one in four presses the button twice
-                times = range(2 if self.what % 4 == 0 else 1)
-                await asyncio.gather(*(world.contribute(self.who % PERSONS, signed) for _ in times))
+                times = range(2 if self.variant % 4 == 0 else 1)
+                await asyncio.gather(
+                    *(world.contribute(self.index % PERSONS, signed) for _ in times)
+                )
             case "wait":
-                world.around.clock.seconds += 100 * (self.what % 8)
+                world.around.clock.seconds += 100 * (self.variant % 8)
             case "restart":
-                await world.restart(world.parties[self.what % 3])
+                await world.restart(world.parties[self.variant % 3])
             case "malformed":
                 await self._submit_malformed(world, signed)
             case "stranger":
@@ -64,17 +66,17 @@ class Operation:
                 await getattr(world, self.act)()
 
     async def _submit_malformed(self, world: World, signed: SignedTask) -> None:
-        """Submit random bytes, or a submission with a flipped bit, as a stranger."""
+        """Submit invalid bytes as a stranger: random ones, or a submission with one bit changed."""
         envelopes = [each.envelope for each in await world.saved(signed.digest())]
-        good = envelopes[self.who % len(envelopes)] if envelopes else bytes(100)
-        place = self.who % len(good)
+        good = envelopes[self.index % len(envelopes)] if envelopes else bytes(100)
+        place = self.index % len(good)
         flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
-        bad = (b"", good[:-1], good + b"\0", bytes(len(good)), flipped)[self.what % 5]
+        bad = (b"", good[:-1], good + b"\0", bytes(len(good)), flipped)[self.variant % 5]
         await world.submit_as_stranger(signed.digest(), bad)
         raise AssertionError("a malformed submission was accepted")
 
     async def _submit_again(self, world: World, signed: SignedTask) -> None:
-        """Resubmit devices' envelopes as a stranger, to every task."""
+        """Replay a device's submissions as a stranger, to their task and to others."""
         for other in world.signed:
             for saved in (await world.saved(signed.digest()))[:2]:
                 if other.digest() == saved.task_digest and saved.state.value == "pending":
@@ -86,21 +88,21 @@ class Operation:
 
     async def _replay_batch(self, world: World) -> None:
         """
-        Deliver a batch again, unchanged or with another id or size.
+        Deliver a whole batch again: unchanged, under another id, or with another size.
 
-        Changed only once the shuffler knows that it arrived: before that, only the shuffler can
-        deliver, and it knows one id and one size.
+        The last two only after the shuffler knows of the delivery: before that, only the shuffler
+        can deliver, and it knows one id and one size.
         """
         if not world.shuffler.delivered:
             return
-        manifest, chunks = world.shuffler.delivered[self.who % len(world.shuffler.delivered)]
+        manifest, chunks = world.shuffler.delivered[self.index % len(world.shuffler.delivered)]
         arrived = await world.batch_state(manifest.task_digest) is BatchState.ERASED
         others = (
             manifest,
             replace(manifest, batch_id=BatchId(bytes(16))),
             replace(manifest, n_users=manifest.n_users + 1),
         )
-        other = others[self.what % 3] if arrived else manifest
+        other = others[self.variant % 3] if arrived else manifest
         await world.deliver_as_stranger(other, list(chunks))
         assert other == manifest, "a second batch was accepted for a task"
         await world.analyzer.settle()
@@ -145,8 +147,8 @@ _OPERATIONS = st.lists(
             + ["publish", "resend", "malformed", "stranger", "wait", "restart", "replay batch"]
             + ["rotate", "ask"]
         ),
-        what=_NUMBERS,
-        who=_NUMBERS,
+        variant=_NUMBERS,
+        index=_NUMBERS,
         lost=_LOSSES,
         crash=_CRASHES,
     ),
@@ -161,7 +163,7 @@ _PROFILE: Final = settings(
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=25, derandomize=True)
 def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) -> None:
-    """After any list of operations, World.check and World.check_end pass."""
+    """World.check and World.check_end hold after any operations in any order."""
     _run_anew(operations)
 
 
@@ -169,12 +171,12 @@ def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) 
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=1500)
 def test_nothing_is_lost_and_nothing_counted_twice_at_length(operations: list[Operation]) -> None:
-    """With different lists in each run."""
+    """With other lists in each run."""
     _run_anew(operations)
 
 
 @pytest.mark.parametrize("way", range(3))
 def test_a_replayed_batch_changes_nothing(way: int) -> None:
-    """Unchanged it is acknowledged again; with another id or size it is refused."""
-    answers = [Operation("contribute", who=person) for person in range(3)]
-    _run_anew([*answers, Operation("advance"), Operation("replay batch", what=way)])
+    """An unchanged batch is acknowledged again; another id or size is refused."""
+    answers = [Operation("contribute", index=person) for person in range(3)]
+    _run_anew([*answers, Operation("advance"), Operation("replay batch", variant=way)])

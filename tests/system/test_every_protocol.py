@@ -30,7 +30,7 @@ from deploy.results.export import as_json
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
-from deploy.simulate.collection import count, release
+from deploy.simulate.collection import collect, estimate_histogram
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
 from tests.support.kind_tasks import OTHER_KINDS
@@ -101,8 +101,8 @@ async def test_every_protocol_for_items_gives_what_the_simulator_gives(
         values: list[int] = np.repeat(np.arange(size), users).tolist()
         task, result = await _collect(cluster, values, draft, 0)
         mechanism, rng = mechanism_of(task), np.random.default_rng(9)
-        counted = count(task, mechanism, users, rng, one_by_one=True)
-        simulated, mixture = release(task, mechanism, counted, _USERS)
+        counted = collect(task, mechanism, users, rng, one_by_one=True)
+        simulated, mixture = estimate_histogram(task, mechanism, counted, _USERS)
         truth = users / _USERS
         spread = np.sqrt(mechanism.variance(truth, mixture)) + 1e-12
         collected, between = result.histogram.frequencies, np.sqrt(2) * spread

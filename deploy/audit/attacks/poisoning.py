@@ -22,7 +22,7 @@ from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
 from deploy.audit.distributions.trials import own_dummies
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
-from deploy.simulate.collection import count, made_one_by_one
+from deploy.simulate.collection import collect, few_enough_reports
 from shuffler.shuffle import draw_kept
 
 Parse = Callable[[bytes, Task], Submission]
@@ -78,8 +78,8 @@ def poison(  # each term of the formula
     if not isinstance(mechanism, SupportCounting):
         return ()
     users, n_fakes, targets = _users(subject, rng)
-    one_by_one = made_one_by_one(task, int(users.sum()))
-    honest = count(task, mechanism, users, rng, one_by_one=one_by_one)
+    one_by_one = few_enough_reports(task, int(users.sum()))
+    honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
     lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.kept
     number = submissions * task.reports_per_user or 1
     drawn = list[tuple[Reports, float]]()

@@ -1,1 +1,1 @@
-"""Experiments of papers, run again."""
+"""Reproductions of published experiments."""

@@ -1,10 +1,10 @@
 """
-PrivKV against PrivKVM: how far iterating lowers the bias of means, and its cost in variance.
+Compare the bias and variance of means by PrivKV and by PrivKVM at one total local ε.
 
-All at one total local ε. People without a key report a fake value, which biases the mean. PrivKVM
-takes the means of the iteration before for fakes, and splits a value's ε over iterations. The
-alternative is one round that removes the fakes by formula [GLCXC20]. The people are synthetic, as
-the paper's own data could not be read [YHMZ19].
+Users without a key report a fake value, which biases the mean. PrivKVM draws fakes with the
+previous iteration's mean, and splits the ε of values over its iterations. The alternative is one
+round whose estimate corrects for fakes by a formula [GLCXC20]. The population is synthetic, because
+the data of [YHMZ19] is not available.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from deploy.simulate.table import Progress, Report
 _CORRECTED: Final = "fakes taken out"
 _MEAN: Final = 0.6
 _WIDTH: Final = 0.2
-"""How far values of one key lie from their mean, to either side."""
+"""Half the range of one key's values."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """One way of estimating at one total."""
+class _Method:
+    """An estimation method and its total local ε."""
 
     local_epsilon: float
     method: Literal["iterated", "fakes taken out"]
@@ -39,145 +39,146 @@ class _Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValueExperiment:
-    """The collections to run."""
+    """Parameters of the experiment."""
 
     n_users: int = 200_000
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    """Of people who own each key."""
+    """Share of users who own each key."""
     local_epsilons: tuple[float, ...] = (1.0, 2.0, 4.0)
-    """Totals, each over all iterations."""
+    """Total local ε, over all iterations."""
     iterations: tuple[int, ...] = (1, 2, 3, 5, 8)
     key_share: float = 0.5
-    """Of the total, for whether a key is owned."""
+    """Share of the local ε that protects key ownership."""
     repeats: int = 20
     seed: int = 1
 
     @property
     def means(self) -> Vector:
-        """The true means, alternating in sign; shape (keys,)."""
+        """True means, of alternating sign; shape (keys,)."""
         return _MEAN * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
 
     def people(self, rng: np.random.Generator) -> Pairs:
-        """Draw people with their pairs."""
+        """Draw the users' key-value pairs."""
         shape = (self.n_users, len(self.shares))
         values = self.means + rng.uniform(-_WIDTH, _WIDTH, shape)
         owned = np.where(rng.random(shape) < self.shares, values, np.nan)
         return Pairs.of_table(owned, len(self.shares))
 
-    def mechanism(self, way: _Way, number: int, before: Vector | None) -> PrivKv:
-        """Make the mechanism of an iteration, from 1 on, with the means of the one before."""
-        keys, epsilon, share = len(self.shares), way.local_epsilon, self.key_share
-        whole = PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
-        one = iteration(whole, way.iterations, number, before)
-        return PrivKv.of_spec(PrivKv.specify(one), keys)
+    def mechanism(self, method: _Method, number: int, previous: Vector | None) -> PrivKv:
+        """Return the mechanism of iteration `number`, from 1 on, given the previous means."""
+        keys, epsilon, share = len(self.shares), method.local_epsilon, self.key_share
+        total = PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
+        request = iteration(total, method.iterations, number, previous)
+        return PrivKv.of_spec(PrivKv.specify(request), keys)
 
-    def collect(self, way: _Way, people: Pairs, rng: np.random.Generator) -> Vector:
-        """Collect once, or over several tasks, and estimate the means."""
-        before: Vector | None = None
-        for number in range(1, way.iterations + 1):
-            mechanism = self.mechanism(way, number, before)
-            found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
-            before = found.means_with_fakes
-        corrected = way.method == _CORRECTED
-        return mechanism.without_fakes(found).means if corrected else found.means_with_fakes
+    def collect(self, method: _Method, people: Pairs, rng: np.random.Generator) -> Vector:
+        """Run all iterations of a method, and estimate the means; shape (keys,)."""
+        previous: Vector | None = None
+        for number in range(1, method.iterations + 1):
+            mechanism = self.mechanism(method, number, previous)
+            estimate = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
+            previous = estimate.means_with_fakes
+        corrected = method.method == _CORRECTED
+        return mechanism.without_fakes(estimate).means if corrected else estimate.means_with_fakes
 
-    def theory(self, way: _Way) -> tuple[Vector, Vector]:
+    def theory(self, method: _Method) -> tuple[Vector, Vector]:
         """
-        Return the expected means after the last iteration, and their standard deviations.
+        Return the means expected after the last iteration, and their standard deviations.
 
-        Each iteration has noise of its own, and passes on φ of the error of the one before.
+        Each iteration adds its own noise to the share φ of fakes times the previous error.
         """
-        before: Vector | None = None
+        previous: Vector | None = None
         variance = np.zeros(len(self.shares))
-        for number in range(1, way.iterations + 1):
-            mechanism = self.mechanism(way, number, before)
+        for number in range(1, method.iterations + 1):
+            mechanism = self.mechanism(method, number, previous)
             expected = mechanism.expected(np.array(self.shares), self.means, self.n_users)
             fakes = mechanism.share_of_fakes(np.array(self.shares))
             variance = expected.errors_with_fakes**2 + fakes**2 * variance
-            before = expected.means_with_fakes
+            previous = expected.means_with_fakes
         return expected.means_with_fakes, np.sqrt(variance)
 
-    def figures(self, way: _Way, drawn: Vector) -> dict[str, Any]:
-        """Summarise estimates of shape (repeats, keys), for JSON."""
+    def figures(self, method: _Method, estimates: Vector) -> dict[str, Any]:
+        """Summarise a method's estimates, shape (repeats, keys), as JSON fields."""
         truth = self.means
-        pull = Summary.of(((truth - drawn) * np.sign(truth)).mean(axis=1).tolist())
-        expected, spread = self.theory(way)
-        corrected = way.method == _CORRECTED
-        pulled = 0.0 if corrected else float(((truth - expected) * np.sign(truth)).mean())
-        return dataclasses.asdict(way) | {
-            "pull": pull.mean,
-            "pull_error": pull.standard_error,
-            "pull_theory": pulled,
-            "spread": float(np.sqrt(drawn.var(axis=0, ddof=1).mean())),
-            "spread_theory": None if corrected else float(np.sqrt((spread**2).mean())),
-            "error": float(np.sqrt(((drawn - truth) ** 2).mean())),
+        bias = Summary.of(((truth - estimates) * np.sign(truth)).mean(axis=1).tolist())
+        expected, deviations = self.theory(method)
+        corrected = method.method == _CORRECTED
+        in_theory = 0.0 if corrected else float(((truth - expected) * np.sign(truth)).mean())
+        return dataclasses.asdict(method) | {
+            "pull": bias.mean,
+            "pull_error": bias.standard_error,
+            "pull_theory": in_theory,
+            "spread": float(np.sqrt(estimates.var(axis=0, ddof=1).mean())),
+            "spread_theory": None if corrected else float(np.sqrt((deviations**2).mean())),
+            "error": float(np.sqrt(((estimates - truth) ** 2).mean())),
         }
 
 
 def run(experiment: KeyValueExperiment, progress: Progress) -> list[dict[str, Any]]:
     """
-    Run every total and number of iterations on the same people, drawn again for each repeat.
+    Run every method on the same users, who are drawn again for each repeat.
 
     Returns:
-        By total, the single round with the fakes removed, then the iterated ones; in units of a
-        range -1 .. 1, averaged over keys. `pull`: bias towards the middle, with its standard error
-        `pull_error`; `spread`: standard deviation of a mean over repeats; `error`: root of the mean
-        squared error, of both together.
+        JSON fields per total ε and method, the corrected single round first. Values range over
+        -1 .. 1; figures are averaged over keys. `pull`: bias towards 0, with standard error
+        `pull_error`; `spread`: standard deviation of a mean over repeats; `error`: root mean
+        squared error.
 
-    Cost: some 20 ms an iteration for 200,000 people.
+    Cost: about 20 ms per iteration for 200,000 users.
     """
-    ways = [
-        way
+    methods = [
+        method
         for epsilon in experiment.local_epsilons
-        for way in (
-            _Way(epsilon, _CORRECTED, 1),
-            *(_Way(epsilon, "iterated", number) for number in experiment.iterations),
+        for method in (
+            _Method(epsilon, _CORRECTED, 1),
+            *(_Method(epsilon, "iterated", number) for number in experiment.iterations),
         )
     ]
-    drawn: list[list[Vector]] = [[] for _ in ways]
-    for number in range(experiment.repeats):
-        people = experiment.people(np.random.default_rng((experiment.seed, number)))
-        for place, way in enumerate(ways):
-            rng = np.random.default_rng((experiment.seed, number, place))
-            drawn[place].append(experiment.collect(way, people, rng))
-        progress(number + 1, experiment.repeats)
-    return [experiment.figures(way, np.array(each)) for way, each in zip(ways, drawn, strict=True)]
+    estimates: list[list[Vector]] = [[] for _ in methods]
+    for repeat in range(experiment.repeats):
+        people = experiment.people(np.random.default_rng((experiment.seed, repeat)))
+        for index, method in enumerate(methods):
+            rng = np.random.default_rng((experiment.seed, repeat, index))
+            estimates[index].append(experiment.collect(method, people, rng))
+        progress(repeat + 1, experiment.repeats)
+    pairs = zip(methods, estimates, strict=True)
+    return [experiment.figures(method, np.array(means)) for method, means in pairs]
 
 
 def key_value(seed: int, progress: Progress) -> Report:
-    """Run the experiment."""
+    """Run the PrivKV experiment, and report its errors."""
     experiment = KeyValueExperiment(seed=seed)
     return report(run(experiment, progress), experiment)
 
 
 def report(figures: Sequence[dict[str, Any]], experiment: KeyValueExperiment) -> Report:
-    """Return a line and two points for each way of estimating."""
+    """Return the report on the figures of `run`: a table row and two points per method."""
     x = "iterations, at one total ε"
-    bias = Axes("bias that fakes leave", x, "mean distance towards the middle")
-    error = Axes("bias and noise together", x, "root of the mean squared error of a mean")
+    bias = Axes("bias caused by fakes", x, "mean bias towards 0")
+    error = Axes("bias and noise together", x, "root mean squared error of a mean")
     rows, points = [], list[Point]()
-    for each in figures:
-        number, theory = each["iterations"], each["spread_theory"]
-        corrected = f", {_CORRECTED}" * (each["method"] == _CORRECTED)
+    for row in figures:
+        number, theory = row["iterations"], row["spread_theory"]
+        corrected = f", {_CORRECTED}" * (row["method"] == _CORRECTED)
         rows.append(
             {
-                "ε": f"{each['local_epsilon']:g}",
+                "ε": f"{row['local_epsilon']:g}",
                 "iterations": f"{number}{corrected}",
-                "error": f"{each['error']:.4f}",
-                "bias": f"{each['pull']:.4f} ±{each['pull_error']:.4f}",
-                "theory": f"{each['pull_theory']:.4f}",
-                "spread": f"{each['spread']:.4f}",
+                "error": f"{row['error']:.4f}",
+                "bias": f"{row['pull']:.4f} ±{row['pull_error']:.4f}",
+                "theory": f"{row['pull_theory']:.4f}",
+                "spread": f"{row['spread']:.4f}",
                 "in theory": "-" if theory is None else f"{theory:.4f}",
             }
         )
-        series = f"total ε {each['local_epsilon']:g}{corrected}"
-        points.append(Point(bias, series, number, each["pull"], each["pull_error"]))
-        points.append(Point(error, series, number, each["error"]))
+        series = f"total ε {row['local_epsilon']:g}{corrected}"
+        points.append(Point(bias, series, number, row["pull"], row["pull_error"]))
+        points.append(Point(error, series, number, row["error"]))
     return Report(
         title=f"PrivKV and PrivKVM: {experiment.n_users:,} people, {experiment.repeats} repeats",
-        explanation="means of values in -1 .. 1: how far fakes pull them towards the middle, how "
-        "far they vary, and both together. ε is that of all iterations. Theory leaves out that "
-        "means are put back into -1 .. 1.",
+        explanation="means of values in -1 .. 1. Bias is towards 0, caused by fakes; spread is the "
+        "standard deviation; error is the root mean squared error. ε is the total of all "
+        "iterations. Theory ignores that means are clipped to -1 .. 1.",
         tables={"Errors": rows},
         figures=figures,
         points=points,

@@ -1,14 +1,14 @@
 """
-Random projection before Multi-HM [Sun+20]: where it helps, why, and what helps more.
+Compare random projection before Multi-HM (Multi-RPHM) [Sun+20] with shrinking its estimate.
 
-The paper finds Multi-RPHM's estimate closer than Multi-HM's where all attributes have one
-distribution, and close to the cost of projection alone. This runs both beside three ways to shrink
-Multi-HM's own estimate, also over attributes that differ.
+In the paper all attributes have one distribution, and Multi-RPHM's error is below Multi-HM's and
+close to that of projecting alone. This experiment adds three ways to shrink Multi-HM's estimate,
+and attributes with different means.
 
-Projecting helps because it shrinks. A dimension of q is told of by d/q times as many people as one
-of d, and Rᵀ spreads what is estimated of q dimensions over d: a share (q/d)² of Multi-HM's noise is
-left, and a share 1 - q/d of the means' square is lost. Multi-HM times q/d has that noise too, and
-loses (1 - q/d)².
+Projection helps because it shrinks. From d attributes to q, each projected attribute gets d/q times
+as many reports, and Rᵀ spreads the q estimates over d attributes: (q/d)² of Multi-HM's noise
+remains, and the bias is 1 - q/d of the means' square. Multi-HM times q/d has the same noise, and a
+bias of (1 - q/d)² of the means' square.
 """
 
 import dataclasses
@@ -31,11 +31,11 @@ from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 
 Attributes = Literal["alike", "differing"]
-"""Whether all attributes have one mean, 1/3, or means evenly from -1/√3 to 1/√3: their mean square
-is the same. People are normal around them with standard deviation 1/4, cut at -1 and 1."""
+"""Means of the attributes: all 1/3, or evenly spaced from -1/√3 to 1/√3, with the same mean square.
+Values are normal with standard deviation 1/4, clipped to -1 .. 1."""
 _TITLES: Final[Mapping[Attributes, str]] = {
     "alike": "All attributes have one mean, as in the paper",
-    "differing": "Attributes have means evenly from -.58 to .58, of the same mean square",
+    "differing": "Attributes have evenly spaced means from -.58 to .58, with the same mean square",
 }
 _EPSILON: Final = 1.0
 _DIMENSION: Final = 400
@@ -43,7 +43,7 @@ _DIMENSION: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class VectorSetting:
-    """One collection that is repeated."""
+    """The parameters of one repeated collection."""
 
     population: Attributes
     dimensions: int
@@ -51,11 +51,11 @@ class VectorSetting:
 
 
 Measured = Mapping[VectorSetting, Mapping[str, Summary]]
-"""Mean squared errors per attribute, against these very people's means, by estimate."""
+"""Mean squared error per attribute against the sample's means, by name of the estimate."""
 
 
 def settings(populations: Sequence[Attributes] = ("alike", "differing")) -> list[VectorSetting]:
-    """Return the paper's settings, and ε = 2, for each population."""
+    """Return the paper's settings, and d = 400 at ε = 2, for each population."""
     axes = [(d, _EPSILON) for d in (200, 300, 400, 500, 600)]
     axes += [(_DIMENSION, epsilon) for epsilon in (0.6, 0.8, 1.2, 1.4, 2.0)]
     return [
@@ -72,35 +72,36 @@ def run(
     runs: int = 10,
 ) -> Measured:
     """
-    Collect and estimate, with new people and a new projection in each run.
+    Measure the errors of every estimate; each run draws new users and a new projection.
 
-    Cost: about half a second a run of 400 dimensions; one or two minutes for the paper's settings.
+    Cost: about half a second per run of 400 dimensions; a minute or two for the paper's settings.
     """
     measured = {}
-    for place, setting in enumerate(chosen):
-        found = list[dict[str, float]]()
+    for index, setting in enumerate(chosen):
+        errors = list[dict[str, float]]()
         for number in range(runs):
-            found.append(_errors(setting, n_users, rng))
-            progress(place * runs + number + 1, len(chosen) * runs)
-        measured[setting] = {name: Summary.of([each[name] for each in found]) for name in found[0]}
+            errors.append(_errors(setting, n_users, rng))
+            progress(index * runs + number + 1, len(chosen) * runs)
+        names = errors[0]
+        measured[setting] = {name: Summary.of([run[name] for run in errors]) for name in names}
     return measured
 
 
 def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> dict[str, float]:
-    """Draw people of shape (n_users, dimensions), and estimate their means in every way."""
+    """Draw users' vectors, and return the mean squared error of each estimate of their means."""
     d, epsilon = setting.dimensions, setting.local_epsilon
     evenly = ((2 * np.arange(d) + 1) / d - 1) / np.sqrt(3)
     means = np.full(d, 1 / 3) if setting.population == "alike" else evenly
     values = np.clip(rng.normal(means, 1 / 4, (n_users, d)), -1, 1)
     truth = values.mean(axis=0)
 
-    def collected(mechanism: NumberMechanism) -> Moments:
+    def collect(mechanism: NumberMechanism) -> Moments:
         return mechanism.estimate(mechanism.tally(mechanism.randomize(values, rng)))
 
     projecting = MultiRphm.for_epsilon(d, epsilon, rng.bytes(NONCE_BYTES))
-    hybrid = collected(MultiHm.for_epsilon(d, epsilon))
-    projected = collected(projecting)
-    signs = collected(MeanEst(d, ResponseWeights.for_epsilon(epsilon)))
+    hybrid = collect(MultiHm.for_epsilon(d, epsilon))
+    projected = collect(projecting)
+    signs = collect(MeanEst(d, ResponseWeights.for_epsilon(epsilon)))
     estimates = {
         "Multi-HM": hybrid.means,
         "Multi-RPHM": projected.means,
@@ -112,37 +113,37 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
         "MeanEST": signs.means,
         "answer 0": np.zeros(d),
     }
-    return {name: mse(found, truth) for name, found in estimates.items()}
+    return {name: mse(estimate, truth) for name, estimate in estimates.items()}
 
 
 def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     """
-    Restore the loss of a level that all attributes share, by post-processing a projected estimate.
+    Restore the common level of all attributes that projection removes, by post-processing.
 
-    The level is fitted to the projected means by least squares: those of one level are R's column
-    sums times it. The part of such a level that is perpendicular to R is then added.
+    A vector of equal means m projects to m times R's column sums. The level m is fitted to the
+    projected means by least squares; then the part of that vector orthogonal to R is added.
     """
     matrix = mechanism.matrix
-    shares = matrix.sum(axis=0)
-    level = shares @ (means @ matrix) / (shares @ shares)
-    whole: Vector = means + level * (1 - matrix @ shares)
-    return whole
+    sums = matrix.sum(axis=0)
+    level = sums @ (means @ matrix) / (sums @ sums)
+    restored: Vector = means + level * (1 - matrix @ sums)
+    return restored
 
 
 def projection(seed: int, progress: Progress) -> Report:
-    """Run the experiment."""
+    """Run the projection experiment, and report its errors."""
     return report(run(np.random.default_rng(seed), settings(), progress))
 
 
 def report(measured: Measured) -> Report:
-    """Return a table for each population, and its errors against d at ε = 1 and ε at d = 400."""
+    """Return a table per population, and points of the errors by d at ε = 1 and by ε at d = 400."""
     tables: dict[str, list[dict[str, str]]] = {}
     points = list[Point]()
     for setting, errors in measured.items():
         title, d, epsilon = _TITLES[setting.population], setting.dimensions, setting.local_epsilon
-        cells = {name: error.written(".3g") for name, error in errors.items()}
+        cells = {name: error.format(".3g") for name, error in errors.items()}
         tables.setdefault(title, []).append({"d": f"{d}", "ε": f"{epsilon:g}", **cells})
-        for chosen, x, label in (
+        for plotted, x, label in (
             (epsilon == _EPSILON, d, "dimensions, at ε = 1"),
             (d == _DIMENSION, epsilon, "local ε, at 400 dimensions"),
         ):
@@ -150,11 +151,11 @@ def report(measured: Measured) -> Report:
             points += [
                 Point(axes, name, x, error.mean, error.standard_error)
                 for name, error in errors.items()
-                if chosen
+                if plotted
             ]
     return Report(
         title="Random projection before Multi-HM [Sun+20]",
-        explanation="mean squared errors per attribute, ± one standard error over the runs.",
+        explanation="mean squared error per attribute, ± one standard error over the runs.",
         tables=tables,
         figures=[
             {

@@ -1,10 +1,11 @@
 """
-Decode RAPPOR reports of known people under several settings.
+Decode RAPPOR reports of known populations under several settings.
 
-COVID-19 cases by US state, after [HZ22]: the paper's 26 states and parameters could not be read, so
-these are the first 26 by alphabet, or all 50, under this project's settings. And strings of
-exponential shares among candidates that nobody holds, after the simulations of [EPK14] and the
-demonstration of [GRappor]. Tallies are drawn from their exact distribution.
+The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and its
+parameters are not available; these are the alphabetically first 26 states, or all 50, with this
+project's parameters. The second is strings of exponentially falling shares, with as many absent
+candidates, after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are
+drawn from their exact distribution.
 """
 
 from collections.abc import Sequence
@@ -28,20 +29,20 @@ _NO_STATES: Final = (
     *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),
     *("Northern Mariana Islands", "Puerto Rico", "Virgin Islands"),
 )
-"""Rows of the data set that are territories, a district, or ships."""
+"""Rows of the data set that are not states."""
 _PRESENT: Final = 100
 _ABSENT: Final = 100
 _USERS: Final = 1_000_000
 _SCALE: Final = 20.0
-"""Ranks over which a share falls to 1/e. The paper omits it, and detections depend on it."""
+"""Ranks over which a share falls to 1/e. The paper does not state it; detections depend on it."""
 _MAX_NAMES: Final = 60
-"""Candidates up to which a figure names them."""
+"""Most candidates that a figure labels by name."""
 
 _PARAMETERS: Final = "khmfpq"
-"""The letters of [EPK14]: bits, hashes, cohorts, and three probabilities."""
+"""Symbols of [EPK14]: bits, hashes, cohorts, and three probabilities."""
 Setting = tuple[int, int, int, float, float, float]
 _DEMONSTRATION: Final[Setting] = (32, 1, 64, 0.5, 0.25, 0.75)
-"""The public demonstration's [GRappor]."""
+"""Parameters of the public demonstration [GRappor]."""
 STATE_SETTINGS: Final[tuple[Setting, ...]] = (
     (32, 2, 16, 0.5, 0.5, 0.75),
     _DEMONSTRATION,
@@ -55,23 +56,23 @@ _EXPONENTIAL_SETTINGS: Final[tuple[Setting, ...]] = (
 
 
 def states(seed: int, progress: Progress, n_states: int = 26) -> Report:
-    """Collect a report of every case in the first states by alphabet."""
+    """Collect a report of every COVID-19 case in the first states by alphabet, and decode."""
     names, people = state_people(n_states)
     title = f"COVID-19 cases until 18 April 2021 in {n_states} US states"
     return _report(title, run(names, people, STATE_SETTINGS, seed, progress), seed)
 
 
 def exponential(seed: int, progress: Progress) -> Report:
-    """Collect strings v1, v2, … of falling shares; nobody holds the candidates w1, w2, …."""
+    """Collect strings v1, v2, … of falling shares, and decode; candidates w1, w2, … are absent."""
     names = [f"v{rank}" for rank in range(1, _PRESENT + 1)]
     names += [f"w{rank}" for rank in range(1, _ABSENT + 1)]
     people = np.append(exponential_people(_PRESENT, _USERS), np.zeros(_ABSENT, dtype=np.int64))
-    title = f"{_PRESENT} strings of exponential shares, and {_ABSENT} that nobody holds"
+    title = f"{_PRESENT} strings of exponential shares, and {_ABSENT} absent candidates"
     return _report(title, run(names, people, _EXPONENTIAL_SETTINGS, seed, progress), seed)
 
 
 def state_people(n_states: int) -> tuple[list[str], Counts]:
-    """Return the first states by alphabet, and their cases."""
+    """Return the names of the first states by alphabet, and their numbers of cases."""
     data = load(COVID_US_STATES)
     cases = dict(zip(data.labels, data.counts.tolist(), strict=True))
     names = sorted(cases.keys() - set(_NO_STATES))[:n_states]
@@ -79,7 +80,7 @@ def state_people(n_states: int) -> tuple[list[str], Counts]:
 
 
 def exponential_people(present: int, n_users: int) -> Counts:
-    """Apportion people to ranks r in proportion to e^(-r/20)."""
+    """Return users by rank r = 0, 1, …, in proportion to e^(-r/20)."""
     return apportion(np.exp(-np.arange(present) / _SCALE), n_users)
 
 
@@ -91,21 +92,21 @@ def run(
     progress: Progress,
 ) -> list[dict[str, Any]]:
     """
-    Collect a report from everybody under each setting, and decode; return figures for JSON.
+    Collect a report from every user under each setting, and decode; return JSON fields per setting.
 
-    `people`, shape (M,), holds how many have each candidate of `names`. `l1` sums the errors of all
-    candidates' shares.
+    `people`, shape (candidates,), are users by candidate of `names`. The field `l1` is the sum of
+    absolute errors of the candidates' shares.
     """
     figures = list[dict[str, Any]]()
-    held = np.flatnonzero(people)
-    texts = [names[place] for place in held.tolist()]
+    present = np.flatnonzero(people)
+    texts = [names[index] for index in present.tolist()]
     seeds = np.random.SeedSequence(seed).spawn(len(settings))
-    for setting, each in zip(settings, seeds, strict=True):
+    for setting, own_seed in zip(settings, seeds, strict=True):
         bits, hashes, cohorts = setting[:3]
         f, p, q = map(Fraction, setting[3:])
         spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=f, p=p, q=q)
         mechanism = Rappor.of(spec, ())
-        cells = mechanism.sample_cells(people[held], texts, np.random.default_rng(each))
+        cells = mechanism.sample_cells(people[present], texts, np.random.default_rng(own_seed))
         decoding, n_users = decode(mechanism, cells, names), int(people.sum())
         lenient = stats.false_discovery_control(decoding.p_values) <= LEVEL
         figures.append(
@@ -134,30 +135,30 @@ def _report(title: str, figures: Sequence[dict[str, Any]], seed: int) -> Report:
     return Report(
         title=title,
         explanation=f"{people.sum():,} reports, {(people > 0).sum()} of {len(people)} candidates "
-        f"held by anybody; seed {seed}. Found and false: by Bonferroni, or by Benjamini and "
-        f"Hochberg (FDR), at level {LEVEL:g}. L1: how far shares are off, summed over all "
-        "candidates; RMSE: how far counts are off.",
-        tables={"Settings": [_cells(each) for each in figures]},
+        f"present; seed {seed}. Found: present candidates detected; false: absent candidates "
+        f"detected; by Bonferroni, or by Benjamini and Hochberg (FDR), at level {LEVEL:g}. "
+        "L1: sum of absolute errors of shares; RMSE: root mean squared error of counts.",
+        tables={"Settings": [_cells(row) for row in figures]},
         figures=figures,
-        points=[point for each in figures for point in _points(each)],
+        points=[point for row in figures for point in _points(row)],
     )
 
 
 def _cells(figures: dict[str, Any]) -> dict[str, str]:
     people = np.array(figures["people"])
-    found = {}
+    counts = {}
     for key, rule in (("detected", ""), ("detected_by_false_discovery_rate", " (FDR)")):
         detected = np.array(figures[key])
-        found[f"found{rule}"] = f"{(detected & (people > 0)).sum()}"
-        found[f"false{rule}"] = f"{(detected & (people == 0)).sum()}"
+        counts[f"found{rule}"] = f"{(detected & (people > 0)).sum()}"
+        counts[f"false{rule}"] = f"{(detected & (people == 0)).sum()}"
     return {
         **{letter: f"{figures[letter]:g}" for letter in _PARAMETERS},
         "ε report": rounded_up(figures["local_epsilon"]),
         "permanent ε": rounded_up(float(figures["permanent_epsilon"])),
         "L1": f"{figures['l1']:.4f}",
-        **found,
+        **counts,
         "RMSE": f"{np.sqrt(((figures['counts'] - people) ** 2).mean()):,.0f}",
-        "off the list": f"{figures['unexplained']:,.0f}",
+        "unexplained": f"{figures['unexplained']:,.0f}",
     }
 
 
@@ -166,16 +167,16 @@ def _points(figures: dict[str, Any]) -> list[Point]:
     parameters = ", ".join(f"{letter} = {figures[letter]:g}" for letter in _PARAMETERS)
     axes = Axes(parameters, "candidates", "share")
     names, people = figures["candidates"], np.array(figures["people"])
-    places: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
+    xs: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
     shares, estimates, errors = (
-        (np.array(each) / people.sum()).tolist()
-        for each in (people, figures["counts"], figures["standard_errors"])
+        (np.array(counts) / people.sum()).tolist()
+        for counts in (people, figures["counts"], figures["standard_errors"])
     )
     estimate = "estimate ± 2 standard errors"
     return [
-        *(Point(axes, "truth", place, share) for place, share in zip(places, shares, strict=True)),
+        *(Point(axes, "truth", x, share) for x, share in zip(xs, shares, strict=True)),
         *(
-            Point(axes, estimate, place, share, 2 * error)
-            for place, share, error in zip(places, estimates, errors, strict=True)
+            Point(axes, estimate, x, share, 2 * error)
+            for x, share, error in zip(xs, estimates, errors, strict=True)
         ),
     ]

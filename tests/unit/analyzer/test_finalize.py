@@ -21,7 +21,7 @@ from common.messages.submission import plain_reports
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import chunks_of
-from deploy.simulate.collection import count
+from deploy.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.tasks import PublishedTask, published
 
@@ -174,7 +174,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     for _ in range(_BATCHES):
         kept_null = 0
         if task.shuffler.idle:
-            counted = count(task, mechanism, _USERS, rng, one_by_one=True)
+            counted = collect(task, mechanism, _USERS, rng, one_by_one=True)
             cells = rng.binomial(counted.cells, 1 - lost)
             null = 100 * task.reports_per_user - counted.n_reports
             kept_null = int(rng.binomial(null, 1 - lost))
@@ -182,7 +182,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
             refused = total - int(cells.sum()) - kept_null
         else:
             readable = rng.binomial(_USERS, 1 - lost)
-            cells = count(task, mechanism, readable, rng, one_by_one=True).cells
+            cells = collect(task, mechanism, readable, rng, one_by_one=True).cells
             refused = int(rng.binomial(100 - readable.sum(), task.shuffler.kept))
             total = int(cells.sum()) + refused
         counts = BatchCounts(
@@ -248,7 +248,7 @@ def test_the_stated_error_holds_for_few_items(items: int) -> None:
     users = np.array([60, 40, 0][:items])
     errors = []
     for _ in range(4000):
-        counted = count(task, mechanism, users, rng, one_by_one=False)
+        counted = collect(task, mechanism, users, rng, one_by_one=False)
         mixture = mixture_of(task, 100, counted=counted.n_reports)
         errors.append(mechanism.debias(counted.cells, mixture) - users / 100)
     stated = float(mechanism.variance(users / 100, mixture).mean())

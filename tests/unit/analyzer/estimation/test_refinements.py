@@ -36,7 +36,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
 from deploy.audit.harness.tasks import sample_task
 from deploy.datasets.choice import dataset
-from deploy.simulate.collection import count
+from deploy.simulate.collection import collect
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published
 
@@ -197,7 +197,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
     task = sample_task(protocol="murs", domain_size=12, local_epsilon=1.5, buckets=5)
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
     users = np.array([700_000, *[0] * 10, 300_000])
-    counted = count(task, mechanism, users, rng, one_by_one=False)
+    counted = collect(task, mechanism, users, rng, one_by_one=False)
     mixture = mixture_of(task, 1_000_000, counted=counted.n_reports)
     evidence = DebiasedShares.of(mechanism, counted.cells, mixture)
     refined = refine(evidence, way)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from common.errors import AccountingError
-from deploy.accountant.query import Question
+from deploy.accountant.query import Query
 from deploy.cli import app
 
 _RUNNER = CliRunner()
@@ -21,7 +21,7 @@ def _answer(tmp_path: Path, questions: object) -> list[dict[str, object]]:
     return answers
 
 
-def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
+def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     """ε for a δ, δ for an ε, an infinite ε as text, and errors in their place."""
     known = {"M": 60, "known_dummies": 20}
     answers = _answer(
@@ -44,7 +44,7 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     assert answers[3]["delta_upper"] == pytest.approx(0.003620562, rel=2e-3)
     assert answers[4]["delta_upper"] == pytest.approx(0.002573217, rel=2e-3)
     assert "users is 0" in str(answers[5]["error"])
-    assert {"error": "a question is an object"} == answers[6]
+    assert {"error": "a query must be a JSON object"} == answers[6]
     assert answers[0] == answers[7]
 
 
@@ -56,33 +56,31 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"k": 1}, "alphabet is 1"),
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
         ({"k": None}, "--alphabet, or k in a file"),
-        ({"delta": None}, "--delta or --central-epsilon, delta or eps in a file"),
+        ({"delta": None}, "--delta or --central-epsilon, or in a file delta or eps"),
         ({"eps_l": -1}, "eps_l must be greater than 0"),
         ({"eps_l": "many"}, "eps_l must be a valid number"),
-        ({"eps": 0.1}, "one of the two"),
+        ({"eps": 0.1}, "give either a delta"),
         ({"surprise": 1}, "unknown key: surprise"),
         ({"k": 10**400}, "k must be within 64 bits"),
         ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies is 1"),
-        ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies is"),
+        ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),
         ({"M_binom": [10, 0.5], "M_poisson": 3}, "two distributions of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
         ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
-        ({"m": 0.5, "M_poisson": 3}, "a fraction makes random dummies"),
+        ({"m": 0.5, "M_poisson": 3}, "it must be whole if a distribution"),
     ],
 )
-def test_a_question_that_breaks_a_rule_is_refused_by_name(
-    change: dict[str, object], message: str
-) -> None:
+def test_a_query_that_breaks_a_rule_is_refused(change: dict[str, object], message: str) -> None:
     """The message names the number or the key."""
     good: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
 
     with pytest.raises(AccountingError) as caught:
-        Question.read(good | change).answer()
+        Query.read(good | change).answer()
     assert message in str(caught.value)
 
 
@@ -92,8 +90,8 @@ def _asked(options: str) -> str:
     return outcome.stdout
 
 
-def test_one_question_is_answered_as_text_and_as_json() -> None:
-    """The text has the assumptions; without local noise, one user has no privacy."""
+def test_one_query_is_answered_as_text_and_as_json() -> None:
+    """The text has the assumptions; without local noise, a single user has no privacy."""
     shown = _asked("--users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6")
     alone = "--mechanism grr --users 1 --alphabet 4 --json"
     noisy = json.loads(_asked(f"{alone} --local-epsilon 2 --central-epsilon 1"))
@@ -105,8 +103,8 @@ def test_one_question_is_answered_as_text_and_as_json() -> None:
     assert "inf" == plain["epsilon_upper"]
 
 
-def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) -> None:
-    """Also one with a default."""
+def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
+    """Also one given with its default."""
     outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), "--dummies", "0"])
 
     assert "allows no other options" in str(outcome.exception)
@@ -125,9 +123,9 @@ def test_a_file_of_questions_excludes_options_of_one_question(tmp_path: Path) ->
 def test_dummies_of_users_are_those_of_honest_users(
     spoken: dict[str, object], said: dict[str, object]
 ) -> None:
-    """Without those of colluders and skippers; the shuffler's stay."""
+    """Colluders and skippers add none; the shuffler's dummies stay."""
     base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
-    one, other = (Question.read(base | each).answer() for each in (spoken, said))
+    one, other = (Query.read(base | each).answer() for each in (spoken, said))
 
     assert 0 < one.delta < 1
     assert one.delta == other.delta
@@ -137,10 +135,10 @@ def test_dummies_of_users_are_those_of_honest_users(
     "kind", ["symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
 )
 def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
-    """An ε below the local one, and a δ at it that is no more than was asked for."""
+    """An ε below the local ε, and at this ε a δ no larger than the given one."""
     question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
-    found = Question.read(question | {"delta": 1e-6}).answer()
-    back = Question.read(question | {"eps": found.epsilon}).answer()
+    found = Query.read(question | {"delta": 1e-6}).answer()
+    back = Query.read(question | {"eps": found.epsilon}).answer()
 
     assert 0.01 < found.epsilon < 0.5
     assert 0.9e-6 < back.delta <= 1.02e-6
@@ -148,7 +146,7 @@ def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
 
 @pytest.mark.slow
 def test_every_bound_is_shown_beside_the_tight_one() -> None:
-    """Below it what an attack proves; above it what papers claim, or why they claim nothing."""
+    """An attack proves less; papers claim more, or nothing with a reason."""
     options = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare --json"
     answer = json.loads(_asked(options))
 
@@ -162,12 +160,12 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
     assert "proven by an attack" in few
 
 
-def test_a_distribution_of_dummies_is_read_from_one_word() -> None:
-    """Or refused with the known ones."""
+def test_a_distribution_of_dummies_is_parsed() -> None:
+    """Otherwise the message names the known distributions."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
     for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
         assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1
 
     for distribution in ("poisson", "uniform:3", "binomial:1.5,0.5"):
         outcome = _RUNNER.invoke(app, ["account", *asked.split(), distribution])
-        assert "a distribution of random dummies is binomial:TRIALS" in str(outcome.exception)
+        assert "a distribution of random dummies must be binomial:TRIALS" in str(outcome.exception)

@@ -1,4 +1,4 @@
-"""Operators' clients: errors of a service, and the ledger in pages."""
+"""Operators' clients: errors of services, and the ledger in pages."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ class _Channel:
         self._answer = answer
 
     def unary_unary(self, *_: object, **__: object) -> Any:
-        """Return the call of a path."""
+        """Return the callable for any path."""
         return self._answer
 
     stream_unary = unary_stream = stream_stream = unary_unary
@@ -43,17 +43,17 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
         (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
     ],
 )
-async def test_only_a_service_that_does_not_answer_may_be_at_another_address(
+async def test_only_without_an_answer_is_the_address_in_doubt(
     code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError], *, advised: bool
 ) -> None:
-    """One that has no room, or whose disk is full, is there."""
+    """A service that is busy or has a full disk is at its address."""
 
     async def fail(*_: object, **__: object) -> None:
         raise grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
 
     with pytest.raises(kind) as caught:
         await _operator(fail).tasks()
-    assert advised == ("Check that it runs, the address and the authority" in str(caught.value))
+    assert advised == ("Check that it is running, the address and" in str(caught.value))
 
 
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
@@ -68,7 +68,7 @@ async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 async def test_the_whole_ledger_is_read_and_verified() -> None:
-    """An entry that was altered, altered with its hash, or left out is noticed on every page."""
+    """Altered, rehashed and missing entries are detected on every page."""
     chain = [first_entry()]
     while len(chain) < 6:
         chain.append(next_entry(chain[-1]))

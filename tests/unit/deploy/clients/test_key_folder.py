@@ -17,7 +17,7 @@ def _shown(keys: KeyFolder) -> dict[str, Certificate]:
 
 
 def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> None:
-    """Certificate, key with mode 0600, and the authority; each names its party and the hosts."""
+    """With certificate, key of mode 0600, and authority; certificates name the party and hosts."""
     keys = KeyFolder(tmp_path / "keys")
     keys.make(PARTIES, ["a.example.org", "10.0.0.1"], _NOW)
 
@@ -33,7 +33,7 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
 
 
 def test_renewing_keeps_authority_and_hosts_and_changes_the_rest(tmp_path: Path) -> None:
-    """Old and new are of one authority, so that both are taken; none outlives it."""
+    """Both certificates are valid under the authority; none outlives it."""
     keys = KeyFolder(tmp_path)
     keys.make(PARTIES, ["a.example.org"], _NOW)
     before = _shown(keys)
@@ -56,7 +56,7 @@ def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
     keys = KeyFolder(tmp_path)
     keys.make(["shuffler"], [], _NOW)
     first = _shown(keys)
-    with pytest.raises(SettingsError, match="shuffler has a certificate already"):
+    with pytest.raises(SettingsError, match="shuffler already has a certificate"):
         keys.make(["shuffler", "analyzer"], [], _NOW)
     keys.make(["analyzer"], [], _NOW)
 
@@ -64,14 +64,14 @@ def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
     assert first["authority"] == Certificate.read(tmp_path / "analyzer" / "authority.pem")
 
 
-def test_requests_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
-    """No certificate, no authority, no such party, or a host with a party's name."""
+def test_impossible_requests_are_refused(tmp_path: Path) -> None:
+    """No certificate, no authority, unknown party, or a host with a party's name."""
     keys = KeyFolder(tmp_path)
     with pytest.raises(SettingsError, match="no certificate in"):
         keys.show()
     with pytest.raises(SettingsError, match=r"authority.pem cannot be read"):
         keys.renew(None, _NOW)
-    with pytest.raises(SettingsError, match="nobody is no party"):
+    with pytest.raises(SettingsError, match="unknown party: nobody"):
         keys.make(["nobody"], [], _NOW)
     for host in ("shuffler", "operator"):
         with pytest.raises(SettingsError, match="must not have a party's name"):
@@ -79,7 +79,7 @@ def test_requests_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:
-    """One kind of certificate, made by one file."""
+    """Its certificates are in one folder."""
     development_files(tmp_path, "analyzer", ManualClock())
     keys = KeyFolder(tmp_path)
     path, before = keys.show()["analyzer"]

@@ -35,7 +35,7 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
     await server.stop(None)
 
     assert "UNAUTHENTICATED" == caught.value.status
-    for part in ("a token is asked for", "setting token_file", "is kept", "is spent already"):
+    for part in ("a token is asked for", "setting token_file", "saved the answer", "its epsilon"):
         assert part in str(caught.value)
 
 
@@ -73,5 +73,5 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
     """Otherwise gRPC fails with an error of its own on a header that it cannot send."""
     (tmp_path / "token").write_bytes(content)
 
-    with pytest.raises(SettingsError, match="does not hold an operator's token"):
+    with pytest.raises(SettingsError, match="does not contain an operator's token"):
         read_token(tmp_path / "token")

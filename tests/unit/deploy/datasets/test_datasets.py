@@ -13,8 +13,6 @@ from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import (
     COVID_US_STATES,
     IPUMS_1940_CITY,
-    KOSARAK_PREFIX,
-    KOSARAK_RECONSTRUCTED,
     Dataset,
     load,
 )
@@ -37,15 +35,15 @@ def _write(folder: Path, text: str) -> str:
     ("name", "items", "people", "largest"),
     [
         (IPUMS_1940_CITY, 915, 602_156, ("4610", 74_321)),
-        (KOSARAK_PREFIX, 17_034, 36_682, ("6", 5727)),
-        (KOSARAK_RECONSTRUCTED, 41_270, 990_002, ("6", 155_784)),
+        ("kosarak_prefix", 17_034, 36_682, ("6", 5727)),
+        ("kosarak_reconstructed", 41_270, 990_002, ("6", 155_784)),
         (COVID_US_STATES, 58, 31_670_031, ("California", 3_718_210)),
     ],
 )
-def test_a_shipped_histogram_is_whole(
+def test_a_shipped_histogram_is_complete(
     name: str, items: int, people: int, largest: tuple[str, int]
 ) -> None:
-    """Its size, its people, and its largest item; drawing everybody gives it back."""
+    """By its items, its people and its largest item; drawing all people returns it."""
     found = load(name)
     top = int(found.counts.argmax())
     everybody = found.sample_counts(people, np.random.default_rng(1))
@@ -59,8 +57,8 @@ def test_a_shipped_histogram_is_whole(
 # --- drawing ------------------------------------------------------------------------------------
 
 
-def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
-    """Of five people, three of whom share item 0; at least one."""
+def test_people_are_drawn_without_replacement() -> None:
+    """From five people, three of whom share item 0; between one and all of them."""
     rng = np.random.default_rng(6)
     draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 
@@ -68,18 +66,19 @@ def test_different_people_are_drawn_and_no_more_than_there_are() -> None:
     assert (draws <= _FIVE.counts).all()
     assert sorted(_FIVE.draw(5, rng).tolist()) == [0, 0, 0, 2, 3]
     for n_users in (-1, 0, 6):
-        with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
+        with pytest.raises(TaskError, match=rf"users is {n_users}; for five it must be 1 to 5"):
             _FIVE.sample_counts(n_users, rng)
 
 
 # --- distributions -------------------------------------------------------------------------------
 
 
-def test_a_synthetic_data_set_is_shared_out_by_largest_remainders() -> None:
+def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
     """
-    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first.
+    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the last person goes to the first
+    item.
 
-    Without numbers a distribution has a million people, and a Zipf distribution the exponent 1.1.
+    By default there are a million people, and Zipf's exponent is 1.1.
     """
     found, usual = dataset("zipf:3,1", 12), dataset("zipf:1000")
 
@@ -93,10 +92,10 @@ def test_a_synthetic_data_set_is_shared_out_by_largest_remainders() -> None:
     exponent=st.floats(0, 20),
     n_users=st.integers(1, 10**9 - 1),
 )
-def test_a_synthetic_data_set_has_everybody_in_falling_order(
+def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
     size: int, exponent: float, n_users: int
 ) -> None:
-    """Whatever its numbers."""
+    """For any size, exponent and number."""
     counts = dataset(f"zipf:{size},{exponent}", n_users).counts
 
     assert n_users == int(counts.sum())
@@ -107,10 +106,10 @@ def test_a_synthetic_data_set_has_everybody_in_falling_order(
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
+def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
     """
-    People's numbers are ordered by size, not as texts; other columns are passed over. A histogram
-    keeps its order and what nobody has; here compressed, with Windows' line ends and mark.
+    People's numbers are sorted by size, and other columns are ignored. Items keep their order, also
+    without people; this file is compressed, with Windows line ends and a byte order mark.
     """
     path = tmp_path / "mine.CSV.gz"
     path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
@@ -127,15 +126,15 @@ def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
     [
         ("", b"", "is empty"),
         ("", b"value\n", "a header and no row"),
-        ("", b"item,count\na,1\n", "has 2 columns and none of them is called value"),
+        ("", b"item,count\na,1\n", "has 2 columns, and none is called value"),
         ("", b"value,value\na,1\n", "has 2 columns value; one is allowed"),
-        ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv is negative, or no whole"),
+        ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole"),
         ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
-        ("", b"value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv has the value of an earlier"),
+        ("", b"value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv repeats an earlier"),
         ("", b"value,count\na,1\n", "items of mine.csv is 1; it must lie between 2 and 16777216"),
         ("", b"value,count\na,0\nb,0\n", "people of mine.csv is 0; it must lie between 1 and 999"),
-        ("", b'value\n"a\n', "is not a table of comma-separated UTF-8 text"),
-        ("bytes.csv", b"value\n\xff\xfe\n", "is not a table"),
+        ("", b'value\n"a\n', "is not comma-separated UTF-8 text"),
+        ("bytes.csv", b"value\n\xff\xfe\n", "is not comma-separated"),
         ("long.csv", f"value\n{'x' * 257}\ny\n".encode(), "has 257 characters"),
         ("missing.csv", None, "cannot be read"),
         ("plain.csv.gz", b"value\na\nb\n", "cannot be read"),
@@ -150,7 +149,7 @@ def test_a_file_has_a_row_a_person_or_a_row_an_item(tmp_path: Path) -> None:
 def test_a_file_that_breaks_a_rule_is_refused(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    """By its name, with the rule and the number; never with what stands in the file."""
+    """The message has its name, the rule and the number, never its content."""
     path = tmp_path / (name or "mine.csv")
     if content is not None:
         path.write_bytes(content)
@@ -162,8 +161,8 @@ def test_a_file_that_breaks_a_rule_is_refused(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kosarak", "there is no such data set; name one of ipums1940_city"),
-        ("zipf:9,x", "are not numbers"),
+        ("kosarak", "unknown data set; use one of ipums1940_city"),
+        ("zipf:9,x", "zipf needs numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
         ("zipf:1", "items of a Zipf distribution is 1"),
@@ -171,15 +170,15 @@ def test_a_file_that_breaks_a_rule_is_refused(
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
     ],
 )
-def test_a_text_that_names_nothing_is_refused(text: str, message: str) -> None:
-    """It says what there is."""
+def test_an_unknown_data_set_is_refused(text: str, message: str) -> None:
+    """The message names the known ones."""
     with pytest.raises(TaskError, match=message):
         dataset(text)
 
 
 @pytest.mark.skipif(not _PYARROW, reason="the extra research is not installed")
-def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
-    """A row a person, a row an item, and what is refused."""
+def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
+    """Rows of people, rows of items, and refusals."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     path = tmp_path / "mine.parquet"
 
@@ -192,15 +191,15 @@ def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
     assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
     assert (("z", "a"), [2, 0]) == (items.labels, items.counts.tolist())
     for columns, message in (
-        ({"count": [1]}, "none of them is called value"),
+        ({"count": [1]}, "none is called value"),
         (
             {"value": ["z", "a"], "count": [-2, 0]},
-            r"the count of row 1 of mine\.parquet is negative",
+            r"the count of row 1 of mine\.parquet must be a whole",
         ),
         ({"value": ["z", None]}, "has 1 empty fields"),
     ):
         with pytest.raises(TaskError, match=message):
             dataset(saved(**columns))
     path.write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(TaskError, match="not a Parquet file"):
+    with pytest.raises(TaskError, match="not a valid Parquet file"):
         dataset(str(path))

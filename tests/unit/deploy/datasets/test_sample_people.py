@@ -1,4 +1,4 @@
-"""People for each kind of value: drawn, made up, and encoded by the demo's task."""
+"""Populations of every kind of data: drawn, synthetic, and encoded by the demo's task."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,7 +11,7 @@ from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.base import Vector
 from common.protocols import Kind, protocol_named
-from deploy.datasets.sample_people import MAX_MADE_UP, SamplePeople, sample_people
+from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
 from deploy.tasks.demo_task import closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from user_agent.encoding import encoder_for
@@ -26,8 +26,8 @@ def _people(kind: Kind) -> SamplePeople:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_the_demo_s_task_takes_every_value(kind: Kind) -> None:
-    """As many as were asked for; each is encoded as the user agent does."""
+def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
+    """Of the requested number of people; the user agent's code encodes each."""
     people, rng = _people(kind), np.random.default_rng(1)
     draft = closing_draft(people.draft, _USERS, now=2e9, shuffler_key=SHUFFLER_KEY.public_key().raw)
     task = complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(32))
@@ -41,7 +41,7 @@ def test_the_demo_s_task_takes_every_value(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_same_seed_draws_the_same_people(kind: Kind) -> None:
-    """And another one others."""
+    """Another seed draws others."""
     again = sample_people(kind, _USERS, 4)
 
     assert _people(kind).values == again.values
@@ -50,7 +50,7 @@ def test_the_same_seed_draws_the_same_people(kind: Kind) -> None:
 
 
 def test_the_truth_of_items_and_texts_is_their_share() -> None:
-    """Counted one by one; ten candidates are held by nobody."""
+    """Counted one by one; ten candidates have no holders."""
     items, texts = _people("categorical"), _people("string")
     shares = [items.values.count(item) / _USERS for item in range(len(items.truth))]
     of_texts = [texts.values.count(text) / _USERS for text in texts.candidates]
@@ -61,7 +61,7 @@ def test_the_truth_of_items_and_texts_is_their_share() -> None:
 
 
 def test_the_truth_of_numbers_and_pairs_is_their_mean() -> None:
-    """And the share of owners; a film that nobody saw has a finite mean all the same."""
+    """And the owners' share; a film without viewers has a finite mean."""
     guests, viewers, alone = (
         _people("vector"),
         _people("key-value"),
@@ -81,9 +81,9 @@ def test_the_truth_of_numbers_and_pairs_is_their_mean() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "n_users"),
-    [("categorical", -1), ("string", 10**8), ("mean", 0), ("vector", MAX_MADE_UP + 1)],
+    [("categorical", -1), ("string", 10**8), ("mean", 0), ("vector", MAX_SAMPLE + 1)],
 )
-def test_so_many_people_are_refused_before_they_are_drawn(kind: Kind, n_users: int) -> None:
+def test_too_many_people_are_refused_before_they_are_drawn(kind: Kind, n_users: int) -> None:
     """The message names the number."""
     with pytest.raises(TaskError, match=f"users is {n_users}"):
         sample_people(kind, n_users, 1)

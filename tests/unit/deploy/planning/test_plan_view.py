@@ -1,4 +1,4 @@
-"""`shuffledp plan`: its options, its table, its JSON and its draft, for every kind of value."""
+"""`shuffledp plan`: options, table, JSON and draft, for every kind of data."""
 
 import dataclasses
 import datetime
@@ -59,7 +59,7 @@ def _plan(**changes: Any) -> Plan:
 
 @cache
 def _value_plan(kind: Kind) -> Plan:
-    """Plan with a local cap that is the first tried, which is quick."""
+    """Plan with a local cap that meets the target at once, which is quick."""
     return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
 
 
@@ -75,7 +75,7 @@ def _text(outcome: Result) -> str:
 
 
 def test_a_program_reads_the_plan_as_json() -> None:
-    """Every figure has its key; the guarantee is the one that was asked for."""
+    """Every figure has its key, and the guarantee is the target."""
     found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
 
     assert found["protocol"] in {"murs", "od-hp"}
@@ -92,7 +92,7 @@ def test_a_program_reads_the_plan_as_json() -> None:
 
 
 def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
-    """JSON has no infinity, TOML has one."""
+    """JSON has no infinity; TOML has."""
     found = _plan(
         domain_size=5, local_cap=math.inf, messages_cap=2.0, central_epsilon=1.0, n_users=100_000
     )
@@ -108,24 +108,24 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
 
 
 def _task(found: Plan, folder: Path) -> Task:
-    """Return the task that the analyzer makes of a plan's draft."""
+    """Return the analyzer's task for a plan's draft."""
     (folder / "draft.toml").write_text(draft(found, _NOW), encoding="utf-8")
     read = draft_file.read(folder / "draft.toml", _KEY)
     return complete(read, analyzer_key=_KEY, nonce=bytes(32))
 
 
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
-    """In comments with the prediction."""
+    """In comments beside the prediction."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
-    named = dataclasses.replace(found.wanted, draft_fields={"population": "staff"})
-    best = dataclasses.replace(found.best, wanted=named)
+    named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
+    best = dataclasses.replace(found.best, target=named)
     first, second, *others = draft(dataclasses.replace(found, best=best), _NOW).splitlines()
 
-    with pytest.raises(PlanError, match="2 rounds are about the same users"):
+    with pytest.raises(PlanError, match="2 rounds needs the name of its population"):
         draft(found, _NOW)
     assert 'population = "staff"' in others
     assert f"{found.best.mse:.4g}" in first
-    assert "40000 users or more, 36000 of them honest, over 2 tasks" in second
+    assert "at least 40000 users, 36000 of them honest, over 2 tasks" in second
 
 
 @pytest.mark.parametrize(
@@ -145,19 +145,19 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
         ({"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"}, "sageo"),
     ],
 )
-def test_the_task_of_a_draft_claims_no_more_than_was_planned(
+def test_the_task_of_a_draft_keeps_the_plan(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
-    """Its own claim keeps the requirements and the bytes; with a week's time and the budget."""
+    """Its claim and its bytes are the planned ones; it has a week's time and the budget."""
     found = _plan(**changes)
     task = _task(found, tmp_path)
-    wanted, week = found.wanted, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
+    target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
 
     assert (protocol, week.timestamp()) == (task.protocol, task.deadline)
-    assert (wanted.n_min, wanted.n_users) == (task.n_min, task.target_size)
-    assert (wanted.delta, wanted.honest_fraction) == (task.delta, task.assumed_honest_fraction)
-    assert (wanted.central_epsilon, wanted.delta) == (task.budget_epsilon, task.budget_delta)
-    assert task.central_epsilon <= wanted.central_epsilon
+    assert (target.n_min, target.n_users) == (task.n_min, task.target_size)
+    assert (target.delta, target.honest_fraction) == (task.delta, task.assumed_honest_fraction)
+    assert (target.central_epsilon, target.delta) == (task.budget_epsilon, task.budget_delta)
+    assert task.central_epsilon <= target.central_epsilon
     assert task.central_epsilon == pytest.approx(found.promise.epsilon, rel=1e-3)
     assert (task.envelope_bytes, task.local_epsilon) == (
         found.best.bytes_per_user,
@@ -166,10 +166,10 @@ def test_the_task_of_a_draft_claims_no_more_than_was_planned(
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
+def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
-    """Every protocol of the kind has its row; the draft's task makes the planned claims."""
+    """Every protocol of the kind has a row; the draft's task makes the planned claims."""
     found, written = _value_plan(kind), io.StringIO()
     fields = json.loads(dumps(to_json(found)))
     show(found, Console(file=written, width=200))
@@ -182,9 +182,9 @@ def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     assert "analyzer" == fields["guarantees"][0]["coalition"]
     assert all(name in printed for name in names)
-    assert "What each of 4,000 users or more is promised" in printed
-    assert ("the loss by its projection" in printed) == (kind == "vector")
-    assert ("a floor of the decoding error" in printed) == (kind == "string")
+    assert "Guarantees for each of at least 4,000 users" in printed
+    assert ("the bias of the projection" in printed) == (kind == "vector")
+    assert ("is a lower bound: decoding" in printed) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
@@ -192,22 +192,22 @@ def test_plans_of_other_kinds_are_shown_read_by_programs_and_drafted(
 # --- for people -----------------------------------------------------------------------------------
 
 
-def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: Path) -> None:
-    """They answer up to a local ε of 4, and 20 over all rounds; the draft is read back."""
+def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
+    """They accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
     file = tmp_path / "draft.toml"
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
     quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
-    wanted = draft_file.read(file, bytes(32))
+    target = draft_file.read(file, bytes(32))
 
-    assert "murs" == wanted.protocol
-    assert wanted.local_epsilon == pytest.approx(4.0)
+    assert "murs" == target.protocol
+    assert target.local_epsilon == pytest.approx(4.0)
     assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
     assert "Planned for devices with default settings" in _text(outcome)
     assert "Written to" in outcome.stdout
-    assert "a device answers up to a local epsilon of 4" not in _text(outcome)
+    assert "Their limits are a local epsilon of 4 per answer" not in _text(outcome)
     assert "Planned for devices" not in _text(more)
-    assert "a device answers up to a local epsilon of 4" in _text(more)
+    assert "Their limits are a local epsilon of 4 per answer" in _text(more)
     assert "fewer than 50,000 users" in _text(outcome)
     assert "Note" not in quiet.stdout
 
@@ -234,10 +234,10 @@ def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: P
         (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for numbers"),
     ],
 )
-def test_a_bad_option_is_refused_by_its_number(
+def test_an_invalid_option_is_refused(
     asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
-    """One sentence that names the number and the rule, before anything is planned."""
+    """Before planning, in one sentence that names the number and the rule."""
     outcome = _run(asked, *arguments)
 
     assert isinstance(outcome.exception, error)
@@ -245,7 +245,7 @@ def test_a_bad_option_is_refused_by_its_number(
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:
-    """On standard output; and writes the draft, with range and population."""
+    """On standard output; it also writes the draft, with range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
     fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)

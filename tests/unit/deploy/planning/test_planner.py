@@ -26,13 +26,13 @@ def _all(found: Plan) -> dict[str, Design]:
     return {each.protocol: each for each in (found.best, *found.runners_up)}
 
 
-def _exact_epsilon(design: Design, wanted: Requirements) -> float:
-    """Return the accountant's ε of a design, with nothing of the planner's own in between."""
-    anonymity_set = design.terms.anonymity_set(wanted.n_min)
-    if wanted.rounds == 1:
-        return epsilon_upper(design.reduction, anonymity_set, wanted.delta)
+def _exact_epsilon(design: Design, target: Requirements) -> float:
+    """Return a design's ε, computed by the accountant without the planner."""
+    anonymity_set = design.terms.anonymity_set(target.n_min)
+    if target.rounds == 1:
+        return epsilon_upper(design.reduction, anonymity_set, target.delta)
     release = AmplifiedRelease(reduction=design.reduction, anonymity_set=anonymity_set)
-    return composed_epsilon([release] * wanted.rounds, wanted.delta)
+    return composed_epsilon([release] * target.rounds, target.delta)
 
 
 # --- against the reference table, as ratios to the central Gaussian mechanism --------------------
@@ -76,19 +76,19 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     ratio: float,
 ) -> None:
     """
-    The best of all or of one protocol; its promise is kept by an accountant that is asked again.
+    The best design, or one protocol's, keeps the target by independent accounting.
 
-    (SOLH's other rows hash into more buckets than there are values, or than can be decoded: GRR's
-    rows are below them.)
+    (SOLH's other rows use more buckets than there are values, or than can be decoded; GRR's rows
+    have smaller errors.)
     """
-    wanted = small_requirements(
+    target = small_requirements(
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
     )
-    found = plan(wanted)
+    found = plan(target)
     design = _all(found)[protocol] if protocol else found.best
 
     assert design.ratio_to_central_gaussian <= _BEYOND_THE_REFERENCE * ratio
-    assert _exact_epsilon(design, wanted) <= epsilon
+    assert _exact_epsilon(design, target) <= epsilon
     assert design.local_epsilon <= cap
     assert design.messages_per_user <= messages + 1e-6
 
@@ -96,13 +96,13 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
 # --- against a search over everything -------------------------------------------------------------
 
 
-def _places(wanted: Requirements) -> Iterator[Design]:
-    """Yield all buckets, or twelve primes of them, with each of sixteen numbers of dummies."""
-    primes = fields(wanted.domain_size).astype(int).tolist()
-    most = wanted.messages_cap - 1
+def _places(target: Requirements) -> Iterator[Design]:
+    """Yield designs with up to twelve numbers of buckets and sixteen numbers of dummies."""
+    primes = fields(target.domain_size).astype(int).tolist()
+    most = target.messages_cap - 1
     dummies = [0.0, *np.geomspace(0.01, most, 15).tolist()] if most > 0 else [0.0]
     for buckets, each in product([0, *primes[:: max(1, len(primes) // 12)]], dummies):
-        yield Design(protocol="od-hp", wanted=wanted, buckets=buckets, dummies_per_user=each)
+        yield Design(protocol="od-hp", target=target, buckets=buckets, dummies_per_user=each)
 
 
 def _bluntest(place: Design, mse: float) -> Design | None:
@@ -111,17 +111,17 @@ def _bluntest(place: Design, mse: float) -> Design | None:
     def excess(epsilon: float) -> float:
         return math.log(dataclasses.replace(place, local_epsilon=epsilon).mse / mse)
 
-    if excess(min(20.0, place.wanted.local_cap)) > 0:
+    if excess(min(20.0, place.target.local_cap)) > 0:
         return None
     epsilon = float(optimize.brentq(excess, 1e-4, 20.0, xtol=1e-6))
     return dataclasses.replace(place, local_epsilon=epsilon)
 
 
-def _kept(design: Design, wanted: Requirements) -> bool:
-    if wanted.rounds > 1:
-        return _exact_epsilon(design, wanted) <= wanted.central_epsilon
-    anonymity_set = design.terms.anonymity_set(wanted.n_min)
-    return delta_upper(design.reduction, anonymity_set, wanted.central_epsilon) <= wanted.delta
+def _kept(design: Design, target: Requirements) -> bool:
+    if target.rounds > 1:
+        return _exact_epsilon(design, target) <= target.central_epsilon
+    anonymity_set = design.terms.anonymity_set(target.n_min)
+    return delta_upper(design.reduction, anonymity_set, target.central_epsilon) <= target.delta
 
 
 @pytest.mark.slow
@@ -141,13 +141,13 @@ def _kept(design: Design, wanted: Requirements) -> bool:
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     """By one per cent, whatever the local ε."""
-    wanted = small_requirements(**changes)
-    found = plan(wanted)
+    target = small_requirements(**changes)
+    found = plan(target)
 
-    assert _exact_epsilon(found.best, wanted) <= wanted.central_epsilon
-    for place in _places(wanted):
+    assert _exact_epsilon(found.best, target) <= target.central_epsilon
+    for place in _places(target):
         better = _bluntest(place, _BEYOND_THE_GRID * found.best.mse)
-        assert better is None or not _kept(better, wanted)
+        assert better is None or not _kept(better, target)
 
 
 # --- content of a plan ----------------------------------------------------------------------------
@@ -164,15 +164,15 @@ def test_the_guarantees_are_one_a_coalition() -> None:
     assert all(row.theorem.startswith("computational") for row in outsiders)
     assert analyzer.epsilon < with_users.epsilon < everybody.epsilon
     assert everybody.epsilon == pytest.approx(found.best.local_epsilon)
-    assert "for illustration" in with_users.assumptions[0]
+    assert "an illustration" in with_users.assumptions[0]
     assert "the other 10000 may" in " ".join(with_users.assumptions)
 
 
 @pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
-    """Ten rounds cost ten local ε; the promise is the row of the users assumed honest."""
-    wanted = small_requirements(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
-    found = plan(wanted)
+    """Ten rounds cost ten times the local ε; the promise is the row with users assumed honest."""
+    target = small_requirements(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
+    found = plan(target)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
 
     assert found.promise == rows["analyzer+users"]
@@ -183,15 +183,15 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
         assert rows["analyzer"].epsilon < skipped < rows["analyzer+users"].epsilon
 
 
-def test_what_holds_the_error_back_is_named() -> None:
-    """A cap too, where it is reached."""
+def test_binding_constraints_are_named() -> None:
+    """Also a cap that is reached."""
     found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
 
     assert ("central epsilon", "messages cap") == found.binding
 
 
-def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
-    """Split over the rounds, no dummies; what shuffling adds is reported, not relied on."""
+def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
+    """Split over the rounds, without dummies; amplification is stated, but not relied on."""
     found = plan(small_requirements(trust="none", rounds=2, central_epsilon=1.0, domain_size=400))
     design = found.best
 
@@ -203,9 +203,9 @@ def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
 
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
-    """Each with its own exact variance; their mean over all values is the predicted error."""
-    wanted = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
-    best = plan(wanted).best
+    """By exact variances, whose mean over all values is the predicted error."""
+    target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
+    best = plan(target).best
     errors = best.head_errors()
 
     assert errors[0] > errors[2]

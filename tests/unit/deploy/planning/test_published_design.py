@@ -1,4 +1,4 @@
-"""Designs by the papers' own bounds, put back into these bounds."""
+"""Designs by the papers' own bounds, checked with these bounds."""
 
 import math
 from typing import Any, Final
@@ -39,14 +39,14 @@ _CASES: Final = [
 ]
 
 
-def _claim_of(design: Design, wanted: Requirements) -> float:
-    """Return the claim of the paper's own bound; infinite where it does not apply."""
+def _claim_of(design: Design, target: Requirements) -> float:
+    """Return the claim of the paper's own bound; infinite if it does not apply."""
     bound = PROTOCOLS[design.protocol].published_bound
     assert bound is not None
     setting = BoundSetting(
         reduction=design.reduction,
-        anonymity_set=design.terms.anonymity_set(wanted.n_min),
-        delta=wanted.delta,
+        anonymity_set=design.terms.anonymity_set(target.n_min),
+        delta=target.delta,
         dummies=design.dummy_spec,
         shuffler=design.shuffler,
     )
@@ -57,7 +57,7 @@ def _claim_of(design: Design, wanted: Requirements) -> float:
 
 
 def _in_steps(design: Design) -> bool:
-    """Return whether noise comes in whole dummies, or reports are as sharp as there are."""
+    """Return whether noise comes in whole dummies, or the local ε is at its maximum."""
     dummies = design.dummy_spec
     if design.shuffler.law != "none" or dummies.law in {"each-item", "fractional"}:
         return False
@@ -69,21 +69,21 @@ def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
     """
-    Never more than the target, and one per cent less at most; 15 where noise comes in steps.
+    Never more than the target, and at most 1 % less; 15 % where noise comes in steps.
 
-    Where the bound cannot reach the target, the report keeps it by itself, the buckets are those of
+    Where the bound cannot reach the target, the local ε is the target, the buckets are those of
     local hashing, and the note says so.
     """
-    wanted = amplified_requirements(central_epsilon=epsilon, **data)
-    found = published_design(protocol, wanted)
+    target = amplified_requirements(central_epsilon=epsilon, **data)
+    found = published_design(protocol, target)
     if _OUT_OF_REACH in found.note:
         hashes = protocol in {"murs", "hp-sdp"} and data is not _BIT
-        buckets = optimal_buckets(epsilon, wanted.domain_size) if hashes else 0
+        buckets = optimal_buckets(epsilon, target.domain_size) if hashes else 0
         assert (epsilon, buckets) == (found.local_epsilon, found.buckets)
         return
     least = 0.85 if _in_steps(found) else 0.99
 
-    assert least * epsilon < _claim_of(found, wanted) <= epsilon * (1 + 1e-12)
+    assert least * epsilon < _claim_of(found, target) <= epsilon * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -96,16 +96,16 @@ def test_a_papers_own_bound_claims_the_target(
         ("od-hp", {"central_epsilon": 0.3, **_SMALL}, False),
     ],
 )
-def test_items_are_hashed_only_where_that_gains(
+def test_items_are_hashed_only_if_that_reduces_the_error(
     protocol: str, changes: dict[str, Any], *, hashed: bool
 ) -> None:
-    """MURS and OD-HP report plain items where their error is less."""
-    wanted = amplified_requirements(**changes)
-    found = published_design(protocol, wanted)
+    """Otherwise MURS and OD-HP report plain items."""
+    target = amplified_requirements(**changes)
+    found = published_design(protocol, target)
 
-    assert hashed == (0 < found.buckets < wanted.domain_size)
+    assert hashed == (0 < found.buckets < target.domain_size)
     if protocol == "murs" and not hashed:
-        assert published_design("sh", wanted).local_epsilon == found.local_epsilon
+        assert published_design("sh", target).local_epsilon == found.local_epsilon
 
 
 _LARGE: Final = {"domain_size": 40, "central_epsilon": 1.0}
@@ -131,47 +131,43 @@ _LOCAL: Final = ("sh", "murs", "hp-sdp", "mixdump", "od-hp")
 def test_caps_bind_and_no_bound_claims_more(
     protocols: tuple[str, ...], changes: dict[str, Any]
 ) -> None:
-    """There are fewer dummies, and more noise or fewer buckets instead."""
-    wanted = amplified_requirements(**changes)
+    """Caps lead to fewer dummies, and to more noise or fewer buckets."""
+    target = amplified_requirements(**changes)
     for protocol in protocols:
-        found = published_design(protocol, wanted)
-        assert found.local_epsilon <= wanted.local_cap * (1 + 1e-12), protocol
-        assert found.messages_per_user <= wanted.messages_cap + 1e-6, protocol
-        claim = _claim_of(found, wanted)
-        assert claim <= wanted.central_epsilon or _OUT_OF_REACH in found.note, protocol
+        found = published_design(protocol, target)
+        assert found.local_epsilon <= target.local_cap * (1 + 1e-12), protocol
+        assert found.messages_per_user <= target.messages_cap + 1e-6, protocol
+        claim = _claim_of(found, target)
+        assert claim <= target.central_epsilon or _OUT_OF_REACH in found.note, protocol
 
 
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("puredump", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "take 32 messages"),
-        ("aue", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "take 462.9 messages"),
+        ("puredump", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "needs 32 messages"),
+        ("aue", {"central_epsilon": 0.1, "messages_cap": 5.0, **_CITIES}, "needs 462.9 messages"),
         *(
-            (name, {"local_cap": 4.0, **_CITIES}, f"{name} reports without local noise; the local")
+            (name, {"local_cap": 4.0, **_CITIES}, f"{name} reports without local noise, so")
             for name in ("aue", "puredump", "fe1", "sbin", "sageo")
         ),
         ("hybrid", {}, "no paper states a bound for hybrid"),
-        ("ddps", {}, "ddps collects a bit; the domain size is 30"),
-        ("aue", {"central_epsilon": 0.1}, r"a chance of 15\.2 at 20000 users; it must be below 1"),
-        (
-            "fe1",
-            {"messages_cap": 1.0, **_CITIES},
-            "even for two buckets; the messages cap leaves 0",
-        ),
-        ("fe1", {"central_epsilon": 0.1}, r"fe1 needs 4\.64 dummies a user even for two buckets"),
+        ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
+        ("aue", {"central_epsilon": 0.1}, r"probability 15\.2 at 20000 users; it must be below 1"),
+        ("fe1", {"messages_cap": 1.0, **_CITIES}, "two buckets; the messages cap allows 0"),
+        ("fe1", {"central_epsilon": 0.1}, r"fe1 needs at least 4\.64 dummies per user, for two"),
     ],
 )
 def test_requirements_beyond_a_bound_are_refused(
     protocol: str, changes: dict[str, Any], message: str
 ) -> None:
-    """The message has the number that is out of range."""
+    """The message names the number that is out of range."""
     with pytest.raises(PlanError, match=message):
         published_design(protocol, amplified_requirements(**changes))
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
-    """Or the cap, if that is less; or 20, and then a note says so."""
+    """Or the cap if that is less, and at most 20, which a note says."""
     found = published_design(protocol, amplified_requirements(central_epsilon=0.5))
     capped = published_design(protocol, amplified_requirements(central_epsilon=0.5, local_cap=0.25))
     largest = published_design(protocol, amplified_requirements(central_epsilon=40.0))
@@ -179,4 +175,4 @@ def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> No
     assert (0.5, "") == (found.local_epsilon, found.note)
     assert 0.25 == capped.local_epsilon
     assert 20.0 == largest.local_epsilon
-    assert "more than this local epsilon is not offered" == largest.note
+    assert "the local epsilon is at most 20" == largest.note

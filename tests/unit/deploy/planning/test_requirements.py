@@ -1,4 +1,4 @@
-"""Requirements on a plan: their rules, and hints where an error is out of reach."""
+"""Requirements: their rules, and hints if an error cannot be reached."""
 
 import math
 from typing import Any
@@ -16,18 +16,18 @@ def _least_error(**changes: Any) -> float:
 
 
 @pytest.mark.slow
-def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
-    """A tenth more than so many users reach it, and a tenth fewer do not."""
+def test_an_unreachable_error_comes_with_the_users_needed() -> None:
+    """A tenth more users than stated reach it; a tenth fewer do not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
-    wanted = 0.5 * _least_error(**fields)
+    target = 0.5 * _least_error(**fields)
     with pytest.raises(PlanError, match="cannot be reached") as refused:
-        plan(small_requirements(**fields, max_mse=wanted))
+        plan(small_requirements(**fields, max_mse=target))
     message = str(refused.value)
 
     users = int(message.partition("about ")[2].split()[0].replace(",", ""))
-    assert "what holds it back: local cap" in message
-    assert _least_error(**fields, n_users=users * 11 // 10) <= wanted
-    assert _least_error(**fields, n_users=users * 9 // 10) > wanted
+    assert "limited by local cap" in message
+    assert _least_error(**fields, n_users=users * 11 // 10) <= target
+    assert _least_error(**fields, n_users=users * 9 // 10) > target
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,15 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
         ({"local_cap": 1e-9}, "must lie between 1e-06 and inf"),
         ({"messages_cap": 0.5}, "the messages cap is 0.5; it must lie between 1 and inf"),
         ({"rounds": 0}, "rounds is 0"),
-        ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
+        ({"rounds": 1000, "central_epsilon": 1e-5}, "plan 10 rounds at most"),
         ({"honest_fraction": 0.0}, "the honest fraction is 0"),
-        ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
-        ({"head": (0.7, 0.7)}, "add to 1.4"),
-        ({"head": (0.0,)}, "the head has 1 shares that add to 0; each must be above 0"),
+        ({"honest_fraction": 0.3, "n_min": 3}, "n_min must be at least 4"),
+        ({"head": (0.7, 0.7)}, "sum to 1.4"),
+        ({"head": (0.0,)}, "the head has 1 shares that sum to 0; at most"),
         ({"head": (0.01,) * 31}, "the head has 31 shares"),
     ],
 )
-def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_requirement_that_breaks_a_rule_is_refused(changes: dict[str, Any], message: str) -> None:
     """The sentence names the number and the rule."""
     with pytest.raises(PlanError, match=message):
         small_requirements(**changes)
@@ -78,10 +76,10 @@ def test_a_requirement_that_breaks_a_rule_is_refused_by_its_number(
         {"local_cap": 1e-6, "central_epsilon": 1e-6},
     ],
 )
-def test_requirements_that_break_no_rule_have_a_plan(changes: dict[str, Any]) -> None:
-    """At the edges too: blunt reports always keep a promise."""
-    wanted = small_requirements(**changes)
-    found = plan(wanted)
+def test_valid_requirements_have_a_plan(changes: dict[str, Any]) -> None:
+    """Extreme ones, too: noisy reports always keep a target."""
+    target = small_requirements(**changes)
+    found = plan(target)
 
-    assert found.promise.epsilon <= wanted.central_epsilon
+    assert found.promise.epsilon <= target.central_epsilon
     assert math.isfinite(found.best.mse)

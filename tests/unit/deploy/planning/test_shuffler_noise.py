@@ -22,7 +22,7 @@ def _delta(spec: ShufflerSpec, epsilon: float) -> float:
 
 
 def test_published_noise_is_more_than_enough() -> None:
-    """SBin's authors take 4.6 and 3.1 times the coins; SAGeo's a peak of 217 for 203."""
+    """SBin's authors use 4.6 and 3.1 times the coins; SAGeo's a peak of 217 instead of 203."""
     for delta, ratio in ((1e-6, 4.6), (1e-12, 3.1)):
         coins = sbin_trials(0.1, delta, 1.0)
         assert ratio == pytest.approx(coins / binomial_trials(0.1, delta), abs=0.05)
@@ -34,7 +34,7 @@ def test_published_noise_is_more_than_enough() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (0.5, 1e-15)])
 def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
-    """Both papers' noise is enough."""
+    """Both papers' noise keeps the guarantee."""
     coins = Binomial(sbin_trials(epsilon, delta, 1.0), 0.5)
 
     assert _delta(published_sageo_spec(epsilon, delta), epsilon) <= delta
@@ -44,7 +44,7 @@ def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (3.0, 1e-15), (0.02, 0.1)]
 )
-def test_calibrated_noise_is_enough_and_no_less_would_be(epsilon: float, delta: float) -> None:
+def test_calibrated_noise_is_minimal(epsilon: float, delta: float) -> None:
     """One coin, or one step of the peak, less breaks the guarantee."""
     trials, spec = binomial_trials(epsilon, delta), geometric_spec(epsilon, delta)
 
@@ -64,9 +64,9 @@ def test_corners_have_an_answer_or_a_refusal() -> None:
     for delta in (1e-15, 1e-6, 0.5):
         assert geometric_spec(50.0, delta).peak <= 2
         assert binomial_trials(50.0, delta) <= 51
-    with pytest.raises(AccountingError, match="dummies of an item"):
+    with pytest.raises(AccountingError, match="dummies per item"):
         geometric_spec(1e-6, 1e-6)
-    with pytest.raises(AccountingError, match="dummies of an item"):
+    with pytest.raises(AccountingError, match="dummies per item"):
         binomial_trials(1e-3, 1e-6)
     for epsilon, delta in ((0.0, 1e-6), (math.inf, 1e-6), (0.1, 0.0)):
         for calibrate in (binomial_trials, geometric_spec, published_sageo_spec):

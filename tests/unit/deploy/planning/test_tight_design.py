@@ -16,7 +16,7 @@ _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _AMPLIFIED: Final = [name for name in protocols_of("categorical") if PROTOCOLS[name].amplified]
 
 _LIKE_ANOTHER: Final = {"hp-sdp", "fe1", "puredump", "mixdump"}
-"""Searched for as MURS, OD-HP and SH are."""
+"""Protocols that are searched as MURS, OD-HP and SH."""
 
 
 def _wanted(**changes: Any) -> Requirements:
@@ -34,34 +34,34 @@ def _wanted(**changes: Any) -> Requirements:
     ],
 )
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
-    """95 to 100 % of it, by the very claim that its task is published with."""
-    wanted = _wanted(**changes)
-    claimed = task_of(tight_design(protocol, wanted)).central_epsilon
+    """The claim of its published task is 95 to 100 % of the target."""
+    target = _wanted(**changes)
+    claimed = task_of(tight_design(protocol, target)).central_epsilon
 
-    assert 0.95 * wanted.central_epsilon < claimed <= wanted.central_epsilon
+    assert 0.95 * target.central_epsilon < claimed <= target.central_epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
 def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
-    """SAGeo's flanks that of Laplace, 8/(εn)²; PureDUMP's multinomial noise that of Gauss."""
-    wanted, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
+    """SAGeo's noise has the error of Laplace noise, 8/(εn)²; PureDUMP's of Gaussian noise."""
+    target, n = _wanted(central_epsilon=epsilon, **_CITIES), 602_325
     gaussian = 2 / (gaussian_mu(epsilon, 1e-6) * n) ** 2
 
-    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", wanted).mse, rel=0.03)
-    assert gaussian == pytest.approx(tight_design("puredump", wanted).mse, rel=0.05)
+    assert 8 / (epsilon * n) ** 2 == pytest.approx(tight_design("sageo", target).mse, rel=0.03)
+    assert gaussian == pytest.approx(tight_design("puredump", target).mse, rel=0.05)
 
 
-def test_over_rounds_the_promise_is_that_of_all_together() -> None:
-    """Of every design that is found, composed, and not far below it."""
-    wanted = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
-    for design in (shuffler_design("sageo", wanted), shuffler_design("sbin", wanted)):
+def test_the_guarantee_covers_all_rounds_together() -> None:
+    """The composed ε of every design keeps the target and is not far below it."""
+    target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
+    for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
         terms = design.terms
-        together = central_epsilon(terms, terms.anonymity_set(wanted.n_min))
+        together = central_epsilon(terms, terms.anonymity_set(target.n_min))
         assert 0.95 < together <= 1
 
 
 def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
-    """Reports without noise are out; without a cap all three are found."""
+    """Reports without noise are excluded; without a cap there are three designs."""
     capped = shuffler_designs(_wanted(local_cap=2.0))
     free = shuffler_designs(_wanted())
 
@@ -88,29 +88,29 @@ _SLOW: Final = pytest.mark.slow
 )
 def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:
     """
-    A bit is collected plain: there is nothing to hash two items to. A messages cap of one leaves SH
-    or MURS. No report passes a cap on the local epsilon. The claim is as tight where no cap binds.
+    Two items are never hashed. A messages cap of 1 leaves SH or MURS. Every design keeps a cap on
+    the local ε, and its claim is tight where no cap binds.
     """
-    wanted = _wanted(**changes)
-    found = tight_design(protocol, wanted)
+    target = _wanted(**changes)
+    found = tight_design(protocol, target)
     claimed = task_of(found).central_epsilon
 
-    assert found.local_epsilon <= wanted.local_cap
-    assert 1 + found.dummy_spec.maximum <= wanted.messages_cap
-    assert found.buckets == 0 or wanted.domain_size > 2
+    assert found.local_epsilon <= target.local_cap
+    assert 1 + found.dummy_spec.maximum <= target.messages_cap
+    assert found.buckets == 0 or target.domain_size > 2
     assert (0 if changes is _CAPPED else 0.95 * 0.5) < claimed <= 0.5
 
 
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        ("aue", {"messages_cap": 1.0}, r"aue would take .* messages a user; the messages cap is 1"),
+        ("aue", {"messages_cap": 1.0}, r"aue needs .* messages per user; the messages cap is 1"),
         (
             "puredump",
             {"central_epsilon": 0.1, "messages_cap": 2.0},
             r"puredump cannot keep a central epsilon of 0\.1 ",
         ),
-        ("ddps", {}, "ddps collects a bit; the domain size is 30"),
+        ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
         (
             "aue",
             {"n_users": 20, "central_epsilon": 0.1},
@@ -119,9 +119,9 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
         ("fe1", {"local_cap": 2.0}, r"fe1 cannot keep .* a local epsilon of at most 2"),
     ],
 )
-def test_requirements_that_no_parameters_keep_are_refused(
+def test_unreachable_requirements_are_refused(
     protocol: str, changes: dict[str, Any], message: str
 ) -> None:
-    """The message has the number that is out of range."""
+    """The message names the number that is out of range."""
     with pytest.raises(PlanError, match=message):
         tight_design(protocol, _wanted(**changes))

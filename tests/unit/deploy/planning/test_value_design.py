@@ -1,4 +1,4 @@
-"""Plans for texts, numbers and pairs: the guarantee is kept and used up, by the very task."""
+"""Plans for texts, numbers and pairs: their tasks keep the guarantee and use it up."""
 
 import dataclasses
 from functools import cache
@@ -19,7 +19,7 @@ from tests.support.requirements import planned_value_design, value_requirements
 
 @cache
 def _capped(kind: Kind) -> Plan:
-    """Plan with a local cap that is the first tried and is kept, which is quick."""
+    """Plan with a local cap that meets the target at once, which is quick."""
     return plan(value_requirements(kind, local_cap=0.75))
 
 
@@ -27,13 +27,13 @@ def _capped(kind: Kind) -> Plan:
 def _design(protocol: str, central_epsilon: float) -> ValueDesign:
     """Search without a cap, for few users, which is quicker."""
     kind = protocol_named(protocol).kind
-    wanted = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
-    return value_design(protocol, wanted)
+    target = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
+    return value_design(protocol, target)
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
-    """By the task's own claim for n_min users; unbiased designs come first, then by error."""
+    """By its task's claim for n_min users; unbiased designs come first, then by error."""
     found = _capped(kind)
     predictions = (found.best, *found.runners_up)
     designs = [planned_value_design(each) for each in predictions]
@@ -52,8 +52,8 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("protocol", [pytest.param("duchi", marks=pytest.mark.slow), "priv-kv"])
-def test_the_guarantee_is_used_up_where_no_cap_binds(protocol: str) -> None:
-    """Within a twentieth; and a larger one never gives a larger error."""
+def test_without_a_cap_the_guarantee_is_used_up(protocol: str) -> None:
+    """Within a twentieth; a weaker guarantee never has a larger error."""
     assert 0.95 * 0.5 < _design(protocol, 0.5).task.central_epsilon <= 0.5
     errors = [predicted_mse(_design(protocol, epsilon).task, 500) for epsilon in (0.25, 0.5)]
     assert errors[0] >= errors[1]
@@ -61,13 +61,13 @@ def test_the_guarantee_is_used_up_where_no_cap_binds(protocol: str) -> None:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
-    """Ten people do not hide each other; the message says what would do."""
+    """Ten users cannot reach the target; the message says what to change."""
     with pytest.raises(PlanError, match="more users, a larger epsilon or a larger delta"):
         plan(value_requirements(kind, n_users=10, central_epsilon=1e-4))
 
 
-def test_a_protocol_without_such_a_task_is_left_out() -> None:
-    """Projections of 4,000 numbers would be too large; the others are planned."""
+def test_a_protocol_without_a_possible_task_is_skipped() -> None:
+    """A projection of 4,000 numbers is too large; the other protocols have plans."""
     found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
     planned = {each.protocol for each in (found.best, *found.runners_up)}
 
@@ -97,11 +97,11 @@ def _rappor(**changes: Any) -> ValueDesign:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("central", "cap"), [(3.0, 8.0), (0.5, 4.0), (0.05, 4.0)])
-def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
+def test_texts_use_up_a_cap(central: float, cap: float) -> None:
     """
-    Without stated permanent noise one of the two caps binds, to a hundredth or f's next step.
+    With the default permanent noise, one of the two caps binds within 1 % or a step of f.
 
-    And no filter of another f that keeps the guarantee errs by a tenth less.
+    No other f that keeps the guarantee has an error 10 % smaller.
     """
     found = _rappor(central_epsilon=central, local_cap=cap)
     used = max(found.task.central_epsilon / central, found.local_epsilon / cap)
@@ -114,7 +114,7 @@ def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
 
 
 def test_stated_labels_and_permanent_noise_are_kept() -> None:
-    """Labels have a bit each; of stated permanent noise, the instantaneous noise is chosen."""
+    """Labels have one bit each; for a stated f, only the instantaneous noise is chosen."""
     texts = TextDraft(permanent=0.75, hashes=2, cohorts=8)
     found = _rappor(draft_fields={"texts": texts}, central_epsilon=20.0)
     labels = {"labels": ("a", "b", "c")}

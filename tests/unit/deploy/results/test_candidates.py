@@ -26,21 +26,21 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     ],
 )
 def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
-    """Without empty lines and a byte order mark; blanks count, and text is normalized."""
+    """Empty lines and a byte order mark are ignored; blanks count; texts are normalized."""
     assert texts == _read(tmp_path, raw)
 
 
 @pytest.mark.parametrize(
     ("raw", "rule"),
     [
-        (b"", "names 0 candidates"),
-        (b"\n\r\n\n", "names 0 candidates"),
-        (b"Ohio\nUtah\nOhio\nOhio\n", "names 2 candidates again"),
-        (b"Ohio\r\nOhio\n", "names 1 candidates again"),
-        ("Köln\nKo\u0308ln\n".encode(), "names 1 candidates again"),
-        (b"Ohio\n\xff\xfe\n", "is not text in UTF-8"),
-        (b"\n".join(b"%d" % number for number in range(MAX_CANDIDATES + 1)), "names 100001"),
-        (b"x" * (16 * 1024 * 1024 + 1), "at most 16777216 are read"),
+        (b"", "has 0 candidates"),
+        (b"\n\r\n\n", "has 0 candidates"),
+        (b"Ohio\nUtah\nOhio\nOhio\n", "repeats 2 candidates"),
+        (b"Ohio\r\nOhio\n", "repeats 1 candidates"),
+        ("Köln\nKo\u0308ln\n".encode(), "repeats 1 candidates"),
+        (b"Ohio\n\xff\xfe\n", "is not UTF-8 text"),
+        (b"\n".join(b"%d" % number for number in range(MAX_CANDIDATES + 1)), "has 100001"),
+        (b"x" * (16 * 1024 * 1024 + 1), "may have at most 16777216"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: str) -> None:

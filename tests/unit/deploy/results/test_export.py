@@ -1,4 +1,4 @@
-"""Every kind of estimate as CSV and as Parquet."""
+"""Estimates of every kind as CSV and Parquet."""
 
 import csv
 import dataclasses
@@ -32,7 +32,7 @@ def _csv(path: Path) -> list[list[str]]:
 def test_files_hold_every_figure_exactly(
     tmp_path: Path, kind: Kind, snapshot: SnapshotAssertion
 ) -> None:
-    """A row for each value, number, key, or bit of a cohort; Parquet names the task."""
+    """A row per value, number, key, or bit of a cohort; Parquet names the task."""
     found, columns = _RESULT, _COLUMNS
     if kind != "categorical":
         found = kind_collected(kind).result
@@ -91,7 +91,7 @@ def test_parquet_says_that_projected_means_are_biased(tmp_path: Path) -> None:
 def test_no_text_is_a_formula_to_a_spreadsheet(
     tmp_path: Path, name: str, label: str, written: str
 ) -> None:
-    """The rule of the page's own CSV: an apostrophe before it; numbers are none."""
+    """Formulas get an apostrophe, as in the page's CSV; numbers stay."""
     write_csv(tmp_path / "result.csv", {name: [label], "share": [0.5]})
     _, [first, _] = _csv(tmp_path / "result.csv")
 

@@ -15,14 +15,14 @@ _ENTRY = first_entry(population="[staff]")
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_table_shows_each_entry_and_the_head(width: int, snapshot: SnapshotAssertion) -> None:
-    """Figures rounded up, what is left down; names fold, and are text whatever they hold."""
+    """Spent figures are rounded up, remaining ones down; names are folded and escaped."""
     budgets = [population_budgets("[staff]")]
 
     assert snapshot == printed(partial(ledger.show, [_ENTRY], verify([_ENTRY]), budgets), width)
 
 
-def test_json_holds_all_that_is_hashed() -> None:
-    """An auditor can compute the chain from it."""
+def test_json_has_all_hashed_fields() -> None:
+    """An auditor can recompute the hash chain from it."""
     written = json.loads(dumps(ledger.as_json([_ENTRY], verify([_ENTRY]), [population_budgets()])))
 
     [entry] = written["entries"]

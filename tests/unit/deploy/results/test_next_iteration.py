@@ -46,8 +46,8 @@ def _pairs(one: TaskDraft) -> PairDraft:
     return one.pairs
 
 
-def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
-    """All charges are at most the total local ε together; a stated budget stays."""
+def test_the_budget_covers_all_iterations() -> None:
+    """Their charges sum to at most the total local ε; a stated budget is kept."""
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
     tasks = [
         complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
@@ -59,7 +59,7 @@ def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
 
 
 def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft() -> None:
-    """Means become fakes, clipped to the range; the first iteration has the fakes of the draft."""
+    """Fakes are the previous means, clipped to the range; the first iteration's are the draft's."""
     means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
     one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
     restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
@@ -77,15 +77,15 @@ def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft()
         ({"protocol": "od-hp"}, 1, None, "od-hp is not for pairs"),
         ({"protocol": "duchi"}, 1, None, "duchi is not for pairs"),
         ({"population": ""}, 1, None, "names no population"),
-        ({}, 0, None, "number is 0; there are 3 iterations"),
-        ({}, 4, _released([0.0] * 6), "number is 4; there are 3 iterations"),
-        ({}, 1, _released([0.0] * 6), "number is 1; --after"),
-        ({}, 2, None, "number is 2; --after"),
-        ({}, 2, _released([0.0] * 5), "number of keys is 5, and the draft's 6"),
+        ({}, 0, None, "number is 0; it must lie between 1 and 3"),
+        ({}, 4, _released([0.0] * 6), "number is 4; it must lie between 1 and 3"),
+        ({}, 1, _released([0.0] * 6), "number is 1; every iteration but"),
+        ({}, 2, None, "number is 2; every iteration but"),
+        ({}, 2, _released([0.0] * 5), "number of keys is 5; the draft's is 6"),
         ({"local_epsilon": 0.0}, 1, None, "local_epsilon is 0.0"),
         ({"pairs": PairDraft(low=2.0, high=2.0)}, 2, _released([0.0] * 6), "low must be below"),
-        ({}, 2, _released([0.0] * 6, high=10.0), "range is 0.0 to 10.0, and the draft's 0.0 to 5"),
-        ({}, 2, _released([0.0] * 6, population="staff"), "population is staff, and the draft's"),
+        ({}, 2, _released([0.0] * 6, high=10.0), "range is 0.0 to 10.0; the draft's is 0.0 to 5"),
+        ({}, 2, _released([0.0] * 6, population="staff"), "population is staff; the draft's is"),
     ],
 )
 def test_an_impossible_iteration_is_refused(
@@ -117,7 +117,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
 
 @pytest.mark.parametrize("name", _DRAFTS)
 def test_a_written_draft_is_read_back_unchanged(tmp_path: Path, name: str) -> None:
-    """For every kind, whatever its labels hold."""
+    """For every kind and any labels."""
     (tmp_path / "draft.toml").write_text(draft_file.as_toml(_DRAFTS[name]), encoding="utf-8")
 
     assert _DRAFTS[name] == draft_file.read(tmp_path / "draft.toml", _KEY)
@@ -144,7 +144,7 @@ def _json(means: str, low: str = "0") -> str:
 def test_a_file_that_is_not_a_result_of_pairs_is_refused(tmp_path: Path, text: str) -> None:
     """The message names the file."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"result.json is not a result of key-value data"):
+    with pytest.raises(SettingsError, match=r"result.json is not a JSON result of key-value data"):
         read_iterated(tmp_path / "result.json")
 
 
@@ -154,12 +154,12 @@ def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
         read_iterated(tmp_path / "none.json")
     with (tmp_path / "long.json").open("wb") as file:
         file.truncate(10**10)
-    with pytest.raises(SettingsError, match="too long to be a result"):
+    with pytest.raises(SettingsError, match="a result has at most"):
         read_iterated(tmp_path / "long.json")
 
 
 def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: Path) -> None:
-    """The result is read as `shuffledp result --json` prints it."""
+    """The result has the format of `shuffledp result --json`."""
     whole, output = tmp_path / "whole.toml", tmp_path / "second.toml"
     whole.write_text(draft_file.as_toml(_whole()), encoding="utf-8")
     task = kind_task("priv-kv", population="viewers")

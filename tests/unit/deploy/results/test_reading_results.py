@@ -1,4 +1,4 @@
-"""Read results from an analyzer that lies."""
+"""`shuffledp result` against an analyzer that sends false results."""
 
 import csv
 import dataclasses
@@ -26,7 +26,7 @@ _TEXTS: Final = kind_collected("string")
 
 
 def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
-    """Return an analyzer with one task and result."""
+    """Return an analyzer with one task and this result."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), task_digest=signed.digest())
     answers = {
         "GetResult": [result_to_bytes(result)],
@@ -49,7 +49,7 @@ def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
 async def _run(
     folder: Path, result: Result, candidates: bytes | None
 ) -> tuple[int | None, str, str]:
-    """Read a result by the command, and write it as every kind of file."""
+    """Run `shuffledp result`, and write every kind of file."""
     signed = SigningIdentity.generate().sign(_TEXTS.task.to_bytes())
     (folder / "token").write_text("token", encoding="utf-8")
     asked = []
@@ -75,8 +75,8 @@ _TRUE: Final = dataclasses.replace(
 
 
 @pytest.mark.parametrize("decoded", [True, False])
-async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded: bool) -> None:
-    """A row for each; without candidates, one for each bit."""
+async def test_files_have_a_row_per_candidate(tmp_path: Path, *, decoded: bool) -> None:
+    """Without candidates, a row per bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
     status, _, complaint = await _run(tmp_path, _TRUE, names)
 
@@ -92,8 +92,8 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
     ("changes", "candidates", "sentence"),
     [
         ({}, b"Ohio\n" + b"x" * 65, "at most 64 bytes"),
-        ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "another task than was asked for"),
-        ({"local_epsilon": 0.01}, None, "and the result says 0.01"),
+        ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "another task's result than the one"),
+        ({"local_epsilon": 0.01}, None, "result's local_epsilon is 0.01"),
         (
             {"guarantees": (guarantee("analyzer", 0.001, 0.0), *_TRUE.guarantees[1:])},
             *(None, "against analyzer the result states epsilon 0.001"),
@@ -103,7 +103,7 @@ async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded:
 async def test_a_false_result_and_a_wrong_candidate_leave_no_file(
     tmp_path: Path, changes: dict[str, Any], candidates: bytes | None, sentence: str
 ) -> None:
-    """A result of another task, or with figures that the signed task contradicts."""
+    """A result of another task, or one that contradicts the signed task."""
     false = dataclasses.replace(_TRUE, **changes)
     status, _, complaint = await _run(tmp_path, false, candidates)
 

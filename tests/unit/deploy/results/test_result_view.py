@@ -1,4 +1,4 @@
-"""The view of a result for readers and programs, for every kind of value."""
+"""Tables, columns and JSON fields of results of every kind."""
 
 import dataclasses
 import json
@@ -73,14 +73,14 @@ def _view(kind: Kind, most: int = 5, **changes: Any) -> ResultView:
 
 
 def _known(kind: Kind, **changes: Any) -> ResultView:
-    """A view beside the truth, as in a demo; changes are of the estimate."""
+    """Return a demo's view with the truth; `changes` are of the estimate."""
     estimate = dataclasses.replace(_estimate(kind), **changes)
     return result_view(estimate, _task(kind), most=5, people=_people(kind))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """The estimate, its range, and what was decoded of texts."""
+    """With the estimate, its range, and decoded texts."""
     found = kind_collected(kind)
     fields = json.loads(dumps({**as_json(found.result), **_view(kind).fields}))
     fields.pop("bit_counts", None)
@@ -90,7 +90,7 @@ def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion)
 
 
 def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
-    """Of one that nothing tells from those that were fitted; seed 1 of the bits."""
+    """The candidate's bits equal another's; seed 1."""
     texts = TextDraft(bits=8, hashes=1, cohorts=4, permanent=0.0, unset=0.25, set=0.75)
     task, names = kind_task("rappor", texts=texts), [f"1:{number}" for number in range(24)]
     people, rng = np.full(24, 30_000), np.random.default_rng(1)
@@ -107,8 +107,8 @@ def test_an_infinite_error_of_a_candidate_is_text_in_json() -> None:
 
 @pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
 def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None:
-    """The message names the kind."""
-    with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
+    """The message names the kind of data."""
+    with pytest.raises(SettingsError, match=f"this task collects {kind} data"):
         result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
 
 
@@ -128,7 +128,7 @@ def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None
 def test_a_figure_has_the_decimals_that_noise_leaves(
     errors: list[float], number: float, written: str
 ) -> None:
-    """Two digits of the least error, or four of the figure; what rounds to 0 has no sign."""
+    """Two digits of the least error, or four of the figure; 0 has no sign."""
     size = len(errors)
     table = EstimateTable(
         title="",
@@ -158,7 +158,7 @@ def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
 
 
 _LABELLED: Final = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
-"""Of basic RAPPOR: nobody holds anything but the labels."""
+"""A task of basic RAPPOR, whose users hold only its labels."""
 
 
 def _labelled(candidates: tuple[str, ...] = ()) -> ResultView:
@@ -194,7 +194,7 @@ _VIEWS: Final = {
 
 @pytest.mark.parametrize("name", _VIEWS)
 def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
-    """Tables with intervals, notes, and in a demo the truth and its errors; columns of files."""
+    """Tables with intervals and notes, a demo's truth and errors, and columns of files."""
     view = _VIEWS[name]
 
     assert snapshot == printed(partial(print_estimates, view), width=120)

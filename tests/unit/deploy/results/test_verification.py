@@ -1,4 +1,4 @@
-"""Results beside their signed tasks: only true ones pass."""
+"""Results checked against their signed tasks."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ from tests.support.results import guarantee, released
 
 @cache
 def _true() -> Collected:
-    """Return a result with true guarantees, an eighth of the users taken to be dishonest."""
+    """Return a result with true guarantees, with an eighth of the users assumed dishonest."""
     found = collected(size=4)
     task = dataclasses.replace(found.task, assumed_honest_fraction=0.875, n_min=9_000)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
@@ -38,27 +38,27 @@ def _true() -> Collected:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"protocol": "sh"}, "the task's protocol is od-hp, and the result says sh"),
-        ({"mechanism": "local-hashing"}, "the task's mechanism is grr, and the result says local"),
-        ({"buckets": 3}, "the task's number of buckets is 4, and the result says 3"),
-        ({"local_epsilon": 0.01}, "the task's local_epsilon is 4.0, and the result says 0.01"),
-        ({"n_users": 8_999}, "is of 8999 users; the task is released from 9000 on"),
-        ({"n_reports": 39_999}, "is of 39999 reports; 20000 users of this task make 40000 to"),
-        ({"n_users": 10**9}, "is of 40000 reports; 1000000000 users of this task make 2000000000"),
-        ({"n_reports": 51_001}, "20000 users of this task make 40000 to 51000"),
-        ({"refused": {"malformed": 10**6}}, "refused 1000000 reports .* there were 40000 reports"),
-        ({"n_dummies": 40_001}, "counted 40001 dummies; there were 40000 reports"),
-        ({"n_sentinels": 11_001}, "misses 0 of 11001 sentinels; the task has room for 11000"),
+        ({"protocol": "sh"}, "the result's protocol is sh; the task's is od-hp"),
+        ({"mechanism": "local-hashing"}, "result's mechanism is local-hashing; the task's is grr"),
+        ({"buckets": 3}, "the result's number of buckets is 3; the task's is 4"),
+        ({"local_epsilon": 0.01}, "the result's local_epsilon is 0.01; the task's is 4.0"),
+        ({"n_users": 8_999}, "has 8999 users; the task needs at least 9000"),
+        ({"n_reports": 39_999}, "has 39999 reports; 20000 users of this task send 40000 to"),
+        ({"n_users": 10**9}, "has 40000 reports; 1000000000 users of this task send 2000000000"),
+        ({"n_reports": 51_001}, "20000 users of this task send 40000 to 51000"),
+        ({"refused": {"malformed": 10**6}}, "has 1000000 refused reports .* its 40000 reports"),
+        ({"n_dummies": 40_001}, "40001 dummies, more than its 40000 reports"),
+        ({"n_sentinels": 11_001}, "misses 0 of 11001 sentinels; at most 11000 are possible"),
         ({"n_sentinels": 3, "n_sentinels_missing": 4}, "misses 4 of 3 sentinels"),
         # Another task's labels would name its shares, or be too few for them.
-        ({"task_digest": TaskDigest(b"\xd1" * 32)}, "the task's digest is .*, .* says d1d1"),
-        ({"estimate": collected(size=3).result.estimate}, "estimate is 4 values, .* says 3 values"),
+        ({"task_digest": TaskDigest(b"\xd1" * 32)}, "the result's digest is d1d1"),
+        ({"estimate": collected(size=3).result.estimate}, "estimate is 3 values; the task's is 4"),
     ],
 )
 def test_a_result_that_its_task_contradicts_is_refused(
     change: dict[str, Any], sentence: str
 ) -> None:
-    """The message has both figures."""
+    """The message names both figures."""
     true = _true()
     check_fits(true.result, true.task)
 
@@ -67,7 +67,7 @@ def test_a_result_that_its_task_contradicts_is_refused(
 
 
 def _check_estimate(task: Task, **changes: Any) -> None:
-    """Check the result of a task of another kind than items, with an estimate changed."""
+    """Check a result of another kind than items, with these changes to its estimate."""
     estimate = dataclasses.replace(kind_collected(task.kind).result.estimate, **changes)
     check_fits(result_of(task, estimate=estimate), task)
 
@@ -79,31 +79,31 @@ def _check_estimate(task: Task, **changes: Any) -> None:
 def test_an_estimate_counts_the_reports_of_the_batch(
     protocol: str, counts: tuple[str, ...]
 ) -> None:
-    """A hundred times as many would seem to err a tenth as much."""
+    """A hundred times as many would have a tenth of the stated error."""
     task = kind_task(protocol)
     estimate = kind_collected(task.kind).result.estimate
-    with pytest.raises(WireError, match=r"refused 0 of 4000 reports, and its .* counts 400000"):
+    with pytest.raises(WireError, match=r"counts 400000 reports; .* it must count 4000"):
         _check_estimate(task, **{name: getattr(estimate, name) * 100 for name in counts})
 
 
 @pytest.mark.parametrize("protocol", protocols_of("vector"))
 def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
-    """An unbiased mean is in its interval; the interval of a projection is of noise alone."""
+    """Intervals of projected means cover the noise alone."""
     task, projects = kind_task(protocol), protocol == "multi-rphm"
     _check_estimate(task, unbiased=not projects)
-    with pytest.raises(WireError, match=r"biased means, and the result says \d+ \w*biased"):
+    with pytest.raises(WireError, match=r"\d+ \w*biased means; the task's is \d+ \w*biased"):
         _check_estimate(task, unbiased=projects)
 
 
 def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> None:
-    """Later iterations of PrivKVM do not."""
+    """Later iterations of PrivKVM do not ask."""
     asks = kind_task("priv-kv")
     later = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, key_share=0.0))
     _check_estimate(asks)
     _check_estimate(later, owners=None)
-    with pytest.raises(WireError, match="6 keys with owners, and the result says 6 keys without"):
+    with pytest.raises(WireError, match="6 keys without owners; the task's is 6 keys with "):
         _check_estimate(asks, owners=None)
-    with pytest.raises(WireError, match="6 keys without owners, and the result says 6 keys with"):
+    with pytest.raises(WireError, match="6 keys with owners; the task's is 6 keys without "):
         _check_estimate(later)
 
 
@@ -129,7 +129,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     change: dict[str, Any],
     fits: bool,  # noqa: FBT001
 ) -> None:
-    """Two sentinels were planted, and taken off before anything was counted."""
+    """Two sentinels were planted, and removed before reports were counted."""
     task = dataclasses.replace(protocol_task(protocol), target_size=1010)
     numbers = {"n_users": 1000, "n_sentinels": 2, "n_reports": 1000} | change
     buckets = task.item_mechanism.buckets
@@ -137,7 +137,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     if fits:
         check_fits(found, task)
         return
-    with pytest.raises(WireError, match=f"is of {change['n_reports']} reports; 1000 users"):
+    with pytest.raises(WireError, match=f"has {change['n_reports']} reports; 1000 users"):
         check_fits(found, task)
 
 
@@ -151,7 +151,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     ],
 )
 def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None:
-    """By its epsilon or its delta."""
+    """By its epsilon or by its delta."""
     true, coalition = _true(), change["coalition"]
     stated = [
         dataclasses.replace(one, **change) if one.coalition == coalition else one
@@ -162,7 +162,7 @@ def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None
 
 
 def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
-    """Another version's accountant may be tighter by less than one percent."""
+    """Another version's accountant may be tighter by less than 1 %."""
     true = _true()
     for factor in (1.0, 0.995, 1.5, math.inf):
         stated = [
@@ -173,14 +173,14 @@ def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
 
 
 def test_missing_and_made_up_guarantees_and_uncounted_refusals_are_refused() -> None:
-    """A made-up guarantee would be charged; refused reports may be of honest users."""
+    """A false guarantee would be charged to the budget; refused reports may be of honest users."""
     true, honest = _true(), collected(size=4)
     fewer = tuple(one for one in true.result.guarantees if "users" not in one.coalition)
     stated = guarantees(honest.task, honest.result.n_users, 6)
     more = (*stated, guarantee("analyzer+users", 0.001, 1e-6))
     for found, change, sentence in (
         (true, {"guarantees": fewer}, r"has no guarantee against analyzer\+users"),
-        (honest, {"guarantees": more}, "this program finds none"),
+        (honest, {"guarantees": more}, "recomputed: none"),
         (true, {"refused": {"malformed": 15_000}}, "against analyzer the result states"),
     ):
         with pytest.raises(WireError, match=sentence):

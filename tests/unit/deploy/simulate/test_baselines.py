@@ -1,4 +1,4 @@
-"""Errors of a trusted collector, against their distributions and the literature."""
+"""Errors of central mechanisms, against their distributions and the literature."""
 
 import math
 from fractions import Fraction
@@ -19,12 +19,12 @@ from deploy.simulate.baselines import (
 )
 
 _2_LN_2: Final = 2 * math.log(2)
-"""At this ε a coin's chance is 2^-gap: a fraction."""
+"""The ε at which a coin shows heads with probability 2^-gap."""
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
 def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
-    """Laplace noise of scale 2/ε in whole counts, summed; Gaussian noise by its exact δ."""
+    """Discrete Laplace noise of scale 2/ε, by summation; Gaussian noise, by its exact δ."""
     found = central_errors_of_items(np.array([6000, 4000]), epsilon, 1e-6)
     x = np.arange(-5000, 5001)
     weights = np.exp(-np.abs(x) * epsilon / 2)
@@ -35,7 +35,7 @@ def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
 
 
 def test_the_errors_of_means_grow_with_the_numbers() -> None:
-    """Laplace noise by their square, Gaussian noise by their number; in the range's units."""
+    """Laplace errors grow with the square of their number, Gaussian errors linearly."""
     one, hundred = (central_errors_of_means(1000, size, 12.0, 0.5, 1e-6) for size in (1, 100))
 
     assert 2 * (24 / 0.5 / 1000) ** 2 == pytest.approx(one["laplace_mse"])
@@ -46,7 +46,7 @@ def test_the_errors_of_means_grow_with_the_numbers() -> None:
 
 
 def _exact(gaps: tuple[int, ...]) -> list[Fraction]:
-    """Return the distribution of permute-and-flip at ε = 2·ln 2, by every outcome of all coins."""
+    """Return permute-and-flip's distribution at ε = 2·ln 2 by enumerating all coin flips."""
     chances = [Fraction(1, 2**gap) for gap in gaps]
     distribution = [Fraction(0)] * len(gaps)
     for shown in product((False, True), repeat=len(gaps)):
@@ -61,8 +61,8 @@ def _exact(gaps: tuple[int, ...]) -> list[Fraction]:
 @pytest.mark.parametrize(
     "gaps", [(0,), (0, 0), (1, 0), (0, 3, 2), (0, 0, 0, 1), (9, 0, 8, 1, 9, 0), (0, 10, 7)]
 )
-def test_choices_have_the_distribution_of_all_outcomes_of_the_coins(gaps: tuple[int, ...]) -> None:
-    """Permute-and-flip by enumeration; the exponential mechanism in proportion to its weights."""
+def test_selection_probabilities_match_enumeration(gaps: tuple[int, ...]) -> None:
+    """Permute-and-flip by all coin flips; the exponential mechanism by its weights."""
     values = np.array(gaps, dtype=np.float64)
     exact = [float(each) for each in _exact(gaps)]
     weights = 2.0**-values
@@ -73,8 +73,8 @@ def test_choices_have_the_distribution_of_all_outcomes_of_the_coins(gaps: tuple[
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 1000.0])
-def test_chances_of_many_candidates_add_to_one(epsilon: float) -> None:
-    """A hundred thousand of all kinds; hopeless ones overflow nothing."""
+def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
+    """Of a hundred thousand; very large gaps do not overflow."""
     gaps = np.append(np.random.default_rng(1).geometric(1e-3, 100_000), [0.0, 1e15])
 
     assert 1 == pytest.approx(permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
@@ -82,8 +82,8 @@ def test_chances_of_many_candidates_add_to_one(epsilon: float) -> None:
 
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=12), st.floats(0.01, 5.0))
-def test_permute_and_flip_never_regrets_more(people: list[int], epsilon: float) -> None:
-    """Than the exponential mechanism, and neither more than 2·ln(n)/ε, the bound of both."""
+def test_permute_and_flip_has_no_larger_regret(people: list[int], epsilon: float) -> None:
+    """Than the exponential mechanism, whose regret is at most 2·ln(n)/ε."""
     counts = np.array([*people, 61])
     found = central_errors_of_items(counts, epsilon, 1e-6)
     total, n = counts.sum(), len(counts)

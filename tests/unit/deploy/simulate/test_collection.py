@@ -1,4 +1,4 @@
-"""Two ways to simulate a collection: every message, or the counts that they come to."""
+"""Simulating every report and drawing cell counts give the same distribution."""
 
 import math
 from typing import Any, Final
@@ -12,7 +12,7 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
-from deploy.simulate.collection import ONE_BY_ONE, count, made_one_by_one
+from deploy.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
@@ -54,7 +54,7 @@ def _task(name: str) -> Task:
 
 def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64]:
     """
-    Support of each item and the number of reports of many collections; shape (runs, 5).
+    Return the items' support and the number of reports of many collections; shape (runs, 5).
 
     Checks that the mean estimate is within seven standard errors of the truth.
     """
@@ -62,7 +62,7 @@ def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64
     assert isinstance(mechanism, SupportCounting)
     rows, estimates, spreads = [], [], []
     for _ in range(_RUNS):
-        counted = count(task, mechanism, _USERS, rng, one_by_one=one_by_one)
+        counted = collect(task, mechanism, _USERS, rng, one_by_one=one_by_one)
         mixture = mixture_of(task, int(_USERS.sum()), counted=counted.n_reports)
         rows.append(np.append(mechanism.support_counts(counted.cells), counted.n_reports))
         estimates.append(mechanism.debias(counted.cells, mixture))
@@ -73,14 +73,14 @@ def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64
 
 
 def _moments(rows: NDArray[np.float64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Columns, and products of every two columns' distances from the centre."""
+    """Return the columns, and the products of every two centred columns."""
     apart = rows - centre
     one, other = np.triu_indices(rows.shape[1])
     return np.concatenate([rows, apart[:, one] * apart[:, other]], axis=1)
 
 
 def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Give the largest difference of two means, in standard errors."""
+    """Return the largest difference of two means, in standard errors."""
     apart = np.abs(one.mean(axis=0) - other.mean(axis=0))
     error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))
     assert (apart[error == 0] == 0).all()
@@ -91,14 +91,13 @@ def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name == "hashed" else ()) for name in _WANTED],
 )
-def test_counts_that_are_drawn_have_the_distribution_of_messages_made(name: str) -> None:
+def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> None:
     """
-    Means, variances and covariances of all items' support and of the number of reports; and both
-    are estimated without bias.
+    Means and covariances of the items' support and of the number of reports agree; both simulations
+    are unbiased.
 
-    Seeds 1 and 2; 2,000 collections each way, 20 figures and two times four items a task; of 7
-    standard errors that are allowed each is passed by chance with probability below 1e-9 for
-    figures as good as Gaussian.
+    Seeds 1 and 2; 2,000 collections of each kind. The limit of 7 standard errors is exceeded by
+    chance with probability below 1e-9, as the figures are nearly Gaussian.
     """
     task = _task(name)
     made = _collected(task, 1, one_by_one=True)
@@ -108,11 +107,11 @@ def test_counts_that_are_drawn_have_the_distribution_of_messages_made(name: str)
     assert _deviation(_moments(made, centre), _moments(drawn, centre)) < _LIMIT
 
 
-def test_messages_are_made_while_they_are_few() -> None:
-    """Thirty megabytes of reports; a dummy of each item is always drawn by item."""
+def test_only_small_collections_simulate_every_report() -> None:
+    """Up to thirty megabytes of reports; a dummy of each item is always drawn."""
     task = _task("fractional")
     messages = ONE_BY_ONE / task.mechanism.report_bytes / 1.25
 
-    assert made_one_by_one(task, math.floor(messages))
-    assert not made_one_by_one(task, math.ceil(messages) + 1)
-    assert not made_one_by_one(_task("a dummy of each item"), 1)
+    assert few_enough_reports(task, math.floor(messages))
+    assert not few_enough_reports(task, math.ceil(messages) + 1)
+    assert not few_enough_reports(_task("a dummy of each item"), 1)

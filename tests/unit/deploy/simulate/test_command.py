@@ -1,4 +1,4 @@
-"""`shuffledp simulate`: its options, files of one's own, and what it writes."""
+"""`shuffledp simulate`: options, the user's files, and output."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def _rows(*arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
-    """But for the seconds; repeats have seeds of their own. CSV, JSON and figure go together."""
+    """Except for the seconds; repeats differ. CSV, JSON and figure are written together."""
     picture, table = tmp_path / "picture", tmp_path / "rows.csv"
     first = _rows(*_SMALL, "--csv", str(table), "--plot", str(picture))
     second = _rows(*_SMALL)
@@ -48,7 +48,7 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
-    """With the data set, a line a protocol, what was refused, and each value's share."""
+    """With the data set, a row per protocol, skipped settings, and each value's share."""
     result = _run(
         *("--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1", "--protocol", "ddps"),
         *("--protocol", "aue", "--central-epsilon", "0.1", "--accounting", "published"),
@@ -60,8 +60,9 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
     assert "500 users, 2 values" in result.stdout
     assert "item 1" in result.stdout
     assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
-    assert "aue (paper) is left out: aue's bound asks for a chance of" in result.stdout.replace(
-        "\n", " "
+    assert (
+        "aue (paper) is skipped: aue's bound needs dummies with probability"
+        in result.stdout.replace("\n", " ")
     )
 
 
@@ -75,10 +76,10 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
         ("key-value", ('"0:1"', '"0:3, 1:2"'), {"number 0": 1.0, "number 1": 0.25}),
     ],
 )
-def test_a_file_of_ones_own_is_read_for_every_kind(
+def test_a_users_file_is_read_for_every_kind(
     tmp_path: Path, kind: str, cells: tuple[str, str], truth: dict[str, float]
 ) -> None:
-    """The column that is named; true figures and estimates by value."""
+    """From the named column, with true figures and estimates by value."""
     path = tmp_path / "mine.csv"
     lines = [f"{number},{cells[number % 4 == 3]}" for number in range(2000)]
     path.write_text("\n".join(["id,answer", *lines]), encoding="utf-8")
@@ -105,14 +106,14 @@ def test_a_file_of_ones_own_is_read_for_every_kind(
         (["--figure", "6"], "figure is 6; it must be 3, 4 or 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
         (["--csv", "nowhere/rows.csv"], "its folder is not there"),
-        (["--column", "age"], "the column age is one of a file"),
+        (["--column", "age"], "the column is age, but"),
         (["--local-cap", "low"], "the local cap must be a number"),
         (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for categorical data"),
-        (["--task-kind", "mean", "--dataset", "zipf:9"], "zipf:9,1.1 cannot stand for"),
+        (["--task-kind", "mean", "--dataset", "zipf:9"], "cannot be drawn from zipf:9,1.1"),
     ],
     ids=lambda each: " ".join(each[-2:]) if isinstance(each, list) else "",
 )
-def test_what_cannot_be_simulated_is_refused_before_anything_is_run(
+def test_invalid_options_are_refused_before_anything_runs(
     arguments: list[str], message: str
 ) -> None:
     """In one sentence."""

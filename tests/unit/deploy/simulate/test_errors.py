@@ -16,7 +16,7 @@ def _histogram(frequencies: Vector, refined: Vector) -> Histogram:
 
 
 def test_errors_by_hand() -> None:
-    """Three items, one of which nobody has: it counts for the mean, not for the top."""
+    """Three items, of which one has no users: it counts in the mean, not in the top."""
     histogram = _histogram(np.array([0.5, 0.1, 0.5]), np.array([0.6, 0.0, 0.4]))
 
     assert histogram_errors(histogram, np.array([0.75, 0.0, 0.25])) == pytest.approx(
@@ -33,7 +33,7 @@ def test_errors_by_hand() -> None:
 
 
 def test_the_top_are_the_fifty_most_frequent() -> None:
-    """Of sixty items, errors of the ten rarest do not count; nor are they the best."""
+    """The ten rarest of sixty items do not count."""
     truth = np.arange(1, 61) / np.arange(1, 61).sum()
     wrong = truth.copy()
     wrong[:10] += 1.0
@@ -45,8 +45,8 @@ def test_the_top_are_the_fifty_most_frequent() -> None:
 
 
 def test_a_summary_by_hand() -> None:
-    """Mean, and the sample's deviation over the root of their number; none for a single repeat."""
+    """The mean and its standard error, which is 0 for a single repeat."""
     assert Summary(mean=2.0, standard_error=1.0) == Summary.of([1.0, 3.0])
     assert Summary(mean=3.0, standard_error=0.0) == Summary.of([3.0])
     for values, written in (([3.0], "3"), ([1.0, 3.0], "2 ±50%"), ([0.0, 0.0], "0")):
-        assert written == Summary.of(values).written(".3g")
+        assert written == Summary.of(values).format(".3g")

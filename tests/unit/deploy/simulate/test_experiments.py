@@ -1,4 +1,4 @@
-"""Papers' experiments: their parts in seconds, and their figures against other programs'."""
+"""Published experiments: small runs, and comparisons with other programs' figures."""
 
 import dataclasses
 import io
@@ -20,7 +20,7 @@ _PAGE: Final = ROOT / "docs/researchers/experiments.md"
 
 
 def _silent(_done: int, _total: int) -> None:
-    """Report no progress."""
+    """Ignore progress."""
 
 
 def _printed(report: Report, width: int) -> str:
@@ -31,7 +31,7 @@ def _printed(report: Report, width: int) -> str:
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_is_in_the_help_and_in_the_docs(experiment: str) -> None:
-    """In a table that says what is run."""
+    """The docs describe each experiment in a table."""
     assert experiment in " ".join(help_text("shuffledp reproduce").replace("-\n", "-").split())
     assert f"| `{experiment}` | " in _PAGE.read_text(encoding="utf-8")
 
@@ -40,7 +40,7 @@ def test_an_experiment_is_in_the_help_and_in_the_docs(experiment: str) -> None:
 
 
 def test_people_are_those_of_the_papers() -> None:
-    """States without territories, the district and ships; shares fall by 1/e over 20 ranks."""
+    """26 or 50 states without territories; shares fall by 1/e over 20 ranks."""
     (names, people), (every, _) = rappor.state_people(26), rappor.state_people(50)
     made_up = rappor.exponential_people(100, 1_000_000)
 
@@ -55,14 +55,14 @@ def test_people_are_those_of_the_papers() -> None:
     ("number", "l1", "rmse", "least"),
     [(0, 0.0152, 12_300, 24), (1, 0.0099, 8000, 25), (2, 0.0283, 23_000, 20)],
 )
-def test_the_states_are_found_with_their_shares(
+def test_the_states_are_detected_with_their_shares(
     number: int, l1: float, rmse: float, least: int
 ) -> None:
     """
-    The mean of five runs is near that of 200 runs, .0152, .0099 and .0283.
+    The mean of five runs is near that of 200 runs: .0152, .0099 and .0283.
 
-    An independent program's single runs had .0149, .0110 and .0289, and found 25, 26 and 23 of 26.
-    The limits are some 7 standard deviations of such means away.
+    An independent program's single runs had .0149, .0110 and .0289, and detected 25, 26 and 23 of
+    26. The limits are about 7 standard deviations of such means away.
     """
     names, people = rappor.state_people(26)
     setting = rappor.STATE_SETTINGS[number]
@@ -75,7 +75,7 @@ def test_the_states_are_found_with_their_shares(
 
 
 def test_a_report_on_rappor_has_its_figures() -> None:
-    """Some at any width; the same seed gives the same; a point for each truth and estimate."""
+    """Some at any terminal width, the same for the same seed, and points for truth and estimate."""
     report = rappor.states(1, _silent, n_states=3)
     [first, *_] = report.figures
 
@@ -99,11 +99,11 @@ _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
     (400, 1.4): (0.0915, 0.0855),
     (400, 2.0): (0.0490, 0.0814),
 }
-"""Errors of Multi-HM and Multi-RPHM in another program, of 10 runs each, by (d, ε)."""
+"""Errors of Multi-HM and Multi-RPHM by another program over 10 runs, by (d, ε)."""
 
 
 def test_a_report_on_projection_has_every_estimate() -> None:
-    """In a row for each setting, and as a point; a narrow table keeps what is compared."""
+    """As a column and as a point; a narrow table keeps Multi-HM."""
     chosen = VectorSetting("alike", 20, 1.0)
     measured = projection.run(np.random.default_rng(1), [chosen], _silent, n_users=300, runs=2)
     report = projection.report(measured)
@@ -115,13 +115,13 @@ def test_a_report_on_projection_has_every_estimate() -> None:
 
 
 @pytest.mark.slow
-def test_the_figures_of_the_paper_come_out_again() -> None:
+def test_the_figures_of_the_paper_are_reproduced() -> None:
     """
     Multi-HM and Multi-RPHM are within three standard errors of another program's, at all settings.
 
-    Seed 1. That program gives no standard errors: of 10 runs, they are taken for ours, so that a
-    difference has √2 of these. Over seeds some of 20 differences are above three now and then, and
-    the seed is fixed. What shrinks beats projecting, and centring restores the shared level.
+    Seed 1. That program states no standard errors, so they are taken to equal ours. With some
+    seeds, one of the 20 differences exceeds the limit. Shrinking has a smaller error than
+    projecting, and centring restores the common level.
     """
     chosen = projection.settings(["alike"])
     assert set(_KNOWN) == {(each.dimensions, each.local_epsilon) for each in chosen}
@@ -139,7 +139,7 @@ def test_the_figures_of_the_paper_come_out_again() -> None:
 
 
 @pytest.mark.slow
-def test_where_attributes_differ_only_shrinking_to_a_point_is_left() -> None:
+def test_for_differing_attributes_only_shrinking_to_zero_helps() -> None:
     """Centring and shrinking to the mean gain nothing, and the paper's claim fails at ε = 2."""
     chosen = [VectorSetting("differing", 400, epsilon) for epsilon in (1.0, 2.0)]
     for setting, found in projection.run(np.random.default_rng(2), chosen, _silent).items():
@@ -169,13 +169,13 @@ def found() -> list[dict[str, Any]]:
     return key_value.run(_SMALL, _silent)
 
 
-def test_iterating_lowers_the_bias_as_theory_has_it(found: list[dict[str, Any]]) -> None:
+def test_iterating_reduces_the_bias_as_predicted(found: list[dict[str, Any]]) -> None:
     """
-    Within 5.2 standard errors of theory, each of which fails by chance with probability 2e-7.
+    Biases are within 5.2 standard errors of theory, which fails by chance with probability 2e-7.
 
-    Three iterations leave less than half of the bias, and cost variance; measured spreads are those
-    of theory to a third, of 90 estimates 4.5 deviations. One round with the fakes removed has no
-    bias, and less error here.
+    Three iterations leave less than half of the bias, and have more variance. Measured spreads are
+    within a third of theory: 4.5 deviations for 90 estimates. The corrected single round has no
+    bias and a smaller error.
     """
     corrected, one, three = found
     root = math.sqrt(len(_SMALL.shares) * _SMALL.repeats)
@@ -190,10 +190,7 @@ def test_iterating_lowers_the_bias_as_theory_has_it(found: list[dict[str, Any]])
 
 
 def test_a_report_on_pairs_has_its_figures(found: list[dict[str, Any]]) -> None:
-    """
-    However narrow the terminal; the same seed gives the same; a point of bias and one of error for
-    each way of estimating.
-    """
+    """At any terminal width, the same for the same seed, and with two points for each method."""
     report = key_value.report(found, _SMALL)
     tiny = dataclasses.replace(_SMALL, n_users=500, repeats=2)
 

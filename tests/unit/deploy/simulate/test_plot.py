@@ -10,7 +10,7 @@ _CENTRAL = {"laplace_mse": 1e-7, "gaussian_mse": 2e-7}
 
 
 def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
-    """A panel for each accounting and estimate and one of times; central mechanisms are lines."""
+    """A panel per accounting and estimate, and one of run times; central mechanisms are lines."""
     rows = [
         row("od-hp", 0.1, (3e-6,), accounting="published", reference=_CENTRAL),
         row("od-hp", 0.1, (3e-6,), reference=_CENTRAL),
@@ -27,7 +27,7 @@ def test_a_comparison_has_panels_and_is_written_as_png_and_as_svg(tmp_path: Path
     assert (tmp_path / "picture.png", tmp_path / "picture.svg") == (png, svg)
     assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]
     assert svg.read_bytes().startswith(b"<?xml")
-    with pytest.raises(SettingsError, match="every setting was refused"):
+    with pytest.raises(SettingsError, match="every setting was skipped"):
         draw(comparison([REFUSED]), tmp_path / "picture", title="")
     with pytest.raises(SettingsError, match="cannot be written"):
         draw(points, tmp_path / "nowhere" / "picture", title="")

@@ -1,4 +1,4 @@
-"""Simulated people with items, texts, numbers and pairs, against theory."""
+"""Simulations of items, texts, numbers and pairs, against theory."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def _people(kind: Kind) -> Population:
 
 
 def _run(kind: Kind, **changes: Any) -> list[SweepRow]:
-    """Run a target that the local cap, the first tried, keeps, which is quick; in this process."""
+    """Run a sweep in this process; its target is met at the local cap, which is quick."""
     fields: dict[str, Any] = {
         "population": _people(kind),
         "protocols": _PROTOCOLS[kind],
@@ -58,14 +58,14 @@ def _rows(kind: Kind) -> tuple[SweepRow, ...]:
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_measured_errors_are_those_of_theory_under_a_target_that_is_kept(kind: Kind) -> None:
+def test_measured_errors_agree_with_theory(kind: Kind) -> None:
     """
-    Within a factor of two either way, of estimates without bias; of four for texts.
+    Within a factor of two for unbiased estimates, of four for texts.
 
-    Seed 11. A mean of squares of normal errors: 150 repeats of one number, 40 of eight, 12 of
-    twelve keys, nearly independent. A chi-square of 144 degrees of freedom leaves the factor with
-    probability 9e-8. Candidates that share bits are in no theory: even if only one in two of sixty
-    were independent, the mean left a factor of four with probability below 1e-12.
+    Seed 11. The errors are means of squares of normal variables: 150 repeats of one number, 40 of
+    eight, 12 of twelve keys. A chi-square variable of 144 degrees of freedom exceeds the factor
+    with probability 9e-8. Texts share bits, which theory ignores: with half of sixty independent,
+    the factor of four is exceeded with probability below 1e-12.
     """
     factor = 4 if kind == "string" else 2
     for row in _rows(kind):
@@ -79,8 +79,8 @@ def test_measured_errors_are_those_of_theory_under_a_target_that_is_kept(kind: K
             assert 1 / factor < mse / row.as_json()["mse_theory"] < factor
 
 
-def test_errors_of_a_trusted_collector_have_the_units_of_the_values() -> None:
-    """Hours from 0 to 24; texts as a histogram; of items those of the first repeat's people."""
+def test_central_errors_have_the_units_of_the_values() -> None:
+    """Hours from 0 to 24; texts as a histogram; items of the first repeat's users."""
     hours = _people("mean").central_errors(1.0, 1e-6, 1)["laplace_mse"]
     texts = _people("string").central_errors(0.5, 1e-6, 1)
     items = central_errors_of_items(np.array([_USERS, 0]), 0.5, 1e-6)
@@ -93,8 +93,8 @@ def test_errors_of_a_trusted_collector_have_the_units_of_the_values() -> None:
     assert central_errors_of_items(drawn, 0.5, 1e-6) == of_half
 
 
-def test_the_same_seed_simulates_the_same() -> None:
-    """And another one something else; the command's test has items."""
+def test_the_same_seed_gives_the_same_errors() -> None:
+    """Another seed gives others; the command's test covers items."""
     [first], [again], [other] = (
         _run("vector", repeats=1, protocols=("harmony",), seed=seed) for seed in (11, 11, 12)
     )
@@ -103,28 +103,28 @@ def test_the_same_seed_simulates_the_same() -> None:
     assert first.errors != other.errors
 
 
-def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
-    """In JSON and in words; the others are there all the same. A cap of 0 is refused."""
+def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
+    """In JSON and in print, beside the other rows. A cap of 0 is refused."""
     kept, refused = _run("key-value", central_epsilons=(0.6, 1e-4), repeats=1)
     written = io.StringIO()
     show([kept, refused], Console(file=written, width=200))
 
     assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
-    assert "priv-kv (tight) is left out: " in written.getvalue()
+    assert "priv-kv (tight) is skipped: " in written.getvalue()
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_rows_are_written_for_people_and_for_programs(kind: Kind) -> None:
-    """Every protocol beside the trusted collector, and by value; nothing is NaN in JSON."""
+def test_rows_are_printed_and_written_as_json(kind: Kind) -> None:
+    """With every protocol, central mechanisms and values; JSON has no NaN."""
     written, rows, people = io.StringIO(), _rows(kind), _people(kind)
     assert isinstance(people.source, SamplePeople)
     show(rows, Console(file=written, width=200), by_value=True)
     printed = written.getvalue()
 
     assert all(name in printed for name in (*_PROTOCOLS[kind], "central Laplace"))
-    assert ("For multi-rphm there is no theory" in printed) == (kind == "vector")
-    assert ("theory is a floor" in printed) == (kind == "string")
+    assert ("For multi-rphm, there is no theory" in printed) == (kind == "vector")
+    assert ("theory is a lower bound" in printed) == (kind == "string")
     assert people.value_names[int(np.argmax(people.source.truth))] in printed
     json.dumps([row.as_json() for row in rows], allow_nan=False)

@@ -1,4 +1,4 @@
-"""A comparison as a table, by value, as CSV and as JSON."""
+"""Comparisons as tables, by value, as CSV and as JSON."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def _shown(rows: list[SweepRow], width: int) -> str:
 def test_no_figure_is_cut_however_narrow_the_terminal(
     width: int, accountings: tuple[Accounting, ...]
 ) -> None:
-    """A local epsilon of 20 that is shown as 2 would be another guarantee: columns give way."""
+    """Columns are dropped instead: a local epsilon of 20 shown as 2 would be another guarantee."""
     rows = [
         row(protocol, 0.15, (1.234e-8, 2.345e-8), accounting)
         for protocol in ("od-hp", "ldp-olh-strings", "murs")
@@ -52,7 +52,7 @@ def test_no_figure_is_cut_however_narrow_the_terminal(
 def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
     width: int, snapshot: SnapshotAssertion
 ) -> None:
-    """At each target, once, as are notes; a narrow table drops empty lines."""
+    """Central mechanisms and notes appear once per target; a narrow table has fewer columns."""
     rows = [
         row(protocol, epsilon, (1e-8, 2e-8), note=note, reference=_CENTRAL)
         for epsilon in (0.75, 0.25)
@@ -63,7 +63,7 @@ def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
 
 
 def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -> None:
-    """A refused setting has a reason and no figures: its cells are empty in CSV."""
+    """A skipped setting has a reason and no figures; its cells are empty in CSV."""
     rows = [row("murs", 0.5, (1e-6, 3e-6), note="a, note", reference=_CENTRAL), REFUSED]
 
     fields = [each.as_json(by_value=True) for each in rows]

@@ -1,4 +1,4 @@
-"""Budgets of populations as an operator sees them."""
+"""Budgets of populations, from the ledger."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from common.messages.batch import TaskSummary
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
+from deploy.tasks.population_budgets import as_json, budgets_by_population, budgets_of_task, show
 from deploy.terminal.json_output import dumps
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.ledger_entries import population_budgets
@@ -28,7 +28,7 @@ _USERS = 50
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Operator:
-    """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
+    """Reads an analyzer's tasks and ledger, or another ledger, without one unreadable task."""
 
     _core: AnalyzerCore
     _entries: list[LedgerEntry] | None = None
@@ -72,17 +72,17 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
 
 
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
-    """By what the analyzer composes, and the metric shows; tasks that stand alone are in no row."""
+    """Composed as by the analyzer and its metric; tasks without a population have no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
     alone = await _released(core, population="")
     entries = await _ledger(core)
-    staff, guests = await of_populations(entries, _Operator(core))
+    staff, guests = await budgets_by_population(entries, _Operator(core))
 
     assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
     assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
-    assert await of_task(alone, _Operator(core)) is None
+    assert await budgets_of_task(alone, _Operator(core)) is None
     assert entries[0].composed_epsilon == guests.budgets[0].spent_epsilon
     assert (20.0, 1e-6) == (guests.budgets[0].epsilon, guests.budgets[0].delta)
     await core.releases.measure_budgets()
@@ -91,11 +91,11 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
 
 
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
-    """And those of earlier tasks, which bind it too."""
+    """And the budgets of earlier tasks, which also apply to it."""
     task = await _publish(core)
-    alone = await of_task(task, _Operator(core))
+    alone = await budgets_of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
-    later = await of_task(task, _Operator(core))
+    later = await budgets_of_task(task, _Operator(core))
     assert alone is not None
     assert later is not None
 
@@ -117,18 +117,18 @@ async def test_a_ledger_entry_of_another_population_is_refused(
     lying = [dataclasses.replace(entry, population=said)]
     operator = _Operator(core, lying)
 
-    for asked in (of_populations(lying, operator), of_task(task, operator)):
+    for asked in (budgets_by_population(lying, operator), budgets_of_task(task, operator)):
         with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
             await asked
 
 
-async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
-    """That row says why and comes first; the others are there."""
+async def test_spending_is_unknown_if_a_task_cannot_be_read(core: AnalyzerCore) -> None:
+    """Its row has the reason and comes first, before the others."""
     await _released(core, population="guests")
     staff = await _released(core)
     operator = _Operator(core, _unreadable=core.signed.digest())
-    populations = await of_populations(await _ledger(core), operator)
-    alone = await of_task(staff, operator)
+    populations = await budgets_by_population(await _ledger(core), operator)
+    alone = await budgets_of_task(staff, operator)
 
     assert [("staff", 0, 1), ("guests", 1, 1)] == [
         (one.population, len(one.budgets), one.releases) for one in populations
@@ -147,7 +147,7 @@ async def test_spending_is_unknown_where_a_task_cannot_be_read(core: AnalyzerCor
     ],
 )
 def test_spending_is_rounded_up_and_the_rest_down(spent: float, shown: tuple[str, ...]) -> None:
-    """Nothing left is 0, never less."""
+    """An exhausted budget has 0 left, never less."""
     text = printed(partial(show, [population_budgets("\x1b[staff]", spent=spent)]))
     [row] = [line for line in text.splitlines() if "staff" in line]
     cells = [cell.strip() for cell in row.strip("│").split("│")]

@@ -1,4 +1,4 @@
-"""A task's files: what was signed, to the byte, for programs that are not this one."""
+"""Files of a signed task, to verify without this program."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ _PAGE: Final = ROOT / "docs" / "auditors" / "verify-a-task.md"
 
 
 def _typed(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Type what the auditors' page tells to, from the digest on."""
+    """Run the commands of the auditors' page, from the digest on."""
     tool("openssl")
     [commands] = [block for block in blocks(_PAGE) if block.startswith("sha256sum")]
     shell = [tool("bash"), "-e", "-o", "pipefail", "-c", commands]
@@ -21,7 +21,7 @@ def _typed(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> None:
-    """With openssl alone; a changed byte of the task or of the signature is noticed."""
+    """With openssl alone; any changed byte of the task or its signature is detected."""
     task = published(labels=tuple("ü" * n for n in range(1, 101)))
     for one in (published(), task):  # the later one counts
         save_task(tmp_path / "agreed", one.signed)

@@ -1,4 +1,4 @@
-"""A task as an operator sees it: only what this task claims, and does."""
+"""A task's parameters, guarantees and state in print."""
 
 import dataclasses
 from functools import partial
@@ -14,11 +14,11 @@ from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
 from tests.support.wire_parsers import _summary
 
-_SENTINELS = "an operator's sentinels included; n_min must hold without them"
+_SENTINELS = "an operator's sentinels included; n_min must be met without them"
 
 
 def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> None:
-    """State, parameters, and what each coalition could learn."""
+    """With its state, its parameters, and a guarantee per coalition."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), n_users=20)
     show = partial(task_view.print_state, summary.task_digest, protocol_task("od-hp"), summary)
 
@@ -27,25 +27,25 @@ def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> N
 
 @pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
 def test_every_protocol_is_described(protocol: str, snapshot: SnapshotAssertion) -> None:
-    """The question, the mechanism, and who adds dummies."""
+    """By its values, its mechanism, and who adds dummies."""
     task = kind_task(protocol) if protocol in OF_OTHER_KINDS else protocol_task(protocol)
     rows = dict(task_view.parameter_rows(task))
 
     assert snapshot == [
-        rows[name] for name in ("asked for", "mechanism", "dummies by users", "shuffler")
+        rows[name] for name in ("values", "mechanism", "dummies by users", "shuffler")
     ]
 
 
 def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -> None:
-    """Why it exceeds the computed figure; a local one counts on nobody; and a population's."""
+    """For an amplified task, a local one, and one with a population."""
     local = {"protocol": "ldp-oue", "buckets": 0, "dummies_per_user": 0}
     tasks = [published(**changes).task for changes in ({}, local, {"population": "staff"})]
 
     assert snapshot == [task_view.describe_claim(task) for task in tasks]
 
 
-def test_users_of_a_batch_are_told_with_sentinels_included() -> None:
-    """As those of a task are."""
+def test_a_batchs_users_include_sentinels() -> None:
+    """As in a task's state."""
     status = BatchStatus(state=BatchState.CLOSED, n_users=20, n_min=10, shuffle_seconds=0.0)
 
     assert _SENTINELS in printed(partial(task_view.print_batch, status))
@@ -57,7 +57,7 @@ def test_users_of_a_batch_are_told_with_sentinels_included() -> None:
 
 @pytest.mark.parametrize("width", [40, 120])
 def test_tasks_are_listed_by_whole_digests(width: int, snapshot: SnapshotAssertion) -> None:
-    """Each on a line of its own, to be copied; markup in names stays plain text."""
+    """On a separate line, to be copied; markup in names is escaped."""
     alone = dataclasses.replace(_summary(TaskState.OPEN), population="", n_users=0)
     released = dataclasses.replace(
         _summary(TaskState.RELEASED), population="[red]\x1b", deadline=2**62

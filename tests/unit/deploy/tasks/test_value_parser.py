@@ -23,8 +23,8 @@ from user_agent.encoding import encoder_for
         ("key-value", "\n", {}),
     ],
 )
-def test_a_value_is_read_as_its_kind_is_written(kind: Kind, text: str, value: Value) -> None:
-    """Blanks around numbers do not count; in a text they do."""
+def test_values_of_every_kind_are_parsed(kind: Kind, text: str, value: Value) -> None:
+    """Blanks around numbers are ignored; blanks in texts are not."""
     found = parse_value(text, kind)
 
     assert value == found
@@ -47,9 +47,9 @@ def test_a_value_is_read_as_its_kind_is_written(kind: Kind, text: str, value: Va
         ("key-value", "918273"),
     ],
 )
-def test_what_is_not_written_so_is_refused_without_being_repeated(kind: Kind, text: str) -> None:
-    """The message tells how a value is written, and nothing of this one, however long."""
-    with pytest.raises(ValueRangeError, match=r"^a (value is|key may)") as caught:
+def test_invalid_values_are_refused_without_being_repeated(kind: Kind, text: str) -> None:
+    """The message has the format, and nothing of the value, however long."""
+    with pytest.raises(ValueRangeError, match=r"^a (value is|key appears)") as caught:
         parse_value(text, kind)
 
     assert "secret" not in str(caught.value)
@@ -66,9 +66,9 @@ def test_what_is_not_written_so_is_refused_without_being_repeated(kind: Kind, te
 )
 def test_every_task_accepts_its_sample_values(task: Task, fewest: int) -> None:
     """
-    Of its own kind and within its rules, or one of its labels; and not always the same.
+    Which are random, of its kind and within its rules.
 
-    Seed 5; fifty values of a hundred and more are all the same with probability 1e-98 at most.
+    Seed 5; fifty values of at least a hundred are all equal with probability at most 1e-98.
     """
     rng = np.random.default_rng(5)
     lay_out = encoder_for(task, None)
