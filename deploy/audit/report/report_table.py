@@ -14,7 +14,7 @@ from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report.audit_report import Alarm, AuditReport, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fitting, print_whole
+from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
@@ -138,7 +138,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
         return table
 
     columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
-    print_whole(fitting(make, columns, _GIVE_WAY, console)[0], console)
+    print_whole(fit_table(make, columns, _GIVE_WAY, console)[0], console)
     console.print()
 
 
