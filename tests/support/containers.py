@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.docker.__main__ import USUAL_BASE
+from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import Deployment
 from deploy.docker.engine import IMAGES, Engine, EngineError, EngineStoppedError
 from tests.containers.private_engine import private_engine
@@ -66,7 +66,7 @@ class Images:
     @classmethod
     def built(cls, engine: Engine) -> "Images":
         """Build them of packages that this machine downloads, without a network."""
-        base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
+        base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
         images = cls(engine, base, os.environ.get("SHUFFLEDP_BUILDER") or base)
         here = engine.run("image", "inspect", base, check=False).returncode == 0
         if not here and engine.run("pull", base, check=False).returncode:

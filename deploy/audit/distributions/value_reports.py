@@ -209,13 +209,13 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
 
-    Bits are the bytes of MD5(cohort, big-endian, and text), as in the public client.
+    Bit numbers are bytes of the MD5 of the big-endian cohort and the text, as in the public client.
     """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
     if spec.encoding == "labels":
         bits[:, labels.index(text)] = True
         return bits
-    width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # what one byte names
+    width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # the values of one byte
     for cohort in range(spec.cohorts):
         message = cohort.to_bytes(4, "big") + text.encode()
         digest = md5(message, usedforsecurity=False).digest()
@@ -300,7 +300,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports of which one in five is on another value."""
+    """Draw reports on a value, except for one in five on another value."""
     other = next(one for pair in worst_values(task) for one in pair if one != value)
     wrong = count // _ONE_IN
     return rng.permutation(

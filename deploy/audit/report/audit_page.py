@@ -25,7 +25,7 @@ NOT_TRIED: Final = "not tried"
 _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
     {
         "anonymity": "What a coalition learns about one person.",
-        "correctness": "Whether the code draws, counts and guarantees what it states.",
+        "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
         "sender disruption": "Effects of dishonest users on the result.",
         "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
     }

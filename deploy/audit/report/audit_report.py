@@ -154,7 +154,7 @@ def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """The result of breaking one scenario."""
+    """The result of one scenario's self-test."""
 
     scenario: Scenario
     failed: tuple[Finding, ...]
