@@ -131,13 +131,13 @@ def p_rank(before: Places) -> float:
 
 
 def p_successions(before: Places) -> float:
-    """Test how many neighbours arrived as neighbours, in either direction; mean 2(N-1)/N."""
+    """Test the number of neighbours that also arrived as neighbours, whose mean is 2(N-1)/N."""
     number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
     return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
 
 
 def p_neighbours(owners: Places) -> float:
-    """Test how many neighbours have the same owner."""
+    """Test the number of neighbours with the same owner."""
     n = len(owners)
     _, counts = np.unique(owners, return_counts=True)
     mean = float((counts * (counts - 1)).sum()) / max(1, n)

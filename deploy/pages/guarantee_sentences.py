@@ -58,7 +58,7 @@ class GuaranteeSentence(NamedTuple):
 
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
-    """Describe guarantees in order; several against one coalition all hold."""
+    """Describe guarantees, in order. If several are against one coalition, all of them hold."""
     best: dict[Coalition, float] = {}
     for guarantee in guarantees:
         best[guarantee.coalition] = min(best.get(guarantee.coalition, math.inf), guarantee.epsilon)

@@ -6,7 +6,7 @@ from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
-"""Count of a unit from which the next smaller unit is omitted."""
+"""A unit with at least this count is shown without the next smaller one."""
 _FOREVER: Final = 365 * 86400
 
 
@@ -19,7 +19,7 @@ def moment(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration: 3 days; in two units if the larger count is 1: 1 hour 5 minutes."""
+    """Format a duration in one unit, or in two if the larger count is 1: 1 hour 5 minutes."""
     whole = max(0, math.floor(seconds))
     place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size or size == 1)
     size, unit = _UNITS[place]

@@ -26,7 +26,7 @@ _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
 """Number of sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
-"""Share of the remaining reports that the shuffler drops beyond the task's sampling."""
+"""Share of the reports left by the task's sampling that a dishonest shuffler drops."""
 _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
 IN_ORDER: Final = 16

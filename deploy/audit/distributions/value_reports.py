@@ -46,7 +46,7 @@ _AT_ONCE: Final = 2_000_000
 _ONE_IN: Final = 5
 """In the self-test, one device in this many answers with another value."""
 _GAMES_EACH: Final = 30
-"""Trials of the sample size per report drawn here, where a draw is slower."""
+"""Divisor of the sample size in trials, because drawing these reports is slower."""
 _MIN_REPORTS: Final = 80_000
 _GAMES_EACH_TEXT: Final = 1000
 _MIN_TEXTS: Final = 24_000
@@ -149,7 +149,7 @@ def _band(spec: NumberSpec, point: int) -> Vector:
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
-    """P(x) = (1-a)/(1+a)·a^|x|, with the tails moved onto the cut."""
+    """Return P(x) = (1-a)/(1+a)·a^|x|, with the tails moved to the cut."""
     a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
     off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
     chances: Vector = (1 - a) / (1 + a) * a**off

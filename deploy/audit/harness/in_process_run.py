@@ -150,7 +150,7 @@ class DishonestShuffler:
 
 
 def shuffles(_: DishonestShuffler, users: Users) -> Users:
-    """Behave honestly."""
+    """Change nothing, as an honest shuffler."""
     return users
 
 

@@ -31,8 +31,8 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 """Field and format of each column."""
 _DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page have them."""
-_THIRD: Final = 3
-"""Fraction of the terminal's width for titles, as a divisor."""
+_TITLE_PART: Final = 3
+"""Titles use at most one part in this many of the terminal's width."""
 _READING: Final = (
     "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: the "
     "theorem's upper bound, the attack's calculated gain, a lower bound of its measured gain, and "
@@ -131,7 +131,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
             name: "right" if name in _FIGURES else "left" for name in kept
         }
         add_columns(table, sides)
-        table.columns[0].max_width = console.width // _THIRD
+        table.columns[0].max_width = console.width // _TITLE_PART
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
         for row, *texts in zip(rows, *(cells[name] for name in kept), strict=True):
             table.add_row(*texts, style=_STYLES[row.passed])
