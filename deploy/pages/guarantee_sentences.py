@@ -59,14 +59,21 @@ class GuaranteeSentence(NamedTuple):
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
     """Describe guarantees, in order. If several are against one coalition, all of them hold."""
-    best: dict[Coalition, float] = {}
-    for guarantee in guarantees:
-        best[guarantee.coalition] = min(best.get(guarantee.coalition, math.inf), guarantee.epsilon)
-    charged, weakest = claimed(guarantees), max(best, key=lambda coalition: best[coalition])
+    best, charged = best_guarantees(guarantees), claimed(guarantees)
+    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
     return tuple(
         _sentence(one, charged=one is charged, weakest=len(best) > 1 and one.coalition == weakest)
         for one in guarantees
     )
+
+
+def best_guarantees(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
+    """Return the guarantee with the smallest ε against each coalition, in order."""
+    best: dict[Coalition, Guarantee] = {}
+    for guarantee in guarantees:
+        other = best.get(guarantee.coalition, guarantee)
+        best[guarantee.coalition] = min(other, guarantee, key=lambda one: one.epsilon)
+    return best
 
 
 def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:

@@ -103,7 +103,7 @@ def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
             console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
     missed = sum(alarm.applies and not alarm.rang for alarm in alarms)
     verdict = f"{missed} WEAKNESSES NOT DETECTED" if missed else "every weakness was detected"
-    console.print(f"{len(alarms)} scenarios were run with a weakness: {verdict}.")
+    console.print(f"Scenarios run with a weakness: {len(alarms)}; {verdict}.")
 
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
