@@ -50,7 +50,7 @@ _GAMES_EACH: Final = 30
 _MIN_REPORTS: Final = 80_000
 _GAMES_EACH_TEXT: Final = 1000
 _MIN_TEXTS: Final = 24_000
-"""Permanent responses take ten microseconds each."""
+"""Minimum reports on a text; each permanent response takes ten microseconds."""
 _CUT: Final = 64
 """Distance, in scales beyond the ends, at which Laplace noise is cut."""
 _FEW_CORNERS: Final = 8
