@@ -1,1 +1,1 @@
-"""Simulated attacks by every coalition of parties on the deployed code."""
+"""Simulated attacks by every coalition of parties against the deployed code."""

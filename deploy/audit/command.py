@@ -1,4 +1,4 @@
-"""Implementation of `shuffledp audit`; imports all three services."""
+"""Run `shuffledp audit`. Imports all three services."""
 
 import dataclasses
 import shlex
@@ -30,7 +30,7 @@ from deploy.terminal.output_file import write
 _DEMO_USERS: Final = 20_000
 
 
-def run(  # the command's options
+def run(
     subject: AuditSubject,
     scenarios: Sequence[Scenario],
     console: Console,
@@ -74,7 +74,7 @@ def run_self_test(
     processes: int,
     json: bool,
 ) -> bool:
-    """Break every scenario in turn; return whether every applicable alarm rang."""
+    """Run each scenario with its weakness; return whether each applicable one was detected."""
     small = dataclasses.replace(subject, sizes=SMALL)
     alarms = self_test(
         small, seed=seed, scenarios=scenarios, processes=processes, progress=_progress()
@@ -115,7 +115,7 @@ def _progress() -> Progress:
     return show
 
 
-def audited(
+def subject_from(
     task_file: Path | None, draft: Path | None, users: int | None, sizes: SampleSizes
 ) -> AuditSubject:
     """
@@ -127,10 +127,10 @@ def audited(
     """
     if task_file is not None and draft is not None:
         raise SettingsError("use --task-file or --draft, not both")
-    found = _drafted(draft) if task_file is None else _read(task_file)
-    if users is not None and users < found.n_min:
-        raise SettingsError(f"--users is {users}; it must be at least n_min, {found.n_min}")
-    return AuditSubject(task_bytes=found.to_bytes(), n_users=users or found.n_min, sizes=sizes)
+    task = _from_draft(draft) if task_file is None else _read(task_file)
+    if users is not None and users < task.n_min:
+        raise SettingsError(f"--users is {users}; it must be at least n_min, {task.n_min}")
+    return AuditSubject(task_bytes=task.to_bytes(), n_users=users or task.n_min, sizes=sizes)
 
 
 def _read(path: Path) -> Task:
@@ -144,8 +144,8 @@ def _read(path: Path) -> Task:
         raise TaskError(f"{path}: {error}; use --draft for a draft") from error
 
 
-def _drafted(path: Path | None) -> Task:
-    """Complete a draft, or the demo's, with throw-away keys."""
+def _from_draft(path: Path | None) -> Task:
+    """Complete a draft (default: the demo's) with throw-away keys."""
     analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
     if path is not None:
         wanted = draft_file.read(path, shuffler)

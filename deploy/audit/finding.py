@@ -66,7 +66,7 @@ class Finding:
     subject: str = ""
     """Name of the attacked design, if it is not the audited task."""
     aside: bool = False
-    """Whether the figures are not the task's own, but for several tasks or fewer users."""
+    """Whether the figures are for several tasks or fewer users, not for the task itself."""
     advice: str = ""
     """Suggested remedy."""
     claim_epsilon: float | None = None
@@ -161,13 +161,13 @@ class Checks:
         self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
-        """Test how often each cell 0, 1, … is drawn; no draw may be out of range."""
+        """Test the number of draws in each cell 0, 1, …; a draw out of range fails."""
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
         self.must(f"{name}: within the range", inside)
         if inside and len(chances) > 1:
             self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
-    def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
+    def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
         """Add a fact that must hold for every draw."""
         self._facts[name] = holds and self._facts.get(name, True)
 
@@ -206,7 +206,7 @@ class Checks:
         parts = []
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
-            parts.append(f"least p of {self._n_tests} tests {self._tests[name]:.2g}, of: {name}")
+            parts.append(f"smallest p of {self._n_tests} tests: {self._tests[name]:.2g} ({name})")
         if self._facts:
             parts.append(f"facts checked: {len(self._facts)}")
         return parts

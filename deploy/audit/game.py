@@ -2,11 +2,11 @@
 The distinguishing game: which of two values does the victim hold?
 
 The adversary's view is drawn many times in each of two worlds that differ in the victim's value,
-and reduced to a score: the higher, the likelier the first value. A quarter of the draws chooses a
-threshold and the rest measures it. An adversary that guesses "the first" at or above the threshold
-is right with probability t under the first value and wrong with probability f under the second.
-(ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a bound on
-ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
+and reduced to a score, which is higher the likelier the first value is. A quarter of the draws
+chooses a threshold, and the rest measures it. An adversary that guesses "the first" at or above the
+threshold is right with probability t under the first value and wrong with probability f under the
+second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a
+bound on ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
 
     Cost: a sort of the scores.
     """
-    # The last digits of a sum depend on the order of its terms, which must not decide.
+    # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_CHOOSING * len(first))
     thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut

@@ -4,9 +4,9 @@ The statistics of an audit: its significance level, confidence bounds, and p-val
 A run raises a false alarm with probability at most FAMILY_LEVEL: each test errs with probability at
 most TEST_LEVEL and a run makes at most MAX_TESTS, so the union bound holds for any dependence.
 
-Each p-value is at least the probability, under the stated distribution, of a result as extreme. A
-relative error of 1% in a probability p shows from about 700,000·(1 - p)/p draws on. A p-value is
-None if there are too few draws for the test to fail.
+Each p-value is at least the probability, under the stated distribution, of a result as extreme.
+Detecting a relative error of 1% in a probability p takes about 700,000·(1 - p)/p draws. A p-value
+is None if there are too few draws for the test to fail.
 """
 
 import math
@@ -131,13 +131,13 @@ def p_rank(before: Places) -> float:
 
 
 def p_successions(before: Places) -> float:
-    """Test how many neighbours arrived as neighbours, in either direction; mean 2(N-1)/N."""
+    """Test the number of neighbours that also arrived as neighbours, whose mean is 2(N-1)/N."""
     number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
     return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
 
 
 def p_neighbours(owners: Places) -> float:
-    """Test how many neighbours have the same owner."""
+    """Test the number of neighbours with the same owner."""
     n = len(owners)
     _, counts = np.unique(owners, return_counts=True)
     mean = float((counts * (counts - 1)).sum()) / max(1, n)
@@ -164,7 +164,7 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
 
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:
-    """Test by rank sum whether marked reports stand earlier or later than the others."""
+    """Test by rank sum whether marked reports come earlier or later than the others."""
     if marked.all() or not marked.any():
         return 1.0
     places = np.flatnonzero(marked), np.flatnonzero(~marked)

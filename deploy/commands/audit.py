@@ -82,7 +82,7 @@ def audit(
         raise SettingsError("--self-test uses small samples; drop --full")
     for path in (output, html):
         check_folder(path)
-    subject = command.audited(task_file, draft, users, FULL if full else QUICK)
+    subject = command.subject_from(task_file, draft, users, FULL if full else QUICK)
     chosen = scenarios_named(scenario or [])
     if self_test:
         passed = command.run_self_test(

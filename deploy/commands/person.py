@@ -47,21 +47,21 @@ def contribute(
     """Contribute one value, from a prompt or standard input, through your own user agent."""
     digest = task_digest(task)
     # No argument: it would stay in the shell's history.
-    value = asked_for(kind) if sys.stdin.isatty() else piped()
+    value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
     # Only the agent knows the labels of the task's items.
     parsed = value.strip() if kind == "categorical" else parse_value(value, kind)
     receipt = asyncio.run(send(agent, digest, parsed, person))
-    terminal().print(contributed_in_words(receipt))
+    terminal().print(describe_contribution(receipt))
 
 
-def asked_for(kind: Kind) -> str:
-    """Prompt for a value; repeat until it is valid for an empty input."""
+def prompt_for_value(kind: Kind) -> str:
+    """Prompt for a value; repeat while it is empty, unless its kind has an empty value."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
     typed: str = typer.prompt("Your value", default=nothing, hide_input=True, show_default=False)
     return typed
 
 
-def piped() -> str:
+def read_piped_value() -> str:
     """Read a piped value, without a byte order mark."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
@@ -70,7 +70,7 @@ def piped() -> str:
         raise ValueRangeError("a value must be text in UTF-8") from None
 
 
-def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
+def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
     """Describe the outcome of a contribution."""
     if not receipt.repeated:
         return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."

@@ -51,7 +51,7 @@ Commands that take defaults, with their subcommands, by the operator whose token
 
 def read_profile(file: Path | None) -> dict[str, str]:
     """
-    Read a profile and the environment, which overrides it; relative paths start at the profile.
+    Read a profile and the environment, which overrides it; resolve paths from the profile's folder.
 
     Without a file, reads `shuffledp.toml` in the working directory, if it exists. Raises
     SettingsError if the file cannot be read, is not TOML, or has an unknown key.

@@ -1,1 +1,1 @@
-"""The demo: three processes collect a histogram."""
+"""The demo: a complete private collection on one machine."""

@@ -1,4 +1,4 @@
-"""The demo: three processes on this machine collect values privately, and show the estimate."""
+"""The demo: collect values privately with three processes on this machine."""
 
 import asyncio
 import tempfile
@@ -34,10 +34,10 @@ from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import write
 
 _THROUGH_USER_AGENT: Final = 5
-"""Users that go through the real user_agent process; the rest run its code in bulk."""
-_SHOWN: Final = 15
-"""Items; of other kinds all figures are shown."""
-_PATIENCE_SECONDS: Final = 3600
+"""Users who contribute through a real user_agent process; others use its code in bulk."""
+_MAX_ITEMS: Final = 15
+"""Number of items to show; other kinds of values show all figures."""
+_RESULT_TIMEOUT_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,17 +47,17 @@ class DemoRun:
     task: Task
     result: Result
     people: SamplePeople
-    """The users who contributed, and their true values."""
+    """The users and their true values."""
     submit_seconds: float
     shuffle_seconds: float
 
     def view(self) -> ResultView:
-        """Return the estimates beside the truth."""
-        most = _SHOWN if self.people.kind == "categorical" else MAX_ROWS
+        """Return the estimates with the true values for comparison."""
+        most = _MAX_ITEMS if self.people.kind == "categorical" else MAX_ROWS
         return result_view(self.result.estimate, self.task, most=most, people=self.people)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of result.json: the result, the truth and the errors."""
+        """Return the content of result.json: the result, the true values and the errors."""
         people = self.people
         fields = as_json(self.result)
         fields |= {"labels": self.task.labels, "truth": people.truth.tolist()}
@@ -71,7 +71,7 @@ class DemoRun:
 
 
 def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:
-    """Run the demo, and write the result and its page."""
+    """Run the demo; write the result to `output` and its page to `html`."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(collect(people, directory=Path(directory), console=console))
     write(output, dumps(finished.as_json()))
@@ -82,18 +82,18 @@ def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> 
 
 async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
     """
-    Start the three services, publish a task, let the users contribute, wait for the result.
+    Start the three services, publish a task, contribute all values and wait for the result.
 
     Args:
-        people: The users; their devices never share the seed that chose them.
-        directory: Where the services keep their state.
-        console: Where progress is shown.
+        people: The users; the seed that selected them never seeds their devices' noise.
+        directory: Folder for the services' state.
+        console: Console for progress messages.
     """
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)
     console.print("Starting analyzer, shuffler and user agent …")
     console.print(
-        f"Users: {n_users - bulk} through the user agent's process, {bulk:,} through the same code "
+        f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
         "in bulk."
     )
     async with Cluster(directory) as cluster, cluster.operator() as operator:
@@ -107,7 +107,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         await _contribute(people.values, signed, cluster.user_agent.address, shuffler, console)
         submitted = time.perf_counter()
         with console.status("Shuffling, opening, estimating …"):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_RESULT_TIMEOUT_SECONDS):
                 status = await _wait_until_delivered(cluster, signed.digest())
                 result = await operator.wait_for_result(signed.digest())
     return DemoRun(

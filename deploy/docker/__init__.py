@@ -1,1 +1,1 @@
-"""Images of the three parties, and the three of them in containers on one machine."""
+"""Container images of the parties, and a deployment of all three on one machine."""

@@ -1,4 +1,4 @@
-"""Run as `python -m deploy.docker images | up | down`: `make images`, `make up`, `make down`."""
+"""Build images, start or stop the services: `make images`, `make up` and `make down` run this."""
 
 import argparse
 import os
@@ -10,33 +10,33 @@ from common.errors import ShuffleDpError
 from deploy.docker.deployment import Deployment
 from deploy.docker.engine import IMAGES, Engine
 
-USUAL_BASE: Final = "python:3.12-slim-bookworm"
-"""As in the Dockerfile."""
+DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
+"""Default base image, as in the Dockerfile."""
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def _images(deployment: Deployment) -> None:
     engine = deployment.engine
-    base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
+    base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
     builder = os.environ.get("SHUFFLEDP_BUILDER") or base
     for image in IMAGES:
         started = time.monotonic()
         engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder)
-        _say(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
+        _print(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
 
 
 def _up(deployment: Deployment) -> None:
     _images(deployment)
-    _say("preparing keys and identities in deploy/secrets")
+    _print("preparing keys and identities in deploy/secrets")
     deployment.prepare()
-    _say("starting analyzer, shuffler and user agent")
+    _print("starting analyzer, shuffler and user agent")
     deployment.start()
     compose = f"{' '.join(deployment.engine.compose)} --file deploy/compose.yaml"
-    _say(
+    _print(
         f"""All three are healthy. Next, from this folder:
 
   {compose} ps
@@ -50,7 +50,7 @@ def _up(deployment: Deployment) -> None:
 
 def _down(deployment: Deployment) -> None:
     deployment.stop()
-    _say(
+    _print(
         "Stopped. Keys stay in deploy/secrets, and state in the volumes: `make up` continues with "
         "both. To destroy collected data and the ledger:\n"
         f"  {' '.join(deployment.engine.compose)} --file deploy/compose.yaml down --volumes"
@@ -58,10 +58,10 @@ def _down(deployment: Deployment) -> None:
 
 
 def main() -> None:
-    """Run the command; print a foreseen failure, with exit status 1."""
+    """Run a command; print an expected error and exit with status 1."""
     commands = {"images": _images, "up": _up, "down": _down}
     parser = argparse.ArgumentParser(
-        prog="python -m deploy.docker", description="The three services in containers."
+        prog="python -m deploy.docker", description="Run the three services in containers."
     )
     parser.add_argument("command", choices=commands)
     arguments = parser.parse_args()

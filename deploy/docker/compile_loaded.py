@@ -1,11 +1,11 @@
 """
-Run by the Dockerfile's builder: compile the modules that a program loads, Python's own included.
+Compile the modules that a program loads, including Python's own. Run by the Dockerfile.
 
 Usage: PYTHONPYCACHEPREFIX=/bytecode python3 compile_loaded.py MODULE...
 
-A service's root file system is read-only, so Python cannot cache bytecode. Modules that
-are not loaded at the start are left out: they are half of the size. Bytecode without times or
-checks makes equal sources give equal bytes.
+A service's root file system is read-only, so Python cannot cache bytecode at run time. Skipping
+modules that are not loaded at startup halves the size. Unchecked bytecode holds no timestamps, so
+equal sources give equal bytes.
 """
 
 import importlib

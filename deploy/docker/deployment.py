@@ -1,4 +1,4 @@
-"""Prepare, start and stop the three services in containers, by the compose file."""
+"""Prepare, start and stop the three services with compose."""
 
 import time
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ _LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """One project of compose."""
+    """A compose project of the three services."""
 
     engine: Engine
     project: str = "shuffledp"
     tag: str = "local"
-    """Of the images."""
+    """Tag of the images."""
     secrets: Path = COMPOSE_FILE.parent / "secrets"
     variables_file: Path = COMPOSE_FILE.parent / ".env"
-    """Variables of the compose file."""
+    """Environment file of the compose project."""
 
     def prepare(self) -> None:
-        """Make missing keys and identities, and write the variables, or raise EngineError."""
+        """Make missing keys and identities, and write the variables file. Raises EngineError."""
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
-        processors = int(self.engine.say("info", "--format", "{{.NCPU}}"))
+        processors = int(self.engine.output("info", "--format", "{{.NCPU}}"))
         variables = {
             "COMPOSE_PROJECT_NAME": self.project,
             "SHUFFLEDP_TAG": self.tag,
@@ -41,46 +41,46 @@ class Deployment:
             "SHUFFLEDP_CPUS": str(min(_PROCESSORS, processors)),
         }
         self._write(variables)
-        for prepared in ("certificates", *PARTIES):
-            self.compose("run", "--rm", "-T", f"prepare_{prepared}")
+        for target in ("certificates", *PARTIES):
+            self.compose("run", "--rm", "-T", f"prepare_{target}")
         for party in PARTIES:
             identity = (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
         self._write(variables)
 
     def start(self) -> None:
-        """Start the three and wait until each answers its health check, or raise EngineError."""
+        """Start all services and wait until they are healthy. Raises EngineError."""
         self.compose("up", "-d", *SERVICES)
         self.wait()
 
     def wait(self) -> None:
         """Wait until all services are healthy. Raises EngineError."""
-        give_up, form = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
+        deadline, health = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
         for service in SERVICES:
-            inspect = ("inspect", "--format", form, self.container(service))
+            inspect = ("inspect", "--format", health, self.container(service))
             while self.engine.run(*inspect, check=False).stdout.strip() != "healthy":
-                if time.monotonic() > give_up:
-                    said = self.compose("logs", f"--tail={_LOG_LINES}", service, check=False).stdout
-                    raise EngineError(f"the {service} is not healthy:\n{said}")
+                if time.monotonic() > deadline:
+                    logs = self.compose("logs", f"--tail={_LOG_LINES}", service, check=False).stdout
+                    raise EngineError(f"the {service} is not healthy:\n{logs}")
                 time.sleep(_POLL_SECONDS)
 
     def container(self, service: str) -> str:
-        """Return the id of a service's container; empty if there is none."""
+        """Return the id of a service's container, or an empty string if there is none."""
         labels = {"project": self.project, "service": service}
         filters = [f"--filter=label=com.docker.compose.{n}={v}" for n, v in labels.items()]
-        return self.engine.say("ps", "--all", "--quiet", "--no-trunc", *filters)
+        return self.engine.output("ps", "--all", "--quiet", "--no-trunc", *filters)
 
     def stop(self, *, remove_volumes: bool = False) -> None:
-        """Stop and remove containers and networks, and volumes if asked to."""
+        """Remove containers and networks, and optionally the volumes."""
         options = ["--volumes"] if remove_volumes else []
         self.compose("down", "--remove-orphans", *options)
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
-        """Run a command on the compose file. Raises EngineError unless `check` is false."""
+        """Run a compose command. Raises EngineError if it fails and `check` is true."""
         self.variables_file.touch()
-        own = ("--project-name", self.project, "--env-file", str(self.variables_file))
+        project = ("--project-name", self.project, "--env-file", str(self.variables_file))
         file = ("--file", str(COMPOSE_FILE))
-        return self.engine.run(*own, *file, *arguments, text=text, check=check, compose=True)
+        return self.engine.run(*project, *file, *arguments, text=text, check=check, compose=True)
 
     def _write(self, variables: Mapping[str, str]) -> None:
         file, encoding = self.variables_file, ("utf-8", "surrogateescape")
@@ -89,6 +89,6 @@ class Deployment:
 
 
 def with_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Set variables in a file of NAME=VALUE lines, and leave all other lines as they are."""
+    """Set variables in the text of a NAME=VALUE file; keep all other lines."""
     kept = [line for line in text.splitlines() if line.partition("=")[0] not in variables]
     return "".join(f"{line}\n" for line in [*kept, *map("=".join, variables.items())])

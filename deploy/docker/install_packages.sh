@@ -1,9 +1,9 @@
 #!/bin/sh
-# Run by the Dockerfile's builder: makes /venv from a party's lock.
+# Make /venv from a party's lock file. Run by the Dockerfile.
 #
 # Usage: install_packages.sh PARTY
 #
-# The same lock and the same base give the same files, byte for byte.
+# The same lock file and base image give the same files, byte for byte.
 set -eu
 
 python3 -m venv --without-pip /venv
@@ -11,7 +11,7 @@ python3 -m venv --without-pip /venv
 python3 -m pip --python /venv/bin/python3 install $PACKAGES_FROM --quiet --no-cache-dir --no-compile \
     --disable-pip-version-check --require-hashes --only-binary=:all: -r "/build/$1.lock"
 
-# What is for tests, type checkers and compilers: a sixth of what packages bring.
+# Remove files for tests, type checkers and compilers: a sixth of the size.
 SITE="$(echo /venv/lib/python3*/site-packages)"
 find "$SITE" -depth -type d -name tests -exec rm -rf {} +
 find "$SITE" -type f \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \

@@ -1,15 +1,15 @@
 """
-Make the keys that containers need before their first start; existing ones stay.
+Make the keys that containers need before their first start; keep existing ones.
 
-    SECRETS/authority.pem, authority.key          the authority; its key is given to no service
-    SECRETS/PARTY/PARTY.pem, PARTY.key            of analyzer, shuffler and operator
-    SECRETS/PARTY/state.key                       seals the party's state
+    SECRETS/authority.pem, authority.key          the authority; no service gets its key
+    SECRETS/PARTY/PARTY.pem, PARTY.key            certificates of analyzer, shuffler and operator
+    SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
 
-A container's secret is the file itself, with its owner and mode, so these belong to the user that
-services run as. Run in the operator's image by `make up`: certificates in a container that sees no
-volume, then each party's keys in one that sees its own volume and folder of secrets alone: links
-that a compromised service leaves in its volume lead to no other party's secrets.
+Containers mount these files with their owner and mode, so they belong to the user that services run
+as. `make up` runs this module in the operator's image: first for certificates, without volumes;
+then for each party, with only that party's volume and secrets. A link that a compromised service
+leaves in its volume therefore cannot reach another party's secrets.
 """
 
 import argparse
@@ -26,15 +26,15 @@ from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.clients.key_folder import KeyFolder
 
 USER: Final = 10001
-"""User id of services, in every image."""
+"""User id of services in every image."""
 PARTIES: Final = ("analyzer", "shuffler")
 """Parties with an identity, a state key and an operator's token."""
 IDENTITY_FILE: Final = "identity.pub"
-"""In a party's folder: 64 hexadecimal digits."""
+"""Public identity in a party's folder: 64 hexadecimal digits."""
 
 _CERTIFIED: Final = (*PARTIES, "operator")
-_PASSED_THROUGH: Final = 0o711
-"""Mode of folders: the engine finds a file by its name; listing is forbidden."""
+_NO_LISTING: Final = 0o711
+"""Folder mode: other users can open files by name but not list them."""
 _OWNER_ONLY: Final = 0o600
 _PUBLIC: Final = 0o644
 
@@ -44,38 +44,38 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Make an authority, and certificates of analyzer, shuffler and operator, in an existing folder.
+    Make an authority and certificates of analyzer, shuffler and operator in an existing folder.
 
-    Raises SettingsError if a file cannot be made, or does not fit the others.
+    Raises SettingsError if a file cannot be made or does not match the others.
     """
-    missing = [who for who in _CERTIFIED if not (secrets / who / f"{who}.pem").exists()]
+    missing = [party for party in _CERTIFIED if not (secrets / party / f"{party}.pem").exists()]
     if missing:
         KeyFolder(secrets).make(missing, (), now)
-    for folder in (secrets, *(secrets / who for who in _CERTIFIED)):
-        folder.chmod(_PASSED_THROUGH)
+    for folder in (secrets, *(secrets / party for party in _CERTIFIED)):
+        folder.chmod(_NO_LISTING)
 
 
 def prepare_party(secrets: Path, state: Path) -> None:
     """
-    Make a party's state key, identity and operator's token, and hand out the last two.
+    Make a party's state key, identity and operator token, and copy the last two to its secrets.
 
-    Does not trust the content of its state directory. Raises SettingsError if a file cannot be
-    made, does not fit the others, or is a link.
+    Treats the state directory as untrusted. Raises SettingsError if a file cannot be made, does not
+    match the others, or is a link.
     """
     directory = StateDirectory.open(state, secrets / "state.key")
     identity = load_identity(directory).public_identity()
     token = directory.plain_secret("operator.token", OperatorToken.generate)
-    OperatorToken(token)  # nothing else is handed out
+    OperatorToken(token)  # validates it: nothing else may leave the state directory
     atomic_write(secrets / "operator.token", token, _OWNER_ONLY)
     atomic_write(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
 
 
 def main() -> None:
-    """Prepare the mounted folders: all of /secrets, or a party's folder of it and its volume."""
-    parser = argparse.ArgumentParser(description="Prepares containers before they start.")
-    parser.add_argument("what", choices=["certificates", "party"])
+    """Prepare the mounted folders: all secrets, or one party's secrets and state."""
+    parser = argparse.ArgumentParser(description="Make keys and certificates for containers.")
+    parser.add_argument("target", choices=["certificates", "party"])
     try:
-        if parser.parse_args().what == "party":
+        if parser.parse_args().target == "party":
             prepare_party(_SECRETS, _STATE)
             return
         if os.getuid() == 0:  # the folder and its files belong to the services' user

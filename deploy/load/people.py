@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Submission, Value, pack
+from common.task.dummy_spec import DummySpec
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 
@@ -46,20 +47,23 @@ class GroupContributor(Contributor):
         table = null_reports(n_users * each, own.dtype).reshape(n_users, each).copy()
         table[:, 0] = own
         if each > 1:
-            counts, dummies = self._dummies(n_users, rng)
+            mechanism = cast("Mechanism", self._mechanism)
+            counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)
             table[:, 1:][np.arange(each - 1) < counts[:, None]] = dummies
         order = rng.permuted(np.tile(np.arange(each), (n_users, 1)), axis=1)
         found: Reports = np.take_along_axis(table, order, axis=1)
         return found
 
-    def _dummies(self, n_users: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Reports]:
-        """Draw n users' numbers of dummies, and all dummies in user order."""
-        spec, mechanism = self._task.dummies, cast("Mechanism", self._mechanism)
-        if spec.uniform:
-            counts = draw_dummy_counts(spec, n_users, rng)
-            return counts, mechanism.dummies(int(counts.sum()), rng)
-        drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
-        return np.array([len(one) for one in drawn], dtype=np.int64), np.concatenate(drawn)
+
+def draw_group_dummies(
+    mechanism: Mechanism, spec: DummySpec, n_users: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], Reports]:
+    """Draw n users' numbers of dummies, and all dummies in user order."""
+    if spec.uniform:
+        counts = draw_dummy_counts(spec, n_users, rng)
+        return counts, mechanism.dummies(int(counts.sum()), rng)
+    drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
+    return np.array([len(dummies) for dummies in drawn], dtype=np.int64), np.concatenate(drawn)
 
 
 def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values

@@ -51,7 +51,7 @@ class Ramp:
         return [(rate, max(1, round(rate * self.step_seconds))) for rate in rates]
 
     def broken_by(self, rate: float, seen: Tally) -> str | None:
-        """Return why a step at a rate did not hold; None if it did."""
+        """Return the reason why a ramp step at a rate failed; None if it held."""
         p99 = seen.milliseconds().get("p99", 0.0)
         if seen.given_up:
             return f"users gave up: {seen.given_up}"

@@ -84,7 +84,7 @@ class Finished:
 
     @property
     def errors(self) -> dict[str, float | None]:
-        """Mean squared error of unrefined shares, and theory; None for other kinds of values."""
+        """Mean squared error of unrefined shares, and its expected value; None for other kinds."""
         found = None if self.result is None else self.result.estimate
         if not isinstance(found, Histogram):
             return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))

@@ -59,7 +59,7 @@ async def execute(
     close: bool = False,
 ) -> Finished | None:
     """
-    Seal a plan's users for a target, or use replayed ones, and run.
+    Run a load test with newly sealed users of a plan, or with replayed ones.
 
     With `prepare`, only seal users into this file, and return None. With `close`, close the batch
     at the end. Raises PlanError if the batch is not collecting or not empty.

@@ -77,7 +77,7 @@ def submissions_of_a_call(envelope_bytes: int) -> int:
 
 
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
-    """Return the outcome that a bulk call states for this refusal; None for other refusals."""
+    """Return the outcome by which a bulk call reports this refusal; None if there is none."""
     return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 

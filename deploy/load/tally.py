@@ -107,11 +107,11 @@ def compare(
     """
     Compare users' answers and the services' counts with the expected ones.
 
-    Users who gave up may still be stored; then no count is exact, and a row states it. A crashed
-    shuffler loses the refusals of its last second, never stored submissions: after lost attempts,
-    its refusals have only an upper bound. Its `closed` is compared with users' answers; causes that
-    no simulated user triggers must not occur. The released result must count every user once and
-    refuse no report.
+    If users gave up, their submissions may still be stored, so the row `given up` fails. A crashed
+    shuffler loses the refusals of its last second but no stored submission, so after unanswered
+    attempts its refusals have only an upper bound. Its `closed` must equal the users' answers;
+    causes that no simulated user triggers must not occur. The result must count every user once
+    and refuse no report.
 
     Args:
         kinds: Behaviours of all users sent.

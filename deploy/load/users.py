@@ -21,7 +21,7 @@ from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counte
 from deploy.load.people import GroupContributor
 from deploy.load.plan import LoadPlan
 from deploy.tasks.value_parser import sample_value
-from deploy.terminal.output_file import whole
+from deploy.terminal.output_file import atomic_output
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""
@@ -85,7 +85,7 @@ class SealedUsers:
     def save(self, path: Path) -> None:
         """Write a prepared file, readable by its owner only, or raise SettingsError."""
         task = np.frombuffer(self.signed.signature + self.signed.task_bytes, dtype=np.uint8)
-        with whole(path) as scratch, scratch.open("wb") as file:
+        with atomic_output(path) as scratch, scratch.open("wb") as file:
             scratch.chmod(0o600)
             kinds, values, envelopes = self.kinds, self.values, self.envelopes
             np.savez(file, task=task, kinds=kinds, values=values, envelopes=envelopes)

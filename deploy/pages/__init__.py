@@ -1,1 +1,1 @@
-"""Web pages: each one file, which fetches nothing from any network."""
+"""Self-contained web pages, which load nothing from any network."""

@@ -1,14 +1,14 @@
-// The rows: a value each, with its bar, whisker and figures.
+// Histogram rows: one value each, with its bar, interval and figures.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function drawn(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
+function svgElement(tag, attributes) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
 }
 
-// The scale of the rows that are shown: 0 always, and all that they reach.
+// Scale of the shown rows: covers 0 and everything drawn in them.
 function barScale(shown) {
   let low = 0, high = 0;
   for (const i of shown) {
@@ -19,7 +19,7 @@ function barScale(shown) {
   const place = (share) => (100 * (share - low) / span).toFixed(3) + "%";
   const parts = window.innerWidth < 768 ? 3 : 4;
   const few = steps(low, high, parts);
-  const ticks = few.length > 1 ? few : steps(low, high, 2 * parts);  // 0 alone is no scale
+  const ticks = few.length > 1 ? few : steps(low, high, 2 * parts);  // one tick is no scale
   return { place, ticks, step: stepOf(ticks) };
 }
 
@@ -28,54 +28,54 @@ function drawAxis(axis, scale) {
   for (const share of scale.ticks) {
     const at = parseFloat(scale.place(share));
     const anchor = at < 5 ? "start" : at > 95 ? "end" : "middle";
-    const text = drawn("text", { x: scale.place(share), y: 12, "text-anchor": anchor, class: "tick" });
+    const text = svgElement("text", { x: scale.place(share), y: 12, "text-anchor": anchor, class: "tick" });
     text.textContent = tick(share, scale.step);
-    axis.append(text, drawn("line", { x1: scale.place(share), x2: scale.place(share), y1: 17, y2: 22, class: "zero" }));
+    axis.append(text, svgElement("line", { x1: scale.place(share), x2: scale.place(share), y1: 17, y2: 22, class: "zero" }));
   }
 }
 
 function picture(i, scale) {
-  const made = drawn("svg", { width: "100%", height: 30, "aria-hidden": "true" });
+  const node = svgElement("svg", { width: "100%", height: 30, "aria-hidden": "true" });
   for (const share of scale.ticks) {
     const x = scale.place(share);
-    made.append(drawn("line", { x1: x, x2: x, y1: 0, y2: 30, class: share === 0 ? "zero" : "grid" }));
+    node.append(svgElement("line", { x1: x, x2: x, y1: 0, y2: 30, class: share === 0 ? "zero" : "grid" }));
   }
   const ends = [Math.min(0, values.estimate[i]), Math.max(0, values.estimate[i])].map((share) => parseFloat(scale.place(share)));
-  made.append(drawn("rect", {
+  node.append(svgElement("rect", {
     x: ends[0] + "%", width: ends[1] - ends[0] + "%", y: 5, height: 14,
     class: values.unsure(i) ? "bar faint" : "bar",
   }));
   const low = scale.place(values.low(i)), high = scale.place(values.high(i));
-  made.append(drawn("line", { x1: low, x2: high, y1: 12, y2: 12, class: "whisker" }));
-  for (const x of [low, high]) made.append(drawn("line", { x1: x, x2: x, y1: 8, y2: 16, class: "whisker" }));
+  node.append(svgElement("line", { x1: low, x2: high, y1: 12, y2: 12, class: "whisker" }));
+  for (const x of [low, high]) node.append(svgElement("line", { x1: x, x2: x, y1: 8, y2: 16, class: "whisker" }));
   if (values.truth !== null) {
     const x = scale.place(values.truth[i]);
-    made.append(drawn("line", { x1: x, x2: x, y1: 2, y2: 22, class: "truth" }));
+    node.append(svgElement("line", { x1: x, x2: x, y1: 2, y2: 22, class: "truth" }));
   }
-  const mark = drawn("svg", { x: scale.place(values.refined[i]), y: 23, overflow: "visible" });
-  mark.append(drawn("path", { d: "M0-5L5 0L0 5L-5 0Z", class: "diamond" }));
-  made.append(mark);
-  return made;
+  const mark = svgElement("svg", { x: scale.place(values.refined[i]), y: 23, overflow: "visible" });
+  mark.append(svgElement("path", { d: "M0-5L5 0L0 5L-5 0Z", class: "diamond" }));
+  node.append(mark);
+  return node;
 }
 
 function cell(text, className, head) {
-  const made = element("td", text, className);
-  made.setAttribute("role", "cell");
-  if (head) made.dataset.head = head;
-  return made;
+  const node = element("td", text, className);
+  node.setAttribute("role", "cell");
+  if (head) node.dataset.head = head;
+  return node;
 }
 
 function row(i, scale, digits) {
-  const made = element("tr", undefined, values.unsure(i) ? "unsure" : "");
-  made.setAttribute("role", "row");
-  made.tabIndex = -1;
-  made.dataset.value = String(i);
+  const node = element("tr", undefined, values.unsure(i) ? "unsure" : "");
+  node.setAttribute("role", "row");
+  node.tabIndex = -1;
+  node.dataset.value = String(i);
   const name = cell(undefined, "");
   name.append(nameElement(i));
   if (values.unsure(i)) name.append(element("span", " (not distinguishable from none)", "hidden"));
   const chart = cell(undefined, "picture");
   chart.append(picture(i, scale));
-  made.append(
+  node.append(
     name,
     chart,
     cell(percent(values.estimate[i], digits), "number share"),
@@ -83,8 +83,8 @@ function row(i, scale, digits) {
     cell(users(values.estimate[i]), "number"),
     cell(percent(values.refined[i], digits), "number", "refined"),
   );
-  if (values.truth !== null) made.append(cell(percent(values.truth[i], digits), "number", "truth"));
-  return made;
+  if (values.truth !== null) node.append(cell(percent(values.truth[i], digits), "number", "truth"));
+  return node;
 }
 
 function showRows(body, axis, shown) {
@@ -98,14 +98,14 @@ function showRows(body, axis, shown) {
     const columns = values.truth === null ? 6 : 7;
     const nothing = cell("No value matches.", "nothing");
     nothing.colSpan = columns;
-    const made = element("tr");
-    made.setAttribute("role", "row");
-    made.append(nothing);
-    body.append(made);
+    const node = element("tr");
+    node.setAttribute("role", "row");
+    node.append(nothing);
+    body.append(node);
   }
 }
 
-// Rows are read by pointing at them, or with the arrow keys.
+// Show a row's tooltip under the pointer or at keyboard focus; arrow keys move the focus.
 function readRows(body) {
   const at = (event) => event.target.closest("tr[data-value]");
   body.addEventListener("pointermove", (event) => {

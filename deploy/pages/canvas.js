@@ -1,11 +1,11 @@
-// Canvases: as sharp as the screen, in the page's colours, drawn again when either changes.
+// Canvases in screen resolution and the page's colours, redrawn when either changes.
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Clear a canvas and give its context in CSS pixels.
-function begun(canvas, height) {
+// Clear a canvas, and return its context scaled to CSS pixels.
+function clearedCanvas(canvas, height) {
   const ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
   canvas.style.height = height + "px";
@@ -18,16 +18,16 @@ function begun(canvas, height) {
   return { context, width, height };
 }
 
-function keepDrawn(canvas, draw) {
-  let asked = false;
+function redrawOnChange(canvas, draw) {
+  let scheduled = false;
   const soon = () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => { asked = false; draw(); });
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => { scheduled = false; draw(); });
   };
   new ResizeObserver(soon).observe(canvas.parentElement);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
-  matchMedia("print").addEventListener("change", draw);  // at once: paper does not wait
+  matchMedia("print").addEventListener("change", draw);  // at once, before the page is printed
   return soon;
 }
 

@@ -1,10 +1,10 @@
-// Refined against unrefined: a point for each value.
+// Scatter plot of refined against unrefined shares.
 
 function makeComparison(canvas) {
   const margin = { left: 58, right: 10, top: 10, bottom: 40 };
 
   function draw() {
-    const { context, width, height } = begun(canvas, 320);
+    const { context, width, height } = clearedCanvas(canvas, 320);
     const bend = typicalReach();
     let low = -bend, high = bend;
     for (let i = 0; i < values.held; i++) {
@@ -55,11 +55,11 @@ function makeComparison(canvas) {
     context.restore();
   }
 
-  // Both scales bend at the same shares, so the diagonal is made of straight pieces.
+  // The diagonal is piecewise linear: both scales bend at the same shares.
   function diagonal(context, across, up, bend) {
     const shares = [...across.ticks, ...up.ticks, -bend, bend].sort((a, b) => a - b);
     shares.forEach((share, n) => context[n ? "lineTo" : "moveTo"](across.place(share), up.place(share)));
   }
 
-  return keepDrawn(canvas, draw);
+  return redrawOnChange(canvas, draw);
 }

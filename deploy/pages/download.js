@@ -1,15 +1,15 @@
-// The values as a CSV file, made here of what the page holds: the columns of `shuffledp result --csv`.
+// Download the page's values as CSV, with the columns of `shuffledp result --csv`.
 
-function keptFromRunning(text) {
-  // What a spreadsheet would run as a formula is kept from it by an apostrophe; numbers are none.
+function withoutFormula(text) {
+  // An apostrophe keeps a spreadsheet from running text as a formula; numbers need none.
   if (/^-?[0-9]+(\.[0-9]+)?$/.test(text)) return text;
-  // One that splits lines elsewhere begins a cell within the label; quotes do not hold it.
+  // A spreadsheet may split lines at other separators and start a cell inside a label, despite quotes.
   const safe = text.replace(/([;,\t\r\n]"*)(?=[=+\-@])/g, "$1'");
   return /^[=+\-@\t\r]/.test(safe) ? "'" + safe : safe;
 }
 
 function quoted(text) {
-  return '"' + keptFromRunning(text).replaceAll('"', '""') + '"';
+  return '"' + withoutFormula(text).replaceAll('"', '""') + '"';
 }
 
 function asCsv() {
@@ -17,7 +17,7 @@ function asCsv() {
   if (values.truth !== null) heads.push("truth");
   const rows = [heads.join(",")];
   for (let i = 0; i < values.held; i++) {
-    // Each value's own interval, whichever is shown: the headings say nothing of another.
+    // Always each value's own interval, even if the page shows simultaneous ones.
     const [share, error] = [values.estimate[i], values.error[i]];
     const halfWidth = given.interval_factors.own * error;
     const figures = [share, error, share - halfWidth, share + halfWidth, values.refined[i]];

@@ -1,4 +1,4 @@
-"""Numbers as text for readers, and text for LaTeX."""
+"""Format numbers for readers, and escape text for LaTeX."""
 
 import math
 from decimal import ROUND_CEILING, Decimal, localcontext
@@ -16,54 +16,54 @@ _LATEX: Final = str.maketrans(
     }
 )
 _EXACT_POWER: Final = 30.0
-"""Above this ε the odds are written as the next power of ten."""
+"""Above this ε, e^ε is rounded up to a power of ten."""
 _SMALLEST_PLAIN: Final = Decimal("1e-9")
-"""From here on a probability is written in plain digits."""
+"""Smallest probability written in plain digits."""
 
 
 def count(number: int) -> str:
-    """Write a whole number with its thousands apart."""
+    """Format a whole number with thousands separators."""
     return f"{number:,}"
 
 
 def plain(value: object) -> str:
-    """Write a task's parameter: thousands apart, no fraction of a whole number."""
+    """Format a task parameter: thousands separators, and no decimals for whole numbers."""
     if isinstance(value, tuple):
-        return f"{len(value)} of them"
+        return f"{len(value)} entries"
     if isinstance(value, int):
         return count(value)
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def privacy(figure: float) -> str:
-    """Write an ε or a δ, rounded up to four digits."""
+    """Format an ε or a δ, rounded up to four digits."""
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
 def at_least(epsilon: float) -> str:
-    """Write an ε that is left of a budget, or that an attack gets, rounded down to four digits."""
+    """Format a remaining budget or an attack's ε, rounded down to four digits."""
     return "∞" if math.isinf(epsilon) else _typeset(rounded_down(epsilon))
 
 
 def odds(epsilon: float) -> str:
-    """Write e^ε, rounded up: how many times as likely anything may become."""
+    """Format e^ε, rounded up: the largest factor by which a probability may grow."""
     if epsilon > _EXACT_POWER:
         exponent = math.ceil(math.nextafter(epsilon / math.log(10), math.inf))
         return _typeset(f"1e{exponent}")
-    # exp is right to less than one place in the last digit; the next number is above it.
+    # The error of exp is below one unit in the last place, so the next float is an upper bound.
     power = 1.0 if epsilon == 0 else math.nextafter(math.exp(epsilon), math.inf)
     return _typeset(rounded_up(power))
 
 
 def probability(delta: float) -> str:
-    """Write a δ, rounded up, in plain digits where they are few."""
+    """Format a δ, rounded up, in plain digits unless it is tiny."""
     rounded = Decimal(rounded_up(delta))
     return f"{rounded:f}" if rounded == 0 or rounded >= _SMALLEST_PLAIN else privacy(delta)
 
 
 def certainty(epsilon: float, delta: float) -> str:
     """
-    Write the largest probability of a right guess between two values that are equally likely.
+    Format the largest probability of guessing right between two equally likely values.
 
     (e^ε + δ) / (1 + e^ε) in percent, rounded up; below 100 % for finite ε and δ below 1.
     """
@@ -71,7 +71,7 @@ def certainty(epsilon: float, delta: float) -> str:
         return "50\N{NO-BREAK SPACE}%"
     with localcontext(prec=50):
         power = Decimal(repr(min(epsilon, 700.0))).exp()
-        left = 100 * (1 - Decimal(repr(delta))) / (1 + power)  # of 100 %
+        left = 100 * (1 - Decimal(repr(delta))) / (1 + power)  # percent below 100
         if left <= 0:
             return "100\N{NO-BREAK SPACE}%"
         digits = max(1, 1 - left.adjusted())
@@ -83,18 +83,18 @@ def certainty(epsilon: float, delta: float) -> str:
 
 
 def scientific(number: float) -> str:
-    """Write a number that is no promise, such as a mean squared error, in three digits."""
+    """Format a number to three digits; not for privacy figures, which must be rounded up."""
     return "0" if number == 0 else _typeset(f"{number:.3g}")
 
 
 def percent(share: float, error: float) -> str:
-    """Write a share in percent, with the digits that its standard error leaves."""
+    """Format a share in percent, with the digits that its standard error justifies."""
     digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
     return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
 
 
 def seconds(duration: float) -> str:
-    """Write how long something took."""
+    """Format a duration in seconds."""
     return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004
 
 
@@ -104,7 +104,7 @@ def latex(text: str) -> str:
 
 
 def _typeset(text: str) -> str:
-    """Write 1e-06 as 10⁻⁶, 4.852e+08 as 4.852 × 10⁸, and set thousands apart."""
+    """Format 1e-06 as 10⁻⁶ and 4.852e+08 as 4.852 × 10⁸, with thousands separators."""
     mantissa, _, exponent = text.partition("e")
     if not exponent:
         whole, point, fraction = mantissa.partition(".")

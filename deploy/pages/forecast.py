@@ -7,53 +7,53 @@ from typing import Final, NamedTuple
 from scipy.special import fdtri
 
 Sample = tuple[float, int]
-"""Seconds since some moment, and how many users there were."""
+"""Time in seconds, and the number of users at that time."""
 
 WINDOWS: Final = (60.0, 600.0)
-"""Seconds to look back: arrivals are seldom even, so the range spans both."""
-SHORTEST: Final = 15.0
-"""Least seconds of watching for a forecast."""
+"""Lookback windows in seconds; the forecast covers the arrival rates of both."""
+MIN_HISTORY: Final = 15.0
+"""Minimum seconds of history for a forecast."""
 _TAIL: Final = 0.05
-"""Probability on either side of a range, at the rate of its window."""
+"""Probability below and above the range of each window."""
 
 
 class Forecast(NamedTuple):
-    """Seconds from now, at the rate of the last minutes."""
+    """Range of the remaining time, in seconds from now."""
 
     soonest: float
     latest: float
 
 
-def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
+def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
     """
-    Forecast when there will be `wanted` users; None if no users came, or too little was seen.
+    Forecast when `goal` users will be reached; None without arrivals or with too little history.
 
-    If k users came in T seconds and go on coming at the same rate, independently, then the time
-    until r more have come is T · r / (k + 1/2) times a number with the F distribution of 2r and
-    2k + 1 degrees of freedom, by Jeffreys' prior for the rate. The range is the widest of 90 %
-    ranges over the WINDOWS; it has no end if no users came in one of them.
+    If arrivals are a Poisson process and k users arrived in T seconds, the time until r more arrive
+    is T · r / (k + 1/2) times a random number with the F distribution of 2r and 2k + 1 degrees of
+    freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
+    its end is infinite if no user arrived in one of them.
 
     Args:
-        history: Samples in their order, the last one of now.
-        wanted: Users; more than there are, or the answer is now.
+        history: Samples in order of time; the last one is the present.
+        goal: Number of users; the range is 0 to 0 if there are that many.
     """
     if not history:
         return None
     now, n_users = history[-1]
-    missing = wanted - n_users
+    missing = goal - n_users
     if missing <= 0:
         return Forecast(0.0, 0.0)
     soonest, latest = math.inf, 0.0
     for window in WINDOWS:
         since, before = next(sample for sample in history if sample[0] >= now - window)
-        seconds, came = now - since, n_users - before
-        if seconds < SHORTEST:
+        seconds, arrived = now - since, n_users - before
+        if seconds < MIN_HISTORY:
             continue
         high = math.inf
-        if came > 0:
-            scale = seconds * missing / (came + 0.5)
+        if arrived > 0:
+            scale = seconds * missing / (arrived + 0.5)
             low, high = (
-                scale * float(fdtri(2 * missing, 2 * came + 1, chance))
+                scale * float(fdtri(2 * missing, 2 * arrived + 1, chance))
                 for chance in (_TAIL, 1 - _TAIL)
             )
             soonest = min(soonest, low)
@@ -62,7 +62,7 @@ def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Return the seconds since the last arrival, as far as was seen."""
+    """Return the seconds since the last arrival, or since the start of the history."""
     if not history:
         return 0.0
     now, n_users = history[-1]

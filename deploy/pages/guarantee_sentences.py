@@ -1,4 +1,4 @@
-"""Guarantees in plain sentences: what each coalition pools, and what it can conclude."""
+"""Describe guarantees in sentences: each coalition's attack, and what it can conclude."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
         "If the shuffler studies the sealed reports, for which it has no key",
     ),
     "network": (
-        "Somebody on the network",
-        "If somebody records all that is sent between devices and services",
+        "An eavesdropper on the network",
+        "If an eavesdropper records all traffic between devices and services",
     ),
 }
-"""The name of each, and the attack."""
+"""Name and attack of each coalition."""
 
 
 class GuaranteeSentence(NamedTuple):
-    """One guarantee, as shown to a reader."""
+    """A guarantee and its description for readers."""
 
     guarantee: Guarantee
     coalition: Coalition
@@ -46,34 +46,41 @@ class GuaranteeSentence(NamedTuple):
     epsilon: str
     delta: str
     odds: str
-    """e^ε; empty where nothing is guaranteed."""
+    """e^ε; empty if nothing is guaranteed."""
     added: str
-    """δ in plain digits; empty where it is 0."""
+    """δ in plain digits; empty if it is 0."""
     certainty: str
-    """Probability of a right guess between two equally likely values; empty as `odds`."""
+    """Probability of guessing right between two equally likely values; empty like `odds`."""
     charged: bool
-    """Whether the task claims it, and its release is charged by it."""
+    """Whether it is the task's claim, which the release is charged for."""
     weakest: bool
-    """Whether it is against the coalition with the weakest guarantee."""
+    """Whether its coalition has the weakest guarantee."""
 
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
-    """Put guarantees into words, in their order; of several against one coalition all hold."""
-    best: dict[Coalition, float] = {}
-    for one in guarantees:
-        best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
-    charged, weakest = claimed(guarantees), max(best, key=lambda coalition: best[coalition])
+    """Describe guarantees, in order. If several are against one coalition, all of them hold."""
+    best, charged = best_guarantees(guarantees), claimed(guarantees)
+    weakest = max(best, key=lambda coalition: best[coalition].epsilon)
     return tuple(
         _sentence(one, charged=one is charged, weakest=len(best) > 1 and one.coalition == weakest)
         for one in guarantees
     )
 
 
+def best_guarantees(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
+    """Return the guarantee with the smallest ε against each coalition, in order."""
+    best: dict[Coalition, Guarantee] = {}
+    for guarantee in guarantees:
+        other = best.get(guarantee.coalition, guarantee)
+        best[guarantee.coalition] = min(other, guarantee, key=lambda one: one.epsilon)
+    return best
+
+
 def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
     finite, added = math.isfinite(one.epsilon), probability(one.delta) if one.delta else ""
     consequence = "nothing is promised: they may learn your value."
     if one.epsilon == 0 and one.delta == 0:
-        consequence = "they learn nothing of your value."
+        consequence = "they learn nothing about your value."
     elif finite:
         consequence = (
             f"any conclusion of theirs is at most {odds(one.epsilon)} times as likely with your "
@@ -95,7 +102,7 @@ def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSente
 
 
 def coalition_name(coalition: str) -> str:
-    """Name a coalition, also one that has no guarantee, such as `shuffler+users` of an audit."""
+    """Name a coalition, even one without a guarantee, such as an audit's `shuffler+users`."""
     if coalition in _COALITIONS:
         return _COALITIONS[coalition][0]
     return f"The {' and the '.join(coalition.split('+'))}"

@@ -1,4 +1,4 @@
-"""The answers to a live page: a batch's newest progress, and a forecast from earlier ones."""
+"""Data for the live page: a batch's latest progress, and a forecast from its history."""
 
 import json
 from collections import deque
@@ -11,39 +11,39 @@ from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.figures import count
-from deploy.pages.forecast import SHORTEST, WINDOWS, Sample, forecast, quiet_seconds
+from deploy.pages.forecast import MIN_HISTORY, WINDOWS, Sample, forecast, quiet_seconds
 from deploy.pages.page import fragment, render
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
 _REFUSALS: Final[Mapping[str, str]] = {
-    Outcome.MALFORMED: "did not open, or had the wrong length",
-    Outcome.CONFLICT: "the id of another submission, with other bytes",
-    Outcome.TOKEN_USED: "its token came with another submission before",
-    Outcome.UNAUTHENTICATED: "came without a valid token",
-    Outcome.CLOSED: "came after the batch had closed",
+    Outcome.MALFORMED: "could not be opened, or had the wrong length",
+    Outcome.CONFLICT: "reused the id of another submission with other bytes",
+    Outcome.TOKEN_USED: "its token was used for another submission",
+    Outcome.UNAUTHENTICATED: "had no valid token",
+    Outcome.CLOSED: "arrived after the batch had closed",
 }
 _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
 _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
 
 
 def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
-    """Render a live page, which asks for `progress.json` beside it every `poll_seconds`."""
+    """Render the live page, which fetches `progress.json` every `poll_seconds`."""
     return render(
         "live.html",
         version=version,
         styles=("live.css",),
         scripts=("live.js",),
         data={"poll_seconds": poll_seconds},
-        asks_its_server=True,
+        polls_server=True,
         title="The batch, live",
         digest=digest.hex(),
     )
 
 
 class LiveFeed:
-    """The last minutes of a batch's progress. Any thread may read `answer`, which one loop sets."""
+    """Recent progress of a batch. One thread updates it; any thread may read `answer`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class LiveFeed:
         self.answer = self._render("The shuffler has not answered yet.")
 
     def take(self, progress: BatchProgress) -> None:
-        """Add an answer of the shuffler."""
+        """Record the shuffler's latest progress."""
         seconds = self._clock.elapsed()
         self._history.append((seconds, progress.n_users))
         while self._history[0][0] < seconds - _KEPT_SECONDS:
@@ -61,31 +61,31 @@ class LiveFeed:
         self.answer = self._render("")
 
     def take_error(self, error: ShuffleDpError) -> None:
-        """Record why there is no progress: a shuffler has no batch before a device asks for it."""
+        """Report an error. A shuffler does not know a task until a device fetches it."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
             self.answer = self._render("No device has fetched this task from the shuffler yet.")
             return
-        self.answer = self._render(f"The shuffler cannot be asked: {error}.")
+        self.answer = self._render(f"The request to the shuffler failed: {error}.")
 
-    def _render(self, trouble: str) -> bytes:
+    def _render(self, error: str) -> bytes:
         batch = None if self._progress is None else self._batch(self._progress)
-        return json.dumps({"trouble": trouble, "batch": batch}, allow_nan=False).encode()
+        return json.dumps({"error": error, "batch": batch}, allow_nan=False).encode()
 
     def _batch(self, progress: BatchProgress) -> dict[str, Any]:
         state, history = progress.state, tuple(self._history)
         headline, explanation = BATCH_STATES[state]
         enough = progress.n_users >= progress.n_min
-        wanted = progress.target_size if enough else progress.n_min
+        goal = progress.target_size if enough else progress.n_min
         html = fragment(
             "live_batch.html",
             progress=progress,
             collecting=state is BatchState.COLLECTING,
             expired=state is BatchState.EXPIRED,
             left=progress.deadline - self._clock.now(),
-            expected=forecast(history, wanted),
+            expected=forecast(history, goal),
             quiet=quiet_seconds(history),
             watched=history[-1][0] - history[0][0],
-            shortest=SHORTEST,
+            min_history=MIN_HISTORY,
             arrived=history[-1][1] - history[0][1],
             curve=_curve(history),
             refusals=dict(_REFUSALS) | dict.fromkeys(set(progress.refused) - set(_REFUSALS), ""),
@@ -102,7 +102,7 @@ class LiveFeed:
 
 
 def _curve(history: tuple[Sample, ...]) -> str:
-    """Write the samples as points of a path, 400 wide and 80 high; empty for fewer than two."""
+    """Return the samples as an SVG path, 400 wide and 80 high; empty for fewer than two."""
     (first, before), (last, after) = history[0], history[-1]
     span, rise = max(1.0, last - first), max(1, after - before)
     points = (

@@ -1,4 +1,4 @@
-"""The server of a live page: on loopback only, at a secret address only."""
+"""Serve the live page on loopback, at a secret address."""
 
 import hmac
 import sys
@@ -15,7 +15,7 @@ from deploy.pages.live_feed import LiveFeed
 
 _LOOPBACK: Final = "127.0.0.1"
 _IDLE_SECONDS: Final = 10.0
-"""After which a connection that sends nothing is closed."""
+"""Timeout of a connection that sends nothing."""
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "frame-ancestors 'none'"),
@@ -28,12 +28,12 @@ _HEADERS: Final = (
 @contextmanager
 def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iterator[str]:
     """
-    Serve a page and its feed's answers on loopback, in a thread of its own; yield the address.
+    Serve a page and its feed on loopback, in a separate thread; yield the address.
 
-    `secret` is part of the address. Port 0 takes a free one.
+    `secret` is part of the address. Port 0: any free port.
 
     Raises:
-        SettingsError: The port is taken.
+        SettingsError: The port is in use.
     """
     try:
         server = _Server((_LOOPBACK, port), partial(_Handler, page, feed, secret))
@@ -48,27 +48,27 @@ def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iter
 
 
 class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as there
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as in the base class
         """Ignore broken connections, to keep tracebacks off the operator's terminal."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET of two paths, and refuses everything else."""
+    """Answers GET requests for two paths, and refuses everything else."""
 
     server: _Server
     timeout = _IDLE_SECONDS
     error_message_format = ""
 
-    def __init__(self, page: bytes, feed: LiveFeed, secret: str, *connection: Any) -> None:  # noqa: ANN401  # as there
+    def __init__(self, page: bytes, feed: LiveFeed, secret: str, *connection: Any) -> None:  # noqa: ANN401  # as in the base class
         self._page = page
         self._feed = feed
         self._secret = secret
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        """Answer a request."""
+        """Answer a GET request."""
         status, kind, body = self._answer()
         self.send_response(status)
         headers = (("Content-Type", kind), ("Content-Length", str(len(body))), *_HEADERS)
@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _answer(self) -> tuple[HTTPStatus, str, bytes]:
-        # Another name that resolves to this machine is not this page's: DNS rebinding.
+        # Refuse other host names that resolve to this machine: DNS rebinding.
         hosts = {f"{name}:{self.server.server_port}" for name in (_LOOPBACK, "localhost")}
         if self.headers.get("Host") not in hosts:
             return HTTPStatus.FORBIDDEN, "text/plain", b""

@@ -1,12 +1,12 @@
-// Numbers as a reader is shown them: percent, with the digits that the noise leaves.
+// Format numbers for readers: percent, with the digits that the noise justifies.
 
-// Digits behind the point, so that two of a standard error are shown.
+// Decimals that show two digits of a standard error.
 function digitsFor(error) {
   return error > 0 ? Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(100 * error)))) : 2;
 }
 
 function withMinus(text) {
-  // A share that rounds to nothing has no sign.
+  // A share that rounds to 0 has no sign.
   return /^-0\.?0*$/.test(text) ? text.slice(1) : text.replace("-", "\u2212");
 }
 
@@ -31,7 +31,7 @@ function whole(number) {
   return number.toLocaleString("en");
 }
 
-// A tick's number, with the digits that its step has: without one, of its own size.
+// Label of a tick, with the decimals of the step between ticks, if any, or its own.
 function tick(share, step = share) {
   if (share === 0) return "0";
   const digits = Math.max(0, -Math.floor(Math.log10(Math.abs(100 * step)) + 1e-9));

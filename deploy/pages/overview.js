@@ -1,4 +1,4 @@
-// All values at a glance: a point and an interval each, in the order that the rows have.
+// Overview of all values: a point and an interval each, in the order of the rows.
 
 function makeOverview(canvas, choose) {
   const margin = { left: 58, right: 10, top: 10, bottom: 38 };
@@ -7,7 +7,7 @@ function makeOverview(canvas, choose) {
   let pointed = 0;
 
   function draw() {
-    const { context, width, height } = begun(canvas, window.innerWidth < 600 ? 240 : 300);
+    const { context, width, height } = clearedCanvas(canvas, window.innerWidth < 600 ? 240 : 300);
     const { order } = state;
     const bend = typicalReach();
     let low = -bend, high = bend;
@@ -44,7 +44,7 @@ function makeOverview(canvas, choose) {
     context.fillText(state.axis, (margin.left + width) / 2, height - 8);
   }
 
-  // The rows that are shown above.
+  // Mark the rows shown above.
   function drawWindow(context, height) {
     if (state.matches !== null || state.length === 0) return;
     const from = ranks.place(state.first) - 5;
@@ -100,7 +100,7 @@ function makeOverview(canvas, choose) {
     point(rank, box.left + ranks.place(rank), box.top + margin.top);
   });
 
-  const soon = keepDrawn(canvas, draw);
+  const soon = redrawOnChange(canvas, draw);
   return (next) => {
     state = next;
     pointed = 0;

@@ -1,8 +1,8 @@
 """
-The frame of every page: one file that holds its style, its scripts and its data.
+Render pages: single files that contain their styles, scripts and data.
 
-A page loads nothing. Its content-security policy allows the page's own script alone, by hash: text
-from outside never runs.
+A page loads nothing. Its content security policy allows only the page's own script, by hash, so
+untrusted text never runs.
 """
 
 import base64
@@ -30,8 +30,8 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
 _ENVIRONMENT.filters |= {
-    each.__name__: each
-    for each in (
+    format_.__name__: format_
+    for format_ in (
         *(figures.count, figures.privacy, figures.at_least, figures.seconds, figures.plain),
         *(figures.latex, rounded_up, between, duration, moment),
     )
@@ -45,24 +45,24 @@ def render(
     styles: Sequence[str] = (),
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
-    asks_its_server: bool = False,
+    polls_server: bool = False,
     **fields: object,
 ) -> str:
     """
     Render a page, to be written as UTF-8.
 
     Args:
-        template: File of this folder that extends base.html.
-        version: Of this program; shown at the foot.
-        styles: Further style sheets of this folder, after page.css.
-        scripts: Scripts of this folder, run as one after the page has been read.
-        data: For the scripts, as JSON in the element `page-data`. Its text is untrusted.
-        asks_its_server: Let the page ask the server that it came from; others may ask none.
-        **fields: Of the template. Text is escaped.
+        template: File in this folder that extends base.html.
+        version: Version of this program, shown in the footer.
+        styles: Additional style sheets in this folder, after page.css.
+        scripts: Scripts in this folder, run as one after the page is parsed.
+        data: Data for the scripts, as JSON in the element `page-data`. May hold untrusted text.
+        polls_server: Allow requests to the page's own server; all other requests are forbidden.
+        **fields: Variables of the template. Text is escaped.
     """
     script = f'(() => {{\n"use strict";\n{_joined(scripts)}\n}})();' if scripts else ""
     return _ENVIRONMENT.get_template(template).render(
-        policy=content_policy(script, asks_its_server=asks_its_server),
+        policy=content_policy(script, polls_server=polls_server),
         style=Markup(_joined(("page.css", *styles))),  # noqa: S704  # own files
         script=Markup(script),  # noqa: S704  # own files
         data=None if data is None else embedded_json(data),
@@ -72,34 +72,34 @@ def render(
 
 
 def fragment(template: str, **fields: object) -> str:
-    """Render a part of a page for a script to insert. Text is escaped."""
+    """Render a part of a page, for a script to insert. Text is escaped."""
     return _ENVIRONMENT.get_template(template).render(**fields)
 
 
-def content_policy(script: str, *, asks_its_server: bool) -> str:
+def content_policy(script: str, *, polls_server: bool) -> str:
     """Return the Content-Security-Policy of a page with this script."""
     allowed = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         allowed.append(f"script-src 'sha256-{digest}'")
-    if asks_its_server:
+    if polls_server:
         allowed.append("connect-src 'self'")
     return "; ".join((*allowed, "base-uri 'none'", "form-action 'none'"))
 
 
 def embedded_json(value: object) -> Markup:
     """
-    Write JSON that is safe inside a script element, whatever text it holds.
+    Serialize to JSON that is safe inside a script element, whatever text it contains.
 
-    No < is left that could end the element or begin a comment; all is ASCII, so that even invalid
-    Unicode can be written.
+    Escapes `<`, `>` and `&`, so that no text ends the element or begins a comment. The output is
+    ASCII, so even invalid Unicode can be written.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704  # what is left cannot be read as markup
+    return Markup(text)  # noqa: S704  # it contains no markup
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return files of this folder, unchanged, one after the other."""
+    """Return the text of files in this folder, joined."""
     return "\n".join(_LOADER.get_source(_ENVIRONMENT, name)[0] for name in names)

@@ -1,4 +1,4 @@
-// The result page: what the reader chose, and what is shown of it.
+// Controls of the result page, and the rows that they select.
 
 const byId = (id) => document.getElementById(id);
 const chosen = { order: "estimate", descending: true, text: "", distinct: false, page: 0, length: 15 };
@@ -57,17 +57,17 @@ function showHeads() {
   byId("interval-head").textContent = intervalName();
 }
 
-function found() {
+function showMatches() {
   let distinct = 0;
   for (let i = 0; i < values.held; i++) if (!values.unsure(i)) distinct++;
-  const apart = whole(distinct) + " of " + whole(values.held) + " values are distinguishable from none.";
-  byId("found").textContent = chosen.text.trim() === "" ? apart : whole(listed.length) + (listed.length === 1 ? " value matches." : " values match.");
+  const summary = whole(distinct) + " of " + whole(values.held) + " values are distinguishable from none.";
+  byId("found").textContent = chosen.text.trim() === "" ? summary : whole(listed.length) + (listed.length === 1 ? " value matches." : " values match.");
 }
 
 function refresh() {
   list();
   show();
-  found();
+  showMatches();
 }
 
 function change(changes) {
@@ -75,7 +75,7 @@ function change(changes) {
   refresh();
 }
 
-// Show the page of rows that a value of the overview is on, and mark it.
+// Go to the row of a value in the overview, and highlight it.
 function goTo(rank) {
   const i = sorted(chosen.order, chosen.descending)[rank];
   if (!listed.includes(i)) {
@@ -115,6 +115,6 @@ for (const head of document.querySelectorAll("#bars .sort")) {
 }
 readRows(byId("rows"));
 byId("browser").hidden = false;
-// A handful of values is at a glance already.
+// Hide the overview if all values fit on one page of rows.
 byId("glance").hidden = values.held <= chosen.length;
 refresh();

@@ -1,4 +1,4 @@
-"""The pages of one result, of any kind of value, and of the ledger of all releases."""
+"""Render the page of one result, for any kind of value, and the page of the ledger."""
 
 import base64
 import dataclasses
@@ -27,19 +27,19 @@ _SCRIPTS: Final = (
     *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
     *("comparison.js", "bars.js", "download.js", "result.js"),
 )
-"""Of a histogram; every other page needs none."""
+"""Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000
-"""Most values of a histogram's page: two megabytes of figures, which a browser sorts at once."""
+"""Maximum values on a histogram's page: two megabytes, which a browser sorts at once."""
 _SHORT_NAME: Final = 12
-"""Characters of a name that needs no wide column."""
+"""Maximum characters of a name in a narrow column."""
 _MIN_WHOLE: Final = 10
-"""Below it an approximate number needs its fraction."""
+"""Smallest approximate number shown without decimals."""
 
 
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
-    """Render the page of a result that was checked against its task, and of its view."""
+    """Render the page of a result, which the caller has checked against its task."""
     sentences = guarantee_sentences(result.guarantees)
-    own: dict[str, Any] = {"drawn": [drawn(table) for table in view.tables], "histogram": None}
+    own: dict[str, Any] = {"drawn": [plotted(table) for table in view.tables], "histogram": None}
     if isinstance(result.estimate, Histogram):
         own = {
             "scripts": _SCRIPTS,
@@ -71,10 +71,10 @@ def histogram_data(
     histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """
-    Return a histogram for the page's scripts; figures are rounded to 32-bit floating point numbers.
+    Return a histogram's data for the page's scripts, with figures as 32-bit floats.
 
-    Of more than MAX_VALUES values the page holds the largest estimates. Labels, of all values or
-    none, are untrusted text.
+    Of more than MAX_VALUES values, only the largest estimates are returned. Labels are untrusted
+    text, for all values or for none.
     """
     size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)
@@ -99,7 +99,7 @@ def histogram_data(
 
 
 def _packed(numbers: NDArray[Any], dtype: str) -> str:
-    """Write numbers as base64, a third of their length in digits."""
+    """Encode numbers as base64, a third as long as decimal digits."""
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()
 
 
@@ -110,14 +110,14 @@ def _histogram_fields(
     half_width = interval_reach(CONFIDENCE) * error
     misses = (1 - CONFIDENCE) * view.size
     both = (histogram.frequencies, histogram.refined)
-    sums = [f"{100 * each.sum():.2f}\N{NO-BREAK SPACE}%" for each in both]
+    sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]
     facts = [
-        ("Sum of all shares", *(each.replace("-", "\N{MINUS SIGN}") for each in sums)),
-        ("Values below 0", *(figures.count((each < 0).sum()) for each in both)),
+        ("Sum of all shares", *(text.replace("-", "\N{MINUS SIGN}") for text in sums)),
+        ("Values below 0", *(figures.count((shares < 0).sum()) for shares in both)),
         ("Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"),
     ]
     if view.truth is not None:
-        mse = (float(np.mean((each - view.truth) ** 2)) for each in both)
+        mse = (float(np.mean((shares - view.truth) ** 2)) for shares in both)
         known = ("Mean squared error against the truth", *map(figures.scientific, mse))
         facts.insert(2, known)
     return {
@@ -139,7 +139,7 @@ def releases_page(
     *,
     version: str,
 ) -> str:
-    """Render the page of the verified ledger. It lists released batches only."""
+    """Render the page of a verified ledger, which lists released batches only."""
     return render(
         "releases.html",
         version=version,
@@ -152,8 +152,8 @@ def releases_page(
     )
 
 
-def drawn(table: EstimateTable) -> dict[str, Any]:
-    """Place a table's rows on an axis, in percent of its length."""
+def plotted(table: EstimateTable) -> dict[str, Any]:
+    """Return a table with its rows' positions on a common axis, in percent of its length."""
     rows = [
         (row.low, row.high, row.value, *(() if row.truth is None else (row.truth,)))
         for row in table.rows

@@ -1,6 +1,6 @@
-// Scales: from shares to places.
+// Scales, which map shares and ranks to positions.
 
-// Steps of 1, 2 or 5 times a power of ten that cut a range into about so many parts.
+// Ticks at multiples of 1, 2 or 5 times a power of ten that split a range into about `parts` parts.
 function steps(low, high, parts) {
   const rough = (high - low) / parts;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -10,10 +10,10 @@ function steps(low, high, parts) {
   return ticks;
 }
 
-// What lies between two neighbours; nothing of a single one.
+// Distance between neighbouring ticks; undefined for a single tick.
 const stepOf = (ticks) => ticks.length > 1 ? ticks[1] - ticks[0] : undefined;
 
-// Linear up to `bend` on both sides of 0, logarithmic beyond: noise and frequent values both show.
+// Linear from -bend to bend, logarithmic outside, so that noise and frequent values both show.
 function bentScale(low, high, from, to, bend) {
   const bent = (x) => Math.sign(x) * (Math.abs(x) <= bend ? Math.abs(x) / bend : 1 + Math.log10(Math.abs(x) / bend));
   const start = bent(low), span = bent(high) - start || 1;
@@ -26,12 +26,12 @@ function bentScale(low, high, from, to, bend) {
     if (-decade >= low) ticks.push(-decade);
   }
   if (ticks.length > 1) return { place, ticks };
-  // All within the noise, where the scale is linear: steps show how far that is.
+  // Everything is in the linear part: place linear ticks.
   const inside = steps(Math.max(low, -bend), Math.min(high, bend), 4);
   return { place, ticks: inside, step: stepOf(inside) };
 }
 
-// Places of ranks: logarithmic shows the first ones apart, linear gives each the same room.
+// Scale of ranks: logarithmic to spread the first ranks, or linear.
 function rankScale(count, from, to, logarithmic) {
   const last = Math.max(1, logarithmic ? Math.log(count) : count - 1);
   const place = (rank) => from + (to - from) * (logarithmic ? Math.log(rank + 1) : rank) / last;

@@ -1,31 +1,31 @@
-// The small window that reads one value.
+// Tooltip with the figures of one value.
 
 const tooltip = document.getElementById("tooltip");
 
 function element(tag, text, className) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const node = document.createElement(tag);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
 }
 
-// Text of anybody's, in whatever direction it is written; never read as markup.
+// A label: untrusted text in any writing direction, never parsed as markup.
 function nameElement(i, tag = "bdi") {
-  const made = element(tag, values.name(i), "name");
-  made.dir = "auto";
-  return made;
+  const node = element(tag, values.name(i), "name");
+  node.dir = "auto";
+  return node;
 }
 
 function lines(i) {
   const digits = digitsFor(values.error[i]);
-  const found = [
+  const entries = [
     ["Share", percent(values.estimate[i], digits)],
     [intervalName(), interval(i, digits)],
     ["Users", userInterval(i)],
     ["Refined", percent(values.refined[i], digits)],
   ];
-  if (values.truth !== null) found.push(["Truth", percent(values.truth[i], digits)]);
-  return found;
+  if (values.truth !== null) entries.push(["Truth", percent(values.truth[i], digits)]);
+  return entries;
 }
 
 function intervalName() {
@@ -54,7 +54,7 @@ function showTooltip(i, x, y) {
   tooltip.style.top = Math.max(8, top) + "px";
 }
 
-// The page may report late that it was scrolled to where the tooltip was shown.
+// A scroll event may arrive after the tooltip is shown at the new position.
 let shownAt = 0;
 
 function hideTooltip() {

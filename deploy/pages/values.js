@@ -1,4 +1,4 @@
-// The values of the histogram: what the page embeds, unpacked, and their orders.
+// The histogram's values, decoded from the page's data, and their sort orders.
 
 const given = JSON.parse(document.getElementById("page-data").textContent);
 
@@ -26,13 +26,13 @@ const values = {
   name(i) { return this.labels === null ? String(this.item(i)) : this.labels[i]; },
   low(i) { return this.estimate[i] - this.factor * this.error[i]; },
   high(i) { return this.estimate[i] + this.factor * this.error[i]; },
-  // A value that nobody holds has such an interval as a rule.
+  // The interval reaches 0, as it usually does for a value that nobody holds.
   unsure(i) { return this.low(i) <= 0; },
 };
 const items = given.items === null ? null : unpacked(given.items, Uint32Array);
 const searchable = values.labels === null ? null : values.labels.map((label) => label.toLowerCase());
 
-// What separates noise from shares: the reach of a typical interval.
+// Half the width of a typical interval, which separates noise from shares.
 function typicalReach() {
   const sorted = Float32Array.from(values.error).sort();
   const middle = sorted[sorted.length >> 1] || sorted[sorted.length - 1];
@@ -50,16 +50,16 @@ const ranks = {
 };
 const sortedOrders = {};
 
-// All values in an order: kept, since sorting many names takes a while.
+// All values in an order; cached, because sorting many names is slow.
 function sorted(order, descending) {
   sortedOrders[order] ??= Uint32Array.from({ length: values.held }, (_, i) => i).sort(ranks[order]);
   return descending ? sortedOrders[order].slice().reverse() : sortedOrders[order];
 }
 
-// A value is found by a part of its name, or by its whole number.
+// Match values by a part of the name, or by the exact number.
 function matcher(text) {
-  const wanted = text.trim().toLowerCase();
-  if (wanted === "") return () => true;
-  if (searchable === null) return (i) => String(values.item(i)).includes(wanted);
-  return (i) => searchable[i].includes(wanted) || String(values.item(i)) === wanted;
+  const query = text.trim().toLowerCase();
+  if (query === "") return () => true;
+  if (searchable === null) return (i) => String(values.item(i)).includes(query);
+  return (i) => searchable[i].includes(query) || String(values.item(i)) === query;
 }

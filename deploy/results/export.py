@@ -14,7 +14,7 @@ from common.protocols import protocol_named
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
-from deploy.terminal.output_file import whole
+from deploy.terminal.output_file import atomic_output
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
@@ -75,7 +75,7 @@ def write_csv(path: Path, columns: Columns) -> None:
         name: [_no_formula(str(text)) for text in column] if name in _TEXT_COLUMNS else column
         for name, column in columns.items()
     }
-    with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
+    with atomic_output(path) as target, target.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerow(columns)
         rows = zip(*columns.values(), strict=True)
         csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
@@ -109,5 +109,5 @@ def write_parquet(path: Path, result: Result, columns: Columns) -> None:
     if isinstance(result.estimate, Means):
         metadata["unbiased"] = str(result.estimate.unbiased).lower()
     table = pa.table({name: list(column) for name, column in columns.items()})
-    with whole(path) as target:
+    with atomic_output(path) as target:
         parquet.write_table(table.replace_schema_metadata(metadata), target)

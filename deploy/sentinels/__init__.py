@@ -1,1 +1,1 @@
-"""An operator's test submissions."""
+"""Sentinels: an operator's test submissions."""

@@ -1,9 +1,9 @@
 """
-An operator's file of sentinels: an append-only log of JSON lines, each flushed to the disk.
+An operator's sentinel file: an append-only log of JSON lines, each flushed to disk.
 
-The first line names the task and the number of sentinels. Then comes a line for each, with the
-bytes to send, before any is registered; and a line for each change of state. A partial last line
-is dropped. The file distinguishes sentinels from users: keep it secret.
+The first line names the task and the number of sentinels. Before any is registered, each gets a
+line with the bytes to send; each change of state adds another line. A partial last line is dropped.
+The file distinguishes sentinels from users: keep it secret.
 """
 
 import fcntl
@@ -26,20 +26,20 @@ from common.task_digest import TaskDigest
 from user_agent.contribution import PreparedSubmission
 
 _OWNER_ONLY: Final = 0o600
-_NO_SENTINELS: Final = "exists already, and holds no sentinels"
+_NO_SENTINELS: Final = "exists and is not a sentinel file"
 
 
 class SentinelState(StrEnum):
-    """How far a sentinel got."""
+    """Progress of a sentinel."""
 
     PLANNED = "planned"
-    """Not sent yet; the first of these may have been sent when the writer stopped."""
+    """Not sent, except perhaps one that was being sent when the program stopped."""
     UNKNOWN = "unknown"
-    """Sent without an answer: it may be stored or not."""
+    """Sent but not answered: it may or may not be stored."""
     STORED = "stored"
-    """Acknowledged by the shuffler; the analyzer does not know yet."""
+    """Acknowledged by the shuffler, not yet confirmed at the analyzer."""
     ACKNOWLEDGED = "acknowledged"
-    """The analyzer knows too: if it is missing, the shuffler is accused."""
+    """Acknowledged and confirmed at the analyzer: if it is missing, the shuffler lost it."""
     REFUSED = "refused"
 
 
@@ -49,11 +49,11 @@ class PlantedSentinel:
 
     envelope: bytes
     leaves: bytes
-    """Of its reports, concatenated."""
+    """Leaf hashes of its reports, concatenated."""
     state: SentinelState = SentinelState.PLANNED
     receipt: bytes = b""
     reason: str = ""
-    """Why the shuffler refused it, in its own words."""
+    """The shuffler's reason for refusing it."""
 
 
 class _Line(BaseModel):
@@ -79,7 +79,7 @@ class _Planned(_Line):
     ]
     envelope: bytes
 
-    def planted(self) -> PlantedSentinel:
+    def sentinel_to_send(self) -> PlantedSentinel:
         return PlantedSentinel(self.envelope, b"".join(self.leaves))
 
 
@@ -94,7 +94,7 @@ _LINES: Final = TypeAdapter[_Planned | _Change](_Planned | _Change)
 
 
 class SentinelFile:
-    """The sentinels of one task, as they are on the disk."""
+    """An open sentinel file with the sentinels of one task."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
@@ -105,11 +105,11 @@ class SentinelFile:
     @contextmanager
     def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
         """
-        Create a file that only its owner reads, or continue an existing one, for `count` sentinels.
+        Open a file for `count` sentinels, or create it, readable by its owner only.
 
         Raises:
-            SettingsError: The file cannot be written, is held by another process, is of another
-                task or number of sentinels, or is something else; it is left unchanged.
+            SettingsError: The file cannot be written, is locked by another process, belongs to
+                another task or number of sentinels, or is not a sentinel file; it is unchanged.
         """
         with ExitStack() as stack:
             with _failures(path):
@@ -120,21 +120,21 @@ class SentinelFile:
                 except BlockingIOError:
                     raise SettingsError(f"{path} is in use by another process") from None
                 raw = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-                kept, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
+                journal, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
                 lines = raw.split(b"\n")[:-1]
                 if lines:
-                    kept._read(lines, header)
+                    journal._read(lines, header)
                 elif not header.encoded().startswith(raw):
                     raise SettingsError(f"{path} {_NO_SENTINELS}")
                 file.truncate(raw.rfind(b"\n") + 1)
                 os.fchmod(descriptor, _OWNER_ONLY)
                 if not lines:
-                    kept._append([header])
+                    journal._append([header])
                     flush_directory(path.absolute().parent)
-            yield kept
+            yield journal
 
     def plan(self, answers: Iterable[PreparedSubmission]) -> None:
-        """Add sentinels, as they will be sent, and flush them."""
+        """Add prepared sentinels, and flush them to disk."""
         lines = [
             _Planned(
                 sentinel=number,
@@ -145,19 +145,19 @@ class SentinelFile:
             for number, answer in enumerate(answers, start=len(self.sentinels))
         ]
         self._append(lines)
-        self.sentinels += [line.planted() for line in lines]
+        self.sentinels += [line.sentinel_to_send() for line in lines]
 
     def record(
         self, number: int, state: SentinelState, *, receipt: bytes = b"", reason: str = ""
     ) -> None:
-        """Set the state of a sentinel, and flush it."""
+        """Set the state of a sentinel, and flush it to disk."""
         change = _Change(sentinel=number, state=state, reason=reason)
         change.receipt = receipt
         self._append([change])
         self._apply(change)
 
     def _read(self, lines: Sequence[bytes], expected: _Header) -> None:
-        """Read whole lines; raise SettingsError with the number of a damaged one."""
+        """Read complete lines; raise SettingsError with the number of a damaged line."""
         path = self._path
         try:
             header = _Header.model_validate_json(lines[0])
@@ -167,18 +167,18 @@ class SentinelFile:
             raise SettingsError(f"{path} holds sentinels of another task")
         if header.sentinels != expected.sentinels:
             raise SettingsError(
-                f"{path} is of {header.sentinels} sentinels, and {expected.sentinels} were asked "
-                "for: ask for as many to continue with them, or name another file"
+                f"{path} has {header.sentinels} sentinels, not {expected.sentinels}: use this "
+                "number to continue with them, or another file"
             )
         for number, line in enumerate(lines[1:], start=2):
             try:
-                found = _LINES.validate_json(line)
-                if isinstance(found, _Change):
-                    self._apply(found)
-                elif found.sentinel == len(self.sentinels) < expected.sentinels:
-                    self.sentinels.append(found.planted())
+                entry = _LINES.validate_json(line)
+                if isinstance(entry, _Change):
+                    self._apply(entry)
+                elif entry.sentinel == len(self.sentinels) < expected.sentinels:
+                    self.sentinels.append(entry.sentinel_to_send())
                 else:
-                    raise ValueError("a sentinel out of turn")  # noqa: TRY301  # as others
+                    raise ValueError("a sentinel out of order")  # noqa: TRY301  # as others
             except (ValueError, IndexError) as error:
                 raise SettingsError(f"line {number} of {path} is damaged") from error
 

@@ -1,8 +1,8 @@
 """
 Plant an operator's sentinels: ordinary submissions whose reports the analyzer looks for.
 
-They are prepared and sent by the code of a device, one by one, each over a connection of its own.
-The operator chooses their network address.
+Device code prepares and sends them one by one, each over its own connection. The operator chooses
+the network address that they come from.
 """
 
 import asyncio
@@ -38,52 +38,52 @@ class SentinelRun:
 
     digest: TaskDigest
     analyzer: OperatorClient
-    """Where they are registered."""
+    """The analyzer's client, which registers sentinels."""
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
     """Opens a new connection to the shuffler."""
     journal: Path
-    """The operator's file, new or to continue: see `journal.py`."""
+    """The operator's sentinel file, new or existing: see `journal.py`."""
     rng: np.random.Generator
-    """Draws values, reports and pauses."""
+    """Source of values, reports and pauses."""
     tokens: Sequence[bytes] | None = None
-    """One for each sentinel, the same in every run; None where the shuffler asks for none."""
+    """One per sentinel, the same in every run; None if the shuffler requires none."""
     analyzer_identity: PublicIdentity | None = None
-    """Required signer of the task; None to check none."""
+    """Required signer of the task; None to skip the check."""
     shuffler_identity: PublicIdentity | None = None
-    """Required signer of receipts; None to check none."""
+    """Required signer of receipts; None to skip the check."""
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits for so many seconds."""
+    """Waits for a number of seconds."""
 
     async def plant(self, count: int, over: float) -> list[PlantedSentinel]:
         """
-        Register sentinels, send them over some seconds, and confirm the acknowledged ones.
+        Register `count` sentinels, send them within `over` seconds, and confirm acknowledged ones.
 
-        Registering first keeps any from counting as a user, and confirming last any that never
-        arrived from counting as missing. Another run with the same file resends the same bytes of
-        those that are not acknowledged yet, and no others.
+        They are registered before sending, so that none counts as a user, and confirmed after
+        their acknowledgement, so that one that never arrived does not count as missing. A second
+        run with the same file resends the same bytes of all that are not acknowledged.
 
         Raises:
-            SettingsError: There are fewer tokens than sentinels, or the file cannot be continued.
-            ProofError: The shuffler gave another task, or one of another signer.
-            BatchStateError: There is no room for so many below the task's target size.
-            PeerRefusalError: There is no such task, its batch has arrived already, or earlier
-                sentinels have taken the room; nothing was sent.
+            SettingsError: There are fewer tokens than sentinels, or the file does not match.
+            ProofError: The shuffler returned another task, or one by another signer.
+            BatchStateError: The task's target size leaves no room for so many.
+            PeerRefusalError: The analyzer does not know the task, has its batch already, or has
+                no room left after earlier sentinels; nothing was sent.
             PeerError: A party cannot be reached, and nothing was sent; or a receipt does not
-                verify, and no more were sent.
+                verify, and sending stopped.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(
-                f"{count} sentinels need a token each; the file of tokens holds "
-                f"{len(self.tokens)} different ones"
+                f"{count} sentinels need {count} tokens; the file has {len(self.tokens)} different "
+                "ones"
             )
         async with self.connect() as shuffler:
             signed = await shuffler.fetch_task(self.digest)
         task = authentic(signed, self.digest, self.analyzer_identity)
         room = max(0, task.target_size - task.n_min)
-        if count > room:  # before a part of them is registered and takes the room of others
+        if count > room:  # before registering some, which would take the room of others
             raise BatchStateError(
-                f"{count} sentinels were asked for; between n_min and target_size there is room "
-                f"for {room}"
+                f"{count} sentinels do not fit: between n_min and target_size there is room for "
+                f"{room}"
             )
         with SentinelFile.opened(self.journal, self.digest, count) as journal:
             contributor = Contributor(task, self.digest)
@@ -112,19 +112,19 @@ class SentinelRun:
             journal.record(number, SentinelState.REFUSED, reason=str(error))
             return
         except PeerError:
-            journal.record(number, SentinelState.UNKNOWN)  # it may be stored: it stays registered
+            journal.record(number, SentinelState.UNKNOWN)  # stays registered: it may be stored
             return
         pinned = self.shuffler_identity
         if pinned is not None and not receipt_holds(pinned, self.digest, envelope, receipt):
             journal.record(number, SentinelState.UNKNOWN)
             raise PeerError(
-                "the shuffler's receipt is not by the identity that was given for it; no more "
-                "sentinels are sent"
+                "the shuffler's receipt is not signed by its pinned identity; no more sentinels "
+                "are sent"
             )
         journal.record(number, SentinelState.STORED, receipt=receipt)
 
     async def _confirm(self, journal: SentinelFile) -> None:
-        """Confirm all stored sentinels at the analyzer; after a failure the next call retries."""
+        """Confirm all stored sentinels at the analyzer; if it fails, the next call retries."""
         stored = {
             number: one
             for number, one in enumerate(journal.sentinels)
@@ -137,12 +137,12 @@ class SentinelRun:
         except PeerRefusalError as error:
             if error.status != BatchStateError.status:
                 raise
-            return  # the batch was faster
+            return  # the batch has already arrived
         except PeerError:
             return
         for number in stored:
             journal.record(number, SentinelState.ACKNOWLEDGED)
 
-    async def _register(self, some: Iterable[PlantedSentinel], *, acknowledged: bool) -> None:
-        leaves = [one.leaves for one in some]
+    async def _register(self, sentinels: Iterable[PlantedSentinel], *, acknowledged: bool) -> None:
+        leaves = [sentinel.leaves for sentinel in sentinels]
         await self.analyzer.register_sentinels(self.digest, leaves, acknowledged=acknowledged)

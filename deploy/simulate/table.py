@@ -21,7 +21,7 @@ from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.plot import Point
 from deploy.simulate.row import SweepRow
 from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fitting, print_whole
+from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 Progress = Callable[[int, int], None]
 """Called with the work of an experiment that is done, and the total."""
@@ -161,7 +161,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
             table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table
 
-    table, left_out = fitting(make, headings, optional[::-1], console)
+    table, left_out = fit_table(make, headings, optional[::-1], console)
     print_whole(table, console)
     if left_out:
         console.print("A wider terminal shows more columns; --json has them all.", style="dim")

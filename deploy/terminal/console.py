@@ -1,4 +1,4 @@
-"""The terminal and the browser of the user who runs a command."""
+"""Terminal output, and pages shown in a browser."""
 
 import html
 import os
@@ -16,24 +16,24 @@ _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    """Return the terminal that commands print to; without emoji, so that labels stay distinct."""
+    """Return a console for command output, without emoji codes, which would change labels."""
     return Console(stderr=stderr, emoji=False)
 
 
 def show_in_browser(address: str) -> bool:
-    """Open a page in a graphical browser; return whether there is a display."""
+    """Open a page in a graphical browser; return False if there is none."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _DISPLAYS):
-        return False  # a browser would start in this very terminal
+        return False  # a text browser would start in this terminal
     return webbrowser.open(address)
 
 
 @contextmanager
 def private_opener() -> Iterator[Callable[[str], bool]]:
     """
-    Yield a function that opens a page whose address is secret, as `show_in_browser` does.
+    Yield a function like `show_in_browser` for a page whose address is secret.
 
-    Every user of the machine can read a browser's command line. So it names a file that only this
-    user can read, which redirects to the page.
+    All users of the machine can read a browser's command line, so the browser opens a private file
+    that redirects to the page.
     """
     with TemporaryDirectory(prefix="shuffledp-") as folder:  # readable by this user alone
 

@@ -1,4 +1,4 @@
-"""Times in words, for pages and terminals."""
+"""Format times and durations for pages and terminals."""
 
 import math
 from datetime import UTC, datetime
@@ -6,12 +6,12 @@ from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
-"""With this many of a unit or more, the next smaller one is left out."""
+"""A unit with at least this count is shown without the next smaller one."""
 _FOREVER: Final = 365 * 86400
 
 
 def moment(seconds: float) -> str:
-    """Write seconds since 1970 UTC to the minute; beyond the calendar as seconds."""
+    """Format a Unix time in UTC to the minute, or as seconds if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -19,18 +19,18 @@ def moment(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration in one unit, or two if the larger is one: 1 hour 5 minutes, 3 days."""
+    """Format a duration in one unit, or in two if the larger count is 1: 1 hour 5 minutes."""
     whole = max(0, math.floor(seconds))
     place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size or size == 1)
     size, unit = _UNITS[place]
     number, rest = divmod(whole, size)
     smaller, smaller_unit = _UNITS[min(place + 1, len(_UNITS) - 1)]
-    both = number < _COARSE and rest >= smaller
-    return _count(number, unit) + f" {_count(rest // smaller, smaller_unit)}" * both
+    two_units = number < _COARSE and rest >= smaller
+    return _count(number, unit) + f" {_count(rest // smaller, smaller_unit)}" * two_units
 
 
 def between(soonest: float, latest: float) -> str:
-    """Write a range, its ends rounded outwards in one unit: 3 to 5 minutes."""
+    """Format a range in one unit, rounded outwards: 3 to 5 minutes."""
     if soonest > _FOREVER:
         return "more than a year"
     if latest > _FOREVER:

@@ -6,11 +6,11 @@ from typing import Final
 from rich.markup import escape
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that control a terminal, reverse its text, or are invalid."""
+"""Unicode categories that control a terminal, reverse text direction, or are invalid."""
 
 
 def visible(text: str) -> str:
-    """Replace control characters by readable escapes."""
+    """Replace control characters with readable escapes."""
     return "".join(
         character.encode("unicode_escape").decode("ascii")
         if unicodedata.category(character) in _HIDDEN
@@ -21,8 +21,8 @@ def visible(text: str) -> str:
 
 def escaped(text: str) -> str:
     """
-    Escape text for rich, too: none of it is markup. No markup may follow it directly.
+    Escape untrusted text for rich: control characters and markup. Do not append markup directly.
 
-    The blank keeps a backslash at the end single: `escape` would double it for what follows.
+    The added blank keeps `escape` from doubling a backslash at the end of the text.
     """
     return escape(f"{visible(text)} ")[:-1]

@@ -1,4 +1,4 @@
-"""JSON that any program can read: no NaN, and infinity as the text "inf"."""
+"""Standard JSON output: no NaN, and infinity as the string "inf"."""
 
 import dataclasses
 import json
@@ -10,21 +10,21 @@ from common.messages.guarantee import Guarantee
 
 
 def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Return every field of a guarantee."""
+    """Return a guarantee's fields for JSON."""
     fields = dataclasses.asdict(guarantee)
     return {name: number_or_text(value) for name, value in fields.items()}
 
 
 def number_or_text(value: Any) -> Any:  # noqa: ANN401  # anything JSON holds
-    """Replace infinity by text."""
+    """Return "inf" for infinity, and any other value unchanged."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
 def dumps(value: object) -> str:
-    """Write JSON without NaN and infinity."""
+    """Serialize to JSON; raise ValueError for NaN or infinity."""
     return json.dumps(value, indent=1, allow_nan=False)
 
 
 def print_json(value: object) -> None:
-    """Print JSON without NaN and infinity."""
+    """Print as JSON; raise ValueError for NaN or infinity."""
     sys.stdout.write(dumps(value) + "\n")

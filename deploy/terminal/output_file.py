@@ -1,4 +1,4 @@
-"""Files that commands write."""
+"""Write the output files of commands."""
 
 import os
 import secrets
@@ -11,26 +11,26 @@ from typing import Final
 from common.errors import SettingsError
 
 _NEW: Final = 0o666
-"""Mode of a new file, less the user's mask."""
+"""Mode of a new file before the umask."""
 
 
 def check_folder(path: Path | None) -> None:
-    """Check early that the folder of an output file exists, or raise a SettingsError."""
+    """Raise SettingsError if the folder of an output file does not exist."""
     if path is not None and not path.resolve().parent.is_dir():
-        raise SettingsError(f"{path} cannot be written: its folder is not there")
+        raise SettingsError(f"{path} cannot be written: its folder does not exist")
 
 
 @contextmanager
-def whole(path: Path) -> Generator[Path]:
+def atomic_output(path: Path) -> Generator[Path]:
     """
-    Yield a path to write to, so that the file is replaced whole or stays unchanged.
+    Yield a path to write to, so that the output file is replaced completely or not at all.
 
-    It is a new file beside the wanted one, of the same mode, which takes its place at the end of
-    the block, or is deleted if the block fails. The target of a link, and anything that is not a
-    regular file, such as /dev/stdout, is written in place.
+    The path is a temporary file beside the output file, with its mode. It replaces the output file
+    at the end of the block, or is deleted if the block fails. Links and special files, such as
+    /dev/stdout, are written in place.
 
     Raises:
-        SettingsError: It cannot be written.
+        SettingsError: The file cannot be written.
     """
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -38,7 +38,7 @@ def whole(path: Path) -> Generator[Path]:
             return
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW
         scratch = path.with_name(f".shuffledp-{secrets.token_hex(16)}")
-        # O_EXCL: another user of the folder cannot have a file of theirs overwritten.
+        # O_EXCL: never overwrite or follow a file that another user of the folder placed there.
         os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         try:
             yield scratch
@@ -52,11 +52,11 @@ def whole(path: Path) -> Generator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file: all of it, or nothing, with the errors of `whole`."""
-    with whole(path) as file:
+    """Write a file completely or not at all. Raises SettingsError."""
+    with atomic_output(path) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def cannot_write(path: Path, error: OSError) -> SettingsError:
-    """Return the error that says why a file cannot be written."""
-    return SettingsError(f"{path} cannot be written: {error.strerror or 'its disk fails'}")
+    """Return the error for a file that cannot be written."""
+    return SettingsError(f"{path} cannot be written: {error.strerror or 'input/output error'}")

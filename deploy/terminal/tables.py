@@ -1,4 +1,4 @@
-"""Rich tables that fold text but never truncate numbers: `2` for 20 would be another promise."""
+"""Rich tables that fold text but never truncate numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -8,42 +8,42 @@ from rich.measure import Measurement
 from rich.table import Table
 
 _MAX_WIDTH: Final = 10_000
-"""Columns of a console in which nothing is folded."""
+"""Width of a console in which nothing folds."""
 
 
 def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
-    """Add columns: figures right-justified, text left; text may fold, headings may not."""
+    """Add columns with their justification; text may fold, words of headings may not."""
     for heading, side in headings.items():
         longest = max(map(len, heading.split()), default=0)
         table.add_column(heading, justify=side, overflow="fold", min_width=longest)
 
 
-def fitting(
+def fit_table(
     make: Callable[[Sequence[str]], Table],
     headings: Sequence[str],
     dispensable: Sequence[str],
     console: Console,
 ) -> tuple[Table, bool]:
     """
-    Make a table of the headings that a console has room for.
+    Make a table that fits a console's width, dropping columns if necessary.
 
-    Columns are left out in the order of `dispensable`; unknown ones are ignored. Returns the table,
-    and whether a column was left out.
+    Columns are dropped in the order of `dispensable`; unknown headings are ignored. Returns the
+    table, and whether a column was dropped.
     """
     unfolded = console.options.update(max_width=_MAX_WIDTH)
-    kept, spare = list(headings), [heading for heading in dispensable if heading in headings]
-    table = make(kept)
-    while spare and Measurement.get(console, unfolded, table).maximum > console.width:
-        kept.remove(spare.pop(0))
-        table = make(kept)
-    return table, len(kept) < len(headings)
+    shown, droppable = list(headings), [heading for heading in dispensable if heading in headings]
+    table = make(shown)
+    while droppable and Measurement.get(console, unfolded, table).maximum > console.width:
+        shown.remove(droppable.pop(0))
+        table = make(shown)
+    return table, len(shown) < len(headings)
 
 
 def print_whole(table: Table, console: Console) -> None:
     """
-    Print a table with every right-justified figure whole.
+    Print a table without folding or truncating right-justified figures.
 
-    Where figures need more room than the console has, it folds the lines.
+    Lines wrap if the figures need more room than the console has.
     """
     for column in table.columns:
         if column.justify == "right":

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from analyzer.settings import AnalyzerSettings
 from common.runtime.metrics import DEFINITIONS
 from common.runtime.settings import ServiceSettings, load
-from deploy.docker.__main__ import USUAL_BASE
+from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.engine import IMAGES
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
@@ -168,7 +168,7 @@ def test_a_persons_device_is_not_measured() -> None:
 def test_an_image_copies_only_its_partys_folders() -> None:
     """protos, common and its own, on the default base, as an unprivileged user."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
-    assert [USUAL_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
+    assert [DEFAULT_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
     assert [len(IMAGES), 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
     assert {"10001:10001"} == set(re.findall(r"(?m)^USER (.*)$", text))
     for party in _SETTINGS:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.docker.engine import Engine, EngineError, SilentEngineError
+from deploy.docker.engine import Engine, EngineError, EngineStoppedError
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 60.0
@@ -72,7 +72,7 @@ def _wait(daemon: subprocess.Popen[bytes], home: Path) -> Engine:
         if (home / "socket").exists():
             try:
                 return Engine.find(environment)
-            except SilentEngineError:
+            except EngineStoppedError:
                 if time.monotonic() > give_up:
                     raise
         if daemon.poll() is not None or time.monotonic() > give_up:

@@ -132,7 +132,7 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: str) -> None:
     """By any container in it, under the name in the Prometheus configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
-    page = engine.say(
+    page = engine.output(
         *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),
         *(f"shuffledp-operator:{TAG}", "-c"),
         "from urllib.request import urlopen\n"

@@ -9,9 +9,9 @@ from tests.support.containers import TAG, Images
 @pytest.mark.parametrize("image", IMAGES)
 def test_an_image_is_small(images: Images, image: str) -> None:
     """Below 350 MB with its base, as it lies on the disk."""
-    name = f"shuffledp-{image}:{TAG}"
+    size = ("image", "inspect", "--format", "{{.Size}}", f"shuffledp-{image}:{TAG}")
 
-    assert int(images.engine.say("image", "inspect", "--format", "{{.Size}}", name)) < 350_000_000
+    assert int(images.engine.output(*size)) < 350_000_000
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ _OLDEST_GLIBC: Final = 5
 
 def download(engine: Engine, base: str) -> None:
     """Download what all locks pin for a base image, and remove wheels that none pins."""
-    asked = engine.say("run", "--rm", "--network=none", base, "python3", "-c", _ASK)
+    asked = engine.output("run", "--rm", "--network=none", base, "python3", "-c", _ASK)
     target: dict[str, str] = json.loads(asked)
     needed = {
         str(pin.specifier)[2:] + canonicalize_name(pin.name): line

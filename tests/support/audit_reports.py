@@ -39,7 +39,7 @@ def finding(**changes: Any) -> Finding:
         "coalition": "nobody",
         "verdict": "holds",
         "sentence": "Reports have the distribution that the task states.",
-        "statistic": "least p of 3 tests 0.21, of: buckets",
+        "statistic": "smallest p of 3 tests: 0.21 (buckets)",
         "trials": 2_000_000,
         "confidence": CONFIDENCE,
         "tests": 3,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.docker.__main__ import USUAL_BASE
+from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import Deployment
-from deploy.docker.engine import IMAGES, Engine, EngineError, SilentEngineError
+from deploy.docker.engine import IMAGES, Engine, EngineError, EngineStoppedError
 from tests.containers.private_engine import private_engine
 from tests.containers.wheels import OFFLINE, download
 
@@ -46,7 +46,7 @@ def engine_of_this_machine() -> Iterator[Engine]:
     with ExitStack() as held:
         try:
             engine = Engine.find()
-        except SilentEngineError as error:
+        except EngineStoppedError as error:
             try:
                 engine = held.enter_context(private_engine())
             except EngineError as other:
@@ -65,8 +65,8 @@ class Images:
 
     @classmethod
     def built(cls, engine: Engine) -> "Images":
-        """Build them offline from downloaded packages."""
-        base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
+        """Build them of packages that this machine downloads, without a network."""
+        base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
         images = cls(engine, base, os.environ.get("SHUFFLEDP_BUILDER") or base)
         here = engine.run("image", "inspect", base, check=False).returncode == 0
         if not here and engine.run("pull", base, check=False).returncode:
@@ -87,7 +87,7 @@ class Images:
 
     def python(self, image: str, program: str) -> Any:
         """Run a program in a new container of an image, and read the JSON that it prints."""
-        return json.loads(self.engine.say(*self._bare(f"shuffledp-{image}:{TAG}", program)))
+        return json.loads(self.engine.output(*self._bare(f"shuffledp-{image}:{TAG}", program)))
 
     def _bare(self, name: str, program: str) -> tuple[str, ...]:
         return ("run", "--rm", "--network=none", "--entrypoint=python3", name, "-c", program)
@@ -107,7 +107,7 @@ class Images:
             "            found[path] = mode + ' ' + what\n"
             "print(json.dumps(found))"
         )
-        found: dict[str, str] = json.loads(self.engine.say(*self._bare(name, program)))
+        found: dict[str, str] = json.loads(self.engine.output(*self._bare(name, program)))
         return found
 
 
@@ -144,13 +144,13 @@ def _remove_secrets(engine: Engine, secrets: Path) -> None:
 def inside(deployment: Deployment, service: str, program: str) -> Any:
     """Run a program in a service's container, and read the JSON that it prints."""
     container = deployment.container(service)
-    return json.loads(deployment.engine.say("exec", container, "python3", "-c", program))
+    return json.loads(deployment.engine.output("exec", container, "python3", "-c", program))
 
 
 def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
     """Return what the engine says of a service's container."""
     container = deployment.container(service)
-    found: list[dict[str, Any]] = json.loads(deployment.engine.say("inspect", container))
+    found: list[dict[str, Any]] = json.loads(deployment.engine.output("inspect", container))
     return found[0]
 
 

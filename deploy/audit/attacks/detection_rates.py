@@ -24,9 +24,9 @@ _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
 _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
-"""Sentinels where the task lets the shuffler drop reports."""
+"""Number of sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
-"""Share of the reports that the shuffler drops beyond the task's own sampling."""
+"""Share of the reports left by the task's sampling that a dishonest shuffler drops."""
 _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
 IN_ORDER: Final = 16
@@ -37,11 +37,11 @@ def sentinel_rate(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Finding:
     """
-    Drop m of N submissions at random, s of them sentinels, and let the analyzer judge the batch.
+    Drop m of N submissions, s of which are sentinels, and test how often the batch is rejected.
 
-    A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). Where the task lets the shuffler
-    sample, Bin(s, κ(1-φ)) sentinels' reports remain, with φ the share dropped on top. The
-    analyzer rejects the batch if their number is outside quantiles of Bin(s, κ). `planted`: the
+    A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
+    keep each report with probability κ, and it drops a share φ of those, Bin(s, κ(1-φ)) sentinels'
+    reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted`: the
     analyzer knows the sentinels.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
@@ -69,8 +69,8 @@ def sentinel_rate(
         title=f"Detection by {s} sentinels of the loss of {share:.0%} of the {what}",
         heading="server disruption",
         coalition="shuffler",
-        sentence="A shuffler that loses submissions is noticed as often as it hits sentinels by "
-        "chance, as calculated.",
+        sentence="A shuffler that loses submissions is detected if they include a sentinel, with "
+        "the calculated probability.",
         expected=expected,
         measured=rejected / trials,
         trials=trials,
@@ -80,14 +80,14 @@ def sentinel_rate(
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
-    """Deliver sentinels unshuffled and shuffled. `planted`: the analyzer knows them."""
+    """Check batches of sentinels with and without shuffling. `planted`: the analyzer knows them."""
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
     sentinels = _draw_reports(IN_ORDER, rng)
     known = sentinels if planted else []
     for order in (sentinels, sentinels[::-1]):
-        checks.must("a kept or reversed order is noticed", rejects(order, known, task))
+        checks.must("a kept or reversed order is detected", rejects(order, known, task))
     alarms = sum(
         rejects([sentinels[place] for place in rng.permutation(IN_ORDER)], known, task)
         for _ in range(_ORDERS)
@@ -97,9 +97,9 @@ def keeping_the_order(
         title=f"{IN_ORDER} sentinels in a batch that was not shuffled",
         heading="server disruption",
         coalition="shuffler",
-        sentence="The analyzer does not release a batch in which thirteen sentinels or more stand "
-        "in the order of sending. A shuffler that shuffles and passes the order on is never "
-        "noticed; against it only the local epsilon holds.",
+        sentence="The analyzer does not release a batch in which thirteen or more sentinels are in "
+        "sending order. A shuffler that shuffles but reveals the permutation is never detected; "
+        "against it only the local epsilon holds.",
         theorem="Kendall's tau, exact",
         trials=_ORDERS,
     )

@@ -31,7 +31,7 @@ from deploy.audit.harness.in_process_run import (
     Tampering,
     drops,
     duplicates,
-    makes_up,
+    invents,
     replaces,
     shuffles,
 )
@@ -45,10 +45,10 @@ Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[obje
 _MAX_REPORTS: Final = 2500
 """Maximum number of sealed reports in a batch: half a second of sealing and opening."""
 _SIZES: Final = (16, 64, 256)
-_MORE: Final = 6
+_BEYOND_N_MIN: Final = 6
 """People beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
-_MADE_UP: Final = 5
+_INVENTED: Final = 5
 _REFUSED_SHARE: Final = 0.05
 """The analyzer's default maximum share of refused reports."""
 _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
@@ -91,7 +91,7 @@ class _Attack:
         self.wanted = wanted
         self.rng = rng
         self.checks, self.unseen = Checks(), Checks()
-        self.n_people = wanted.n_min + _MORE
+        self.n_people = wanted.n_min + _BEYOND_N_MIN
         self.samples = wanted.shuffler.kept < 1
         """Whether the task lets the shuffler drop reports."""
 
@@ -120,8 +120,10 @@ class _Attack:
             return await _outcome(parties)
 
     def released(self, outcome: _Outcome) -> None:
-        """Check that the attack goes unnoticed."""
-        self.unseen.must("the batch is released and no figure gives it away", outcome.unsuspicious)
+        """Check that the attack is not detected."""
+        self.unseen.must(
+            "the batch is released and no figure reveals the attack", outcome.unsuspicious
+        )
 
     async def refuses(
         self, what: str, call: Awaitable[object], cause: type[ShuffleDpError]
@@ -187,7 +189,7 @@ def _losing(
     lose: Callable[[int], Tampering],
     attentive: bool = True,
 ) -> Rows:
-    """Drop a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
+    """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
     rows = _run(_lost, subject, rng, word=word, lose=lose, attentive=attentive)
     return (*rows, sentinel_rate(subject, rng, planted=attentive))
 
@@ -231,14 +233,14 @@ async def _lost(
         ),
         attack.finding(
             f"One person {word}, whose device does not check, and no sentinels",
-            "If no device checks and no sentinel is planted, the loss goes unnoticed.",
+            "If no device checks and no sentinel is planted, the loss is not detected.",
             known_limit=True,
         ),
     )
 
 
 async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
-    """Replace others' reports by copies of one's. `tolerant`: the analyzer accepts copies."""
+    """Replace users' reports by copies of another's. `tolerant`: the analyzer accepts copies."""
     checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, attack.n_people - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
@@ -253,7 +255,7 @@ async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
         checks.must("the devices whose reports were replaced have proof", proven)
     return (
         attack.finding(
-            "One person's submission in the place of another's, and of everybody's",
+            "One person's submission in place of another's, and in place of everybody's",
             "Each report counts once; its copies are reported with the result, and a batch of many "
             "copies is not released.",
         ),
@@ -300,7 +302,7 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
         checks.must("the ledger is charged once", len(await store.ledger(0)) == 1)
     return (
         attack.finding(
-            "A batch again, as another batch, and for another task",
+            "A batch delivered again, as another batch, and for another task",
             "A batch delivered repeatedly counts once, and only for its own task.",
         ),
     )
@@ -313,29 +315,29 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
         shuffler = parties.shuffler
         least, most = parties.analyzer.task.batch_reports(n)
         _, reports = shuffler.batch(shuffles)
-        crowded = reports + reports[:1] * (most + 1 - len(reports))
+        excess = reports + reports[:1] * (most + 1 - len(reports))
         for what, announced, sent in (
-            ("more reports than belong to the users", most + 1, crowded),
-            ("more reports than announced", most, crowded),
+            ("more reports than belong to the users", most + 1, excess),
+            ("more reports than announced", most, excess),
             ("fewer reports than belong to the users", least - 1, reports[: least - 1]),
             ("fewer reports than announced", least, reports[: least - 1]),
         ):
             call = delivering(parties, shuffler.manifest(n, announced), sent)
             await attack.refuses(f"{what} are refused", call, WireError)
         attack.checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
-    outcome = await attack.run(makes_up(_MADE_UP))
+    outcome = await attack.run(invents(_INVENTED))
     attack.released(outcome)
-    attack.unseen.must("made-up users count", outcome.n_users == n + _MADE_UP)
+    attack.unseen.must("invented users count", outcome.n_users == n + _INVENTED)
     return (
         attack.finding(
             "More or fewer reports than belong to the users",
             "The analyzer takes exactly as many reports as were announced and belong to the users.",
         ),
         attack.finding(
-            f"{_MADE_UP} users made up beside {n} people",
-            "Users whom the shuffler makes up go unnoticed, and the guarantee against the "
+            f"{_INVENTED} invented users added to {n} people",
+            "Users whom the shuffler invents are not detected, and the guarantee against the "
             "analyzer counts them as honest.",
-            expected=float(n + _MADE_UP),
+            expected=float(n + _INVENTED),
             measured=float(outcome.n_users),
             known_limit=True,
         ),
@@ -358,7 +360,7 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
         late = parties.agent.contribute(parties.digest, 0, "a late person")
         await attack.refuses("a late submission is refused", late, BatchStateError)
         outcome = await _outcome(parties)
-    cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
+    cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _BEYOND_N_MIN}
     proven = attack.samples or cut_off
     checks.must("devices that were cut off after their receipt have proof", proven)
     attack.released(outcome)
@@ -367,13 +369,13 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
         check_guarantees(outcome.result, parties.analyzer.task)
     return (
         attack.finding(
-            f"Closed with {n_min - 1} users where n_min is {n_min}; closed on people who had "
+            f"Closed with {n_min - 1} users, one below n_min; closed without people who had "
             "submitted",
             "The analyzer refuses a batch below n_min and charges nothing; devices that were cut "
             "off after their receipt have proof.",
         ),
         attack.finding(
-            f"Closed at n_min, {n_min} users, where more would have come",
+            f"Closed at n_min, {n_min} users, before more could submit",
             "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
             "are computed for the users it counts.",
             expected=float(n_min),
@@ -403,7 +405,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="shuffler-replaces",
-        title="A shuffler that replaces submissions by its own reports",
+        title="A shuffler that replaces submissions with its own reports",
         check=partial(_losing, word="replaced", lose=replaces),
         weakness=_INATTENTIVE,
         broken={"attentive": False},
@@ -432,7 +434,7 @@ SCENARIOS: Final = (
         )
         for name, title, attack in (
             ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
-            ("shuffler-injects", "A shuffler that makes users up", _injecting),
+            ("shuffler-injects", "A shuffler that invents users", _injecting),
             ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
         )
     ),

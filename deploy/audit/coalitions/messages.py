@@ -28,7 +28,7 @@ FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more take minutes."""
 STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
 _CERTAIN: Final = 1e100
-"""Score of a view that is impossible under the other value; finite, so that scores subtract."""
+"""Score of a view that is impossible under the other value; finite, to allow differences."""
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
 """Maximum messages, or trials with one user, where dummies are drawn user by user."""

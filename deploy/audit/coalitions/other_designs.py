@@ -46,7 +46,7 @@ _LOCAL_EPSILON: Final = 12.0
 _DELTA: Final = 1e-6
 _MIN_TRIALS: Final = 1000
 _MESSAGES_EACH: Final = 1500
-"""Messages of the sample size per trial."""
+"""Divisor of the sample size in messages, which gives the number of trials."""
 _MESSAGES: Final = 10**6
 """Maximum number of messages drawn at once."""
 

@@ -1,6 +1,6 @@
 """
 Attacks on one user's messages: shuffler and analyzer together link each opened report to its
-sender, the n-1 attack isolates a user, and seeds might link messages.
+sender, the n-1 attack isolates a user, and equal seeds could link messages.
 """
 
 import dataclasses
@@ -169,7 +169,7 @@ def run_n_minus_one(
     subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
 ) -> Rows:
     """
-    Run the attack of a shuffler that replaces all reports but the victim's by its own.
+    Run the attack of a shuffler that replaces all reports except the victim's with its own.
 
     It subtracts its own reports, and the dummies that it adds itself, from the published result.
     What remains is how often the victim's messages support each item, which determines the

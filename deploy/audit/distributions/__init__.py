@@ -1,1 +1,1 @@
-"""Distributions written from the papers, apart from the code that is judged by them."""
+"""Reference distributions from the papers, independent of the code under test."""

@@ -1,8 +1,8 @@
 """
-Probabilities that a report supports its own value and another, from ε; numbers of dummies.
+Reference probabilities that reports support a value, and reference numbers of dummies.
 
-Written from the papers' formulas, apart from the mechanisms' integers, so that a randomizer and
-its weights cannot be wrong together unnoticed.
+Computed from ε by the papers' formulas, independently of the mechanisms' integers, so that an error
+in a randomizer's weights is detected.
 """
 
 import math
@@ -24,13 +24,13 @@ class SupportDistribution:
     other: float
     dummy: float
     independent: bool = False
-    """Whether values are supported independently; otherwise never two (unless far_only)."""
+    """Whether a report supports values independently; if not, only one (unless far_only)."""
     far_only: bool = False
-    """Whether `other` holds only between the first and the last item."""
+    """Whether `other` applies only between the first and the last item."""
 
 
 def support_distribution(task: Task) -> SupportDistribution:
-    """Return the probabilities: GRR [KBR16], unary and hashing [WBLJ17], square wave [LWLWLS20]."""
+    """Return a task's probabilities by [KBR16] (GRR), [WBLJ17], [LWLWLS20] (square wave)."""
     power = math.exp(task.local_epsilon)
     name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
@@ -62,7 +62,7 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 
 def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
-    """Return the support where the `width` of `places` places at the value weigh e^ε each."""
+    """Return the probabilities if the `width` places around a value have weight e^ε each."""
     width = places - size + 1
     total = width * power + size - 1
     shared = max(0, 2 * width - places)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.base import Mechanism, Reports
 from common.task.task import Task
-from user_agent.contribution import draw_dummies, draw_dummy_counts
+from deploy.load.people import draw_group_dummies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,6 @@ def own_dummies(
     task: Task, mechanism: Mechanism, trials: int, rng: np.random.Generator, each: int = 1
 ) -> Sent:
     """Draw the dummies of `each` users, in each trial."""
-    dummies = task.dummies
-    if dummies.uniform:
-        numbers = draw_dummy_counts(dummies, trials * each, rng)
-        reports = mechanism.dummies(int(numbers.sum()), rng)
-    else:
-        drawn = [draw_dummies(mechanism, dummies, rng) for _ in range(trials * each)]
-        numbers = np.array([len(one) for one in drawn], dtype=np.int64)
-        reports = np.concatenate(drawn)
+    numbers, reports = draw_group_dummies(mechanism, task.dummies, trials * each, rng)
     trial = np.repeat(np.repeat(np.arange(trials), each), numbers)
     return Sent(reports=reports, trial=trial, trials=trials)

@@ -46,11 +46,11 @@ _AT_ONCE: Final = 2_000_000
 _ONE_IN: Final = 5
 """In the self-test, one device in this many answers with another value."""
 _GAMES_EACH: Final = 30
-"""Trials of the sample size per report drawn here, where a draw is slower."""
+"""Divisor of the sample size in trials, because drawing these reports is slower."""
 _MIN_REPORTS: Final = 80_000
 _GAMES_EACH_TEXT: Final = 1000
 _MIN_TEXTS: Final = 24_000
-"""Permanent responses take ten microseconds each."""
+"""Minimum reports on a text; each permanent response takes ten microseconds."""
 _CUT: Final = 64
 """Distance, in scales beyond the ends, at which Laplace noise is cut."""
 _FEW_CORNERS: Final = 8
@@ -149,7 +149,7 @@ def _band(spec: NumberSpec, point: int) -> Vector:
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
-    """P(x) = (1-a)/(1+a)·a^|x|, with the tails moved onto the cut."""
+    """Return P(x) = (1-a)/(1+a)·a^|x|, with the tails moved to the cut."""
     a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
     off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
     chances: Vector = (1 - a) / (1 + a) * a**off
@@ -209,13 +209,13 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
 
-    Bits are the bytes of MD5(cohort, big-endian, and text), as in the public client.
+    Bit numbers are bytes of the MD5 of the big-endian cohort and the text, as in the public client.
     """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
     if spec.encoding == "labels":
         bits[:, labels.index(text)] = True
         return bits
-    width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # what one byte names
+    width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # the values of one byte
     for cohort in range(spec.cohorts):
         message = cohort.to_bytes(4, "big") + text.encode()
         digest = md5(message, usedforsecurity=False).digest()
@@ -300,7 +300,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports of which one in five is on another value."""
+    """Draw reports on a value, except for one in five on another value."""
     other = next(one for pair in worst_values(task) for one in pair if one != value)
     wrong = count // _ONE_IN
     return rng.permutation(

@@ -26,7 +26,7 @@ from deploy.audit.harness.pools import InlinePool
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _PATIENCE: Final = 60.0
-"""Seconds."""
+"""Timeout in seconds."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that changes only when `seconds` is set."""
 
     def __init__(self, seconds: float = 1_000_000_000.0) -> None:
         self.seconds = seconds

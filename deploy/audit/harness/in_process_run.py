@@ -84,11 +84,11 @@ class DishonestShuffler:
         """The task's digest."""
         return self._analyzer.signed.digest()
 
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:  # noqa: ARG002  # it has one task
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:  # noqa: ARG002  # it serves one task
         """Return the task."""
         return self._analyzer.signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # it asks for no tokens
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # it requires no tokens
         """Open an envelope, and return a receipt."""
         if self.closed:
             raise BatchStateError("the batch is closed")
@@ -110,7 +110,7 @@ class DishonestShuffler:
             return InclusionProof(commitment=signed, bucket=b"", path=())
         return InclusionProof.of(tree, signed, prefix)
 
-    def made_up_user(self) -> list[bytes]:
+    def invented_user(self) -> list[bytes]:
         """Return the sealed reports of an invented user."""
         return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
 
@@ -150,7 +150,7 @@ class DishonestShuffler:
 
 
 def shuffles(_: DishonestShuffler, users: Users) -> Users:
-    """Behave honestly."""
+    """Change nothing, as an honest shuffler."""
     return users
 
 
@@ -160,23 +160,23 @@ def drops(*numbers: int) -> Tampering:
 
 
 def replaces(number: int) -> Tampering:
-    """Replace a user by an invented one."""
+    """Replace a user with an invented one."""
     return lambda shuffler, users: [
-        shuffler.made_up_user() if n == number else user for n, user in enumerate(users)
+        shuffler.invented_user() if n == number else user for n, user in enumerate(users)
     ]
 
 
 def duplicates(number: int, times: int = 1) -> Tampering:
-    """Replace the next `times` users by copies of a user's reports."""
+    """Replace the next `times` users with copies of a user's reports."""
     copies = range(number + 1, number + 1 + times)
     return lambda _, users: [
         list(users[number]) if n in copies else user for n, user in enumerate(users)
     ]
 
 
-def makes_up(count: int) -> Tampering:
+def invents(count: int) -> Tampering:
     """Add invented users."""
-    return lambda shuffler, users: users + [shuffler.made_up_user() for _ in range(count)]
+    return lambda shuffler, users: users + [shuffler.invented_user() for _ in range(count)]
 
 
 class InProcessRun:
@@ -218,7 +218,7 @@ class InProcessRun:
         await self.analyzer.publish(dataclasses.replace(wanted, shuffler_key=key))
 
     def device(self, shuffler: PublicIdentity) -> Agent:
-        """Return a device shared by several people that pins a shuffler and has no limits."""
+        """Return a device that serves several people, pins a shuffler and has no privacy caps."""
         return Agent(
             shuffler=self.shuffler,
             budget=self.budget,

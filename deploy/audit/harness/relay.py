@@ -13,7 +13,7 @@ from common.runtime.rpc import bind, open_channel
 from common.runtime.tls import Tls, development_files
 
 _DEADLINE: Final = 60.0
-"""Seconds."""
+"""Timeout of a call in seconds."""
 _OWN_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
 """Headers that gRPC itself sends with each call."""
 

@@ -1,4 +1,4 @@
-"""Tasks that no service publishes, and reduced drafts of an audited task."""
+"""Sample tasks, and reduced drafts of an audited task."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,7 @@ from common.task.task import NONCE_BYTES, Task
 
 FAR_FUTURE: Final = 4_000_000_000
 _UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""A valid public key that nothing is opened with."""
+"""A valid public key whose private key is never used."""
 _SAMPLE_USERS: Final = 100_000
 _SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5

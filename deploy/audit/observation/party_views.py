@@ -219,7 +219,7 @@ def _search_disk(
     checks: Checks, patterns: Patterns, record: RunRecord, party: str, moment: Moment
 ) -> None:
     files = b"\n".join(record.disks[party, moment].values())
-    _search(checks, patterns, files, f"lies on its disk, {moment}")
+    _search(checks, patterns, files, f"is on its disk, {moment}")
 
 
 def _requests(calls: Sequence[RelayedCall]) -> bytes:
@@ -227,7 +227,7 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
-    """Return byte strings by kind; opened reports that could occur by chance are left out."""
+    """Return byte strings by kind, without opened reports that could occur by chance."""
     texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
     known = {
         "sealed report": [way for report in record.sent for way in start_encodings(report)],

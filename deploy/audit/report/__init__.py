@@ -1,1 +1,1 @@
-"""The report of an audit: its rows, recommendations, and how they are shown."""
+"""The report of an audit: findings, recommendations, table and page."""

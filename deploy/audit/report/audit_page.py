@@ -7,15 +7,11 @@ from typing import Any, Final
 
 from common.messages.guarantee import claimed
 from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.report.audit_report import (
-    AuditReport,
-    WeakestPoint,
-    best_promises,
-    weakest_point,
-)
+from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
+from deploy.pages.guarantee_sentences import best_guarantees
 from deploy.pages.guarantee_sentences import coalition_name as who
 from deploy.pages.guarantee_sentences import guarantee_sentences as promises
 from deploy.pages.page import render
@@ -25,7 +21,7 @@ NOT_TRIED: Final = "not tried"
 _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
     {
         "anonymity": "What a coalition learns about one person.",
-        "correctness": "Whether the code draws, counts and guarantees what it states.",
+        "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
         "sender disruption": "Effects of dishonest users on the result.",
         "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
     }
@@ -86,7 +82,7 @@ def coalition_rows(
     Fields: coalition; whether it is the weakest; claim and delta; most important attack or None;
     its description, verdict and id on the page.
     """
-    best = {str(name): promise for name, promise in best_promises(report.guarantees).items()}
+    best = {str(name): promise for name, promise in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
     rows = list[dict[str, Any]]()
     for coalition in (*best, *sorted(tried - set(best))):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -14,6 +13,7 @@ from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, Finding, Findings
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
+from deploy.pages.guarantee_sentences import best_guarantees
 from deploy.terminal.json_output import number_or_text
 
 Mode = Literal["quick", "full"]
@@ -130,7 +130,7 @@ class WeakestPoint:
 
 def weakest_point(report: AuditReport) -> WeakestPoint:
     """Return the weakest point of an audited task."""
-    best = best_promises(report.guarantees)
+    best = best_guarantees(report.guarantees)
     weakest = max(best.values(), key=lambda promise: promise.epsilon)
     return WeakestPoint(
         guarantee=weakest,
@@ -143,18 +143,9 @@ def weakest_point(report: AuditReport) -> WeakestPoint:
     )
 
 
-def best_promises(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarantee]:
-    """Return the guarantee with the smallest ε against each coalition, in their order."""
-    best: dict[Coalition, Guarantee] = {}
-    for guarantee in guarantees:
-        before = best.get(guarantee.coalition, guarantee)
-        best[guarantee.coalition] = min(before, guarantee, key=lambda one: one.epsilon)
-    return best
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """The result of breaking one scenario."""
+    """The result of one scenario's self-test."""
 
     scenario: Scenario
     failed: tuple[Finding, ...]

@@ -17,7 +17,7 @@ class Change:
     """A possible change to a task, and its effect."""
 
     action: str
-    """A short instruction, or a change that does not help."""
+    """A short instruction, or if not `helps`, a change without effect."""
     why: str
     helps: bool = True
 

@@ -14,7 +14,7 @@ from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report.audit_report import Alarm, AuditReport, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.terminal.escape import escaped
-from deploy.terminal.tables import add_columns, fitting, print_whole
+from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
@@ -29,10 +29,10 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "found": ("measured", "{:.4g}".format),
 }
 """Field and format of each column."""
-_GIVE_WAY: Final = ("expected", "found", "ceiling")
+_DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page have them."""
-_THIRD: Final = 3
-"""Fraction of the terminal's width for titles, as a divisor."""
+_TITLE_PART: Final = 3
+"""Titles use at most one part in this many of the terminal's width."""
 _READING: Final = (
     "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: the "
     "theorem's upper bound, the attack's calculated gain, a lower bound of its measured gain, and "
@@ -47,14 +47,14 @@ def show_report(report: AuditReport, console: Console) -> None:
 
     Figures are never truncated.
     """
-    say = partial(console.print, highlight=False)
+    show_line = partial(console.print, highlight=False)
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]
         if rows:
             _show_rows(heading, sorted(rows, key=lambda finding: not finding.passed), console)
-    say(f"{_READING}\n", style="dim")
+    show_line(f"{_READING}\n", style="dim")
     for row in report.failed:
-        say(
+        show_line(
             f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
             f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)} {escaped(row.advice)}",
             style="bold red",
@@ -63,23 +63,23 @@ def show_report(report: AuditReport, console: Console) -> None:
     promised = "nothing is promised against it"
     if math.isfinite(epsilon := point.guarantee.epsilon):
         promised = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
-    say(f"Weakest point: {escaped(point.guarantee.coalition)}, {promised}.")
+    show_line(f"Weakest point: {escaped(point.guarantee.coalition)}, {promised}.")
     for change in changes(report, point):
-        say(f"* {escaped(change.action)}.")
-    say()
+        show_line(f"* {escaped(change.action)}.")
+    show_line()
     for what, names in (
         ("Nothing to run on this task", report.idle),
         (f"Not run for {report.task.kind} data", report.other_kinds),
     ):
         if names:
-            say(f"{what}: {', '.join(names)}.")
+            show_line(f"{what}: {', '.join(names)}.")
     n_rows, n_failed = len(report.findings), len(report.failed)
     verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
     if report.passed:
         verdict = f"Passed: all {n_rows} checks."
     elif not n_rows:
         verdict = "NOT PASSED: nothing was checked."
-    say(
+    show_line(
         f"[bold]{verdict}[/bold] Correct code fails by chance with probability at most "
         f"{report.false_alarm:.2g} ({report.tests} tests). Seed {report.seed}, "
         f"{report.mode}, {report.seconds:.0f} s."
@@ -87,23 +87,23 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 
 def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
-    """Print whether each broken scenario rang, and its first failure."""
+    """Print whether each scenario detected its weakness, and its first failure."""
     for alarm in alarms:
         scenario = alarm.scenario
         if alarm.failed_before:
-            rang = "FAILS WITHOUT THE WEAKNESS"
+            outcome = "FAILS WITHOUT THE WEAKNESS"
         elif not alarm.applies:
-            rang = "nothing to break on this task"
+            outcome = "does not apply to this task"
         else:
-            rang = "rang" if alarm.rang else "DID NOT RING"
+            outcome = "weakness detected" if alarm.rang else "WEAKNESS NOT DETECTED"
         style = _STYLES[alarm.rang or not alarm.applies]
-        console.print(f"{scenario.name}: {rang}", style=style, markup=False, highlight=False)
-        console.print(f"  broken: {scenario.weakness}", markup=False, highlight=False)
+        console.print(f"{scenario.name}: {outcome}", style=style, markup=False, highlight=False)
+        console.print(f"  weakness: {scenario.weakness}", markup=False, highlight=False)
         for row in (alarm.failed_before or alarm.failed)[:1]:
             console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
-    silent = sum(alarm.applies and not alarm.rang for alarm in alarms)
-    verdict = f"{silent} DID NOT RING" if silent else "every alarm rang"
-    console.print(f"{len(alarms)} scenarios were broken, one at a time: {verdict}.")
+    missed = sum(alarm.applies and not alarm.rang for alarm in alarms)
+    verdict = f"{missed} WEAKNESSES NOT DETECTED" if missed else "every weakness was detected"
+    console.print(f"Scenarios run with a weakness: {len(alarms)}; {verdict}.")
 
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
@@ -131,14 +131,14 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
             name: "right" if name in _FIGURES else "left" for name in kept
         }
         add_columns(table, sides)
-        table.columns[0].max_width = console.width // _THIRD
+        table.columns[0].max_width = console.width // _TITLE_PART
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
         for row, *texts in zip(rows, *(cells[name] for name in kept), strict=True):
             table.add_row(*texts, style=_STYLES[row.passed])
         return table
 
     columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
-    print_whole(fitting(make, columns, _GIVE_WAY, console)[0], console)
+    print_whole(fit_table(make, columns, _DISPENSABLE, console)[0], console)
     console.print()
 
 

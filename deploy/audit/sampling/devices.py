@@ -58,21 +58,21 @@ def run_devices(
     contributor, size = Contributor(task, _DIGEST), task.sealed_report_bytes
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
-    checks.must("one length of envelope", lengths == {task.envelope_bytes})
+    checks.must("all envelopes have one length", lengths == {task.envelope_bytes})
     submissions = [
         unpack(shuffler.open(envelope, envelope_context(_DIGEST)), task) for envelope in envelopes
     ]
     n_ids = len({submission.submission_id for submission in submissions})
-    checks.must("every submission has an id of its own", n_ids == users)
+    checks.must("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
     sealed = [together[start : start + size] for start in range(0, len(together), size)]
-    checks.must("a fixed number of reports in a submission", len(sealed) == users * per_user)
-    checks.must("no ciphertext twice", len(set(sealed)) == len(sealed))
+    checks.must("every submission has the same number of reports", len(sealed) == users * per_user)
+    checks.must("no ciphertext repeats", len(set(sealed)) == len(sealed))
     opened = [analyzer.open(one, report_context(_DIGEST)) for one in sealed]
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
     _check_places(checks, subject, values, reports.reshape(users, per_user))
     row = checks.finding(
-        title="A submission depends on its value through its reports alone",
+        title="Only the reports in a submission depend on its value",
         heading="anonymity",
         coalition="shuffler+analyzer",
         sentence="Neither the number of reports, nor their order, nor the length of any message "
@@ -96,12 +96,12 @@ def _check_places(
     places = [place for place in range(per_user) if min(place, per_user - 1 - place) < _ENDS]
     padding, chances = null.sum(axis=1), extra_dummies(dummies)[::-1]
     for some in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
-        checks.cells("numbers of dummies, for every value", padding[some], chances)
+        checks.cells("numbers of dummies, for every group of values", padding[some], chances)
     if dummies.law != "fixed":
         chance = 1 - (1 + dummies.expected_per_user) / per_user
         for place in places:
             seen = int(null[:, place].sum())
-            checks.test("padding in every place", p_binomial(seen, len(values), chance))
+            checks.test("padding in every position", p_binomial(seen, len(values), chance))
     if dummies.uniform:
         support, own = support_distribution(subject.task), np.zeros(reports.shape, dtype=np.bool_)
         for value in np.unique(values):
@@ -113,12 +113,12 @@ def _check_places(
         chance = min(1.0, expected / per_user)
         for place in places:
             p_value = p_binomial(int(own[:, place].sum()), len(own), chance)
-            checks.test("the own report in every place", p_value)
+            checks.test("the own report in every position", p_value)
 
 
 def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
     """
-    Test the audited task's numbers of dummies and sampling; no findings where it has neither.
+    Test the task's numbers of dummies and its sampling; no findings if it has neither.
 
     `left_out`: weakness; number of drawn dummies that devices and the shuffler leave out.
     """
@@ -146,15 +146,15 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
 def _check_named(
     checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: np.random.Generator
 ) -> None:
-    """Test dummies that name items: their number, their items, and no item twice."""
+    """Test dummies that name items: their number, their items, and that none repeats."""
     mechanism, spec = subject.mechanism, subject.task.dummies
     drawn = [draw_dummies(mechanism, spec, rng)[left_out:] for _ in range(n_users)]
     numbers = np.array([len(one) for one in drawn])
     checks.cells("numbers of dummies that name items", numbers, extra_dummies(spec))
     named = mechanism.tally(np.concatenate(drawn))
-    checks.test("which items dummies name", p_cells(named, np.ones(len(named))))
+    checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
     once = all(mechanism.tally(one).max() <= 1 for one in drawn if len(one))
-    checks.must("each item once at most", once)
+    checks.must("no item repeats", once)
 
 
 def _check_shuffler(
@@ -165,7 +165,7 @@ def _check_shuffler(
     checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.kept))
     batches = np.array([draw_kept(spec, _BATCH, rng).sum() for _ in range(_BATCHES)])
     binomial = stats.binom.pmf(np.arange(_BATCH + 1), _BATCH, spec.kept)
-    checks.cells("how many of a small batch are kept", batches, binomial)
+    checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.law == "none":
         return
     numbers = np.maximum(draw_item_dummies(spec, number, rng) - left_out, 0)

@@ -1,8 +1,8 @@
 """
 Tests that the order of a batch is uniform.
 
-Small batches: count every order. Large batches: look for neighbours that stay neighbours, reports
-that stay near their place, and early reports that stay early.
+For small batches, count every order. For large batches, count neighbours that stay neighbours and
+reports that keep their position, and test whether early reports stay early.
 """
 
 import itertools
@@ -98,7 +98,7 @@ def run_orders(
             _check_every_order(checks, name, ordering, (orders, size), rng)
         for _ in range(min(_MAX_ORDERS, max(2, int(share * sizes / 10) // _LARGE))):
             check_order(checks, name, ordering(_LARGE, rng))
-        secure = f"{name}, by production's generator"
+        secure = f"{name}, with the production generator"
         _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
         check_order(checks, secure, ordering(_LARGE, secure_generator()))
     row = checks.finding(
@@ -121,7 +121,7 @@ def check_order(checks: Checks, name: str, order: Order) -> None:
     steps = np.abs(np.diff(order))
     near = 2 * sum(n - step for step in range(1, _NEAR + 1)) / n
     checks.test(f"{name}: neighbours stay near", p_poisson(int((steps <= _NEAR).sum()), near))
-    checks.test(f"{name}: places kept", p_poisson(int((order == places).sum()), 1.0))
+    checks.test(f"{name}: positions kept", p_poisson(int((order == places).sum()), 1.0))
     checks.test(f"{name}: early stays early", p_rank(order))
     checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
 

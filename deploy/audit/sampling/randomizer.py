@@ -72,8 +72,12 @@ def _check_items(
     task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
-        ("every value alike", subject.sizes.reports, rng),
-        ("every value alike, by production's generator", number // _PRODUCTION, secure_generator()),
+        ("every value", subject.sizes.reports, rng),
+        (
+            "every value, production generator",
+            number // _PRODUCTION,
+            secure_generator(),
+        ),
     ):
         values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))
@@ -127,7 +131,7 @@ def _check_support(
 def _check_seeds(
     checks: Checks, what: str, mechanism: Mechanism, seeds: NDArray[np.uint64]
 ) -> None:
-    """Test that seeds are uniform, and that neighbours share one only by chance."""
+    """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     # A power of two, to detect parity; test low digits first, then high ones.
     cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
@@ -137,12 +141,12 @@ def _check_seeds(
     width = -(-number // cells)
     sizes = np.full(-(-number // width), float(width))
     sizes[-1] = number - width * (len(sizes) - 1)
-    checks.cells(f"{what}: seeds all over", (seeds // np.uint64(width)).astype(np.int64), sizes)
+    checks.cells(f"{what}: ranges of seeds", (seeds // np.uint64(width)).astype(np.int64), sizes)
     # Without seed 0 the hash family is not pairwise independent.
     zeros = int((seeds == 0).sum())
     checks.test(f"{what}: seed 0 as often as any", p_poisson(zeros, len(seeds) / number))
     same = int((seeds[1:] == seeds[:-1]).sum())
-    checks.test(f"{what}: a seed of its own", p_poisson(same, (len(seeds) - 1) / number))
+    checks.test(f"{what}: neighbours with equal seeds", p_poisson(same, (len(seeds) - 1) / number))
 
 
 def _check_places(
@@ -168,7 +172,7 @@ def _check_places(
     else:
         return
     what = "a dummy" if value is None else "a report"
-    checks.cells(f"{what}: buckets and places", named, chances)
+    checks.cells(f"{what}: buckets and positions", named, chances)
 
 
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:

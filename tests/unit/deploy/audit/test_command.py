@@ -58,8 +58,8 @@ def test_the_self_test_shows_each_alarm(tmp_path: Path, task_file: Path) -> None
     [printed] = json.loads(_run(tmp_path, *words, "--json").stdout)
 
     assert outcome.exit_code == 0, outcome.output
-    assert "linking: rang" in outcome.output
-    assert "every alarm rang" in outcome.output
+    assert "linking: weakness detected" in outcome.output
+    assert "every weakness was detected" in outcome.output
     assert printed["rang"] is True
     assert not (tmp_path / "a.json").exists()
 

@@ -11,7 +11,7 @@ from common.task_digest import TaskDigest
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
-from deploy.commands.person import contributed_in_words
+from deploy.commands.person import describe_contribution
 from protos.shuffledp.v1 import user_agent_pb2
 
 
@@ -51,7 +51,7 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     """New, sent now, or arrived earlier."""
     told = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
-    assert contributed_in_words(told).endswith(words)
+    assert describe_contribution(told).endswith(words)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _PATIENCE: Final = 30.0
 
 def _ask(kind: Kind, *lines: str) -> str:
     """Type lines into a terminal, one for each prompt, and return all that it showed."""
-    code = f"from deploy.commands.person import asked_for; print('took', [asked_for({kind!r})])"
+    code = f"from deploy.commands import person; print('took', [person.prompt_for_value({kind!r})])"
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(_ROOT)
@@ -57,7 +57,7 @@ def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> No
 @pytest.mark.parametrize("raw", ["Köln".encode(), b"\xef\xbb\xbf" + "Köln".encode()])
 def test_a_byte_order_mark_is_no_part_of_a_piped_value(raw: bytes) -> None:
     """Nor is it of candidates."""
-    code = "from deploy.commands.person import piped; print(ascii(piped()))"
+    code = "from deploy.commands.person import read_piped_value; print(ascii(read_piped_value()))"
     found = subprocess.run(
         [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT
     )

@@ -46,7 +46,7 @@ def test_the_newest_program_for_compose_files_is_taken(
             r"docker is not installed.*apt-get install .*docker\.io docker-compose",
         ),
         ({"docker": "compose) exit 0;;\n*) exit 1;;"}, "docker does not answer"),
-        ({"docker": _NO_PLUGIN}, "docker-compose is missing.*apt-get install"),
+        ({"docker": _NO_PLUGIN}, "docker-compose is not installed.*apt-get install"),
     ],
 )
 def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message: str) -> None:

@@ -67,7 +67,7 @@ def test_an_unknown_cause_of_refusal_is_escaped_and_counted() -> None:
 
     assert "<b>new" not in _batch(feed)["html"]
     assert "<b>new | 5" in _text(feed)
-    assert "Token used its token came with another submission before | 12" in _text(feed)
+    assert "Token used its token was used for another submission | 12" in _text(feed)
 
 
 def test_old_samples_are_dropped() -> None:
@@ -78,11 +78,11 @@ def test_old_samples_are_dropped() -> None:
 def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:
     """The figures stay."""
     feed = LiveFeed(ManualClock())
-    assert "has not answered yet" in json.loads(feed.answer)["trouble"]
+    assert "has not answered yet" in json.loads(feed.answer)["error"]
     feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
-    trouble = "No device has fetched this task from the shuffler yet."
-    assert {"trouble": trouble, "batch": None} == json.loads(feed.answer)
+    message = "No device has fetched this task from the shuffler yet."
+    assert {"error": message, "batch": None} == json.loads(feed.answer)
     feed.take(progress(300))
     feed.take_error(PeerError("it could not be reached in time"))
-    assert "could not be reached in time." in json.loads(feed.answer)["trouble"]
+    assert "could not be reached in time." in json.loads(feed.answer)["error"]
     assert "300" == _batch(feed)["users"]

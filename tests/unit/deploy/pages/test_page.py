@@ -20,11 +20,11 @@ def test_embedded_text_is_read_back_and_cannot_leave_its_element(text: str) -> N
 
 def test_a_policy_allows_only_the_pages_own_scripts_and_server() -> None:
     """Scripts by hash; only a live page has a server, and everything else is forbidden."""
-    policy = content_policy("a()", asks_its_server=False)
+    policy = content_policy("a()", polls_server=False)
 
     assert "default-src 'none'" in policy
     assert "script-src 'sha256-" in policy
-    assert policy != content_policy("b()", asks_its_server=False)
+    assert policy != content_policy("b()", polls_server=False)
     assert "connect-src" not in policy
-    assert "connect-src 'self'" in content_policy("a()", asks_its_server=True)
-    assert "script-src" not in content_policy("", asks_its_server=False)
+    assert "connect-src 'self'" in content_policy("a()", polls_server=True)
+    assert "script-src" not in content_policy("", polls_server=False)

@@ -18,7 +18,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
-from deploy.pages.result_page import drawn, histogram_data, releases_page, result_page
+from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import ResultView, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
@@ -258,7 +258,7 @@ def test_every_row_lies_on_the_axis(  # a row's
         shown=range(len(values)),
         truth=None if truth is None else np.array(truth),
     )
-    found = drawn(table)
+    found = plotted(table)
 
     assert (marks, zero) == (found["marks"], found["zero"])
 

@@ -220,7 +220,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     [
         (_ITEMS, ("--local-cap", "much"), SettingsError, "local cap must be a number, or none"),
         (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
-        (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder is not there"),
+        (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
         (_ITEMS, ("--low", "0"), PlanError, "--low is for numbers and pairs"),
         (
             _ITEMS[:2] + _ITEMS[4:],

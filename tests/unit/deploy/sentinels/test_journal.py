@@ -111,10 +111,10 @@ _THREE: Final = _HEADER + b"".join(_PLANNED % (number, _LEAF) for number in rang
     ("content", "sentence"),
     [
         (_HEADER.replace(b"74", b"00"), "holds sentinels of another task"),
-        (_HEADER.replace(b"3}", b"4}"), r"is of 4 sentinels, and 3 were asked for"),
-        *((each, "exists already, and holds no sentinels") for each in (b"notes", b"notes\nmore")),
-        *((each, "exists already, and holds no sentinels") for each in (b"[]\n", b"{}\n", b"\n")),
-        (b'{"task_digest": "00"}\n', "exists already, and holds no sentinels"),
+        (_HEADER.replace(b"3}", b"4}"), r"has 4 sentinels, not 3"),
+        *((each, "exists and is not a sentinel file") for each in (b"notes", b"notes\nmore")),
+        *((each, "exists and is not a sentinel file") for each in (b"[]\n", b"{}\n", b"\n")),
+        (b'{"task_digest": "00"}\n', "exists and is not a sentinel file"),
         *(
             (_HEADER + line, r"^line 2 of \S+sentinels\.jsonl is damaged$")
             for line in (

@@ -129,9 +129,9 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"tokens": []}, SettingsError, "4 sentinels need a token each; .* holds 0 different ones"),
-        ({"tokens": [b"1"] * 3}, SettingsError, "4 sentinels need .* holds 3 different ones"),
-        ({"count": 11}, BatchStateError, "11 sentinels were asked for; .* room for 10"),
+        ({"tokens": []}, SettingsError, "4 sentinels need 4 tokens; the file has 0 different ones"),
+        ({"tokens": [b"1"] * 3}, SettingsError, "need 4 tokens; the file has 3 different ones"),
+        ({"count": 11}, BatchStateError, "11 sentinels do not fit: .* room for 10"),
         (
             {"analyzer_identity": SigningIdentity.generate().public_identity()},
             ProofError,

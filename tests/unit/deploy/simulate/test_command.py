@@ -105,7 +105,7 @@ def test_a_users_file_is_read_for_every_kind(
         (["--accounting", "loose"], "accounting must be published, tight or both"),
         (["--figure", "6"], "figure is 6; it must be 3, 4 or 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
-        (["--csv", "nowhere/rows.csv"], "its folder is not there"),
+        (["--csv", "nowhere/rows.csv"], "its folder does not exist"),
         (["--column", "age"], "the column is age, but"),
         (["--local-cap", "low"], "the local cap must be a number"),
         (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for categorical data"),

@@ -16,7 +16,7 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.drafts import TASK_FILES, save_task
-from deploy.terminal.output_file import whole, write
+from deploy.terminal.output_file import atomic_output, write
 from tests.support.results import result
 from tests.support.tasks import published
 
@@ -109,7 +109,7 @@ def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path) -> None:
     write(path, "old")
 
     def interrupted() -> None:
-        with whole(path) as scratch:
+        with atomic_output(path) as scratch:
             scratch.write_text("half", encoding="utf-8")
             raise KeyboardInterrupt
 
