@@ -24,8 +24,8 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import HASHED, closing_draft
 from deploy.terminal.console import show_in_browser
+from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps, print_json
-from deploy.terminal.output_file import write
 
 _DEMO_USERS: Final = 20_000
 

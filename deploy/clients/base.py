@@ -1,4 +1,4 @@
-"""Base class of operators' clients, and functions that read their files."""
+"""Base class of operators' clients, and the reading of their token files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -7,6 +7,7 @@ import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
 from common.runtime.rpc import SHORT_DEADLINE, reply
+from deploy.terminal.files import read_file
 
 
 class ServiceClient:
@@ -48,11 +49,3 @@ def read_token(file: Path) -> str:
     if not (token and token.isascii() and token.isprintable()):
         raise SettingsError(f"{file} does not contain an operator's token")
     return token
-
-
-def read_file(path: Path) -> bytes:
-    """Return the content of a file; raise SettingsError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

@@ -8,7 +8,8 @@ from common.messages.batch import BatchProgress, BatchStatus
 from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from common.wire.batches import progress_from_wire, status_from_wire
-from deploy.clients.base import ServiceClient, read_file, read_token
+from deploy.clients.base import ServiceClient, read_token
+from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 

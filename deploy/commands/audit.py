@@ -9,7 +9,7 @@ from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
-from deploy.terminal.output_file import check_folder
+from deploy.terminal.files import check_folder
 
 app = typer.Typer()
 

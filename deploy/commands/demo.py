@@ -14,8 +14,8 @@ from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.console import show_in_browser, terminal
+from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

@@ -19,8 +19,8 @@ from deploy.load.run import execute
 from deploy.load.users import SealedUsers
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
+from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

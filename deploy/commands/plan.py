@@ -18,8 +18,8 @@ from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Requirements, Trust
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder, write
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

@@ -10,7 +10,7 @@ import typer
 
 from common.errors import SettingsError
 from deploy.commands.example import example
-from deploy.terminal.output_file import write
+from deploy.terminal.files import write
 
 app = typer.Typer()
 

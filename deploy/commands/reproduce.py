@@ -16,8 +16,8 @@ from deploy.simulate.experiments.rappor import exponential, states
 from deploy.simulate.plot import draw
 from deploy.simulate.table import Progress, Report, progress_bar, show_report
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

@@ -39,8 +39,8 @@ from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
+from deploy.terminal.files import check_folder, write
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

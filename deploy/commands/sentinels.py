@@ -11,7 +11,6 @@ import typer
 from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_file
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -27,8 +26,8 @@ from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
+from deploy.terminal.files import check_folder, read_file
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder
 from user_agent.credentials import TokenFile as UserTokens
 
 app = typer.Typer()

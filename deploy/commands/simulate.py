@@ -20,8 +20,8 @@ from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, run
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder, write
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

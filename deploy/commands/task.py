@@ -34,8 +34,8 @@ from deploy.tasks import drafts as draft_file
 from deploy.tasks import population_budgets, task_view
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import guarantee_as_json, print_json
-from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 task_app = typer.Typer(

@@ -11,8 +11,8 @@ from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import print_json
-from deploy.terminal.output_file import check_folder
 
 MAX_TOKENS: Final = 1_000_000
 _EXAMPLE: Final = example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer")

@@ -30,8 +30,8 @@ from deploy.pages.result_page import result_page
 from deploy.results.export import as_json
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
+from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps
-from deploy.terminal.output_file import write
 
 _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Submission, Value, pack
-from common.task.dummy_spec import DummySpec
-from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
+from deploy.simulate.collection import draw_group_dummies
+from user_agent.contribution import Contributor
 
 
 class GroupContributor(Contributor):
@@ -53,17 +52,6 @@ class GroupContributor(Contributor):
         order = rng.permuted(np.tile(np.arange(each), (n_users, 1)), axis=1)
         found: Reports = np.take_along_axis(table, order, axis=1)
         return found
-
-
-def draw_group_dummies(
-    mechanism: Mechanism, spec: DummySpec, n_users: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], Reports]:
-    """Draw n users' numbers of dummies, and all dummies in user order."""
-    if spec.uniform:
-        counts = draw_dummy_counts(spec, n_users, rng)
-        return counts, mechanism.dummies(int(counts.sum()), rng)
-    drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
-    return np.array([len(dummies) for dummies in drawn], dtype=np.int64), np.concatenate(drawn)
 
 
 def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # as each kind's mechanism takes values

@@ -32,7 +32,6 @@ from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_file
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.choice import dataset
@@ -42,6 +41,7 @@ from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import HASHED, closing_draft
+from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.agent import DeviceClient
 from user_agent.policy import authentic

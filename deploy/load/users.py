@@ -21,7 +21,7 @@ from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counte
 from deploy.load.people import GroupContributor
 from deploy.load.plan import LoadPlan
 from deploy.tasks.value_parser import sample_value
-from deploy.terminal.output_file import atomic_output
+from deploy.terminal.files import atomic_output
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""

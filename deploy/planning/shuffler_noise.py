@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.epsilon_search import MIN_EPSILON, MAX_EPSILON, check_delta, gaussian_mu
+from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import (
     ItemDistribution,

@@ -12,7 +12,7 @@ from common.mechanisms.registry import rappor_of
 from common.messages.result import BitTable
 from common.task.specs import normalised
 from common.task.task import Task
-from deploy.clients.base import read_file
+from deploy.terminal.files import read_file
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024

@@ -13,8 +13,8 @@ from common.messages.result import Estimate, Means, Result
 from common.protocols import protocol_named
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
+from deploy.terminal.files import atomic_output
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
-from deploy.terminal.output_file import atomic_output
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
-from common.mechanisms.base import Counts, Mechanism, Mixture
+from common.mechanisms.base import Counts, Mechanism, Mixture, Reports
 from common.messages.result import Histogram
+from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
@@ -70,16 +72,21 @@ def _simulate_reports(
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
     own = mechanism.randomize(values, rng)
-    if task.dummies.uniform:
-        total = int(draw_dummy_counts(task.dummies, n_users, rng).sum())
-        dummies = mechanism.dummies(total, rng)
-    else:
-        dummies = np.concatenate(
-            [draw_dummies(mechanism, task.dummies, rng) for _ in range(n_users)]
-        )
+    _, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
     reports = np.concatenate([own, dummies])
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
+
+
+def draw_group_dummies(
+    mechanism: Mechanism, spec: DummySpec, n_users: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], Reports]:
+    """Draw n users' numbers of dummies, and all dummies in user order."""
+    if spec.uniform:
+        counts = draw_dummy_counts(spec, n_users, rng)
+        return counts, mechanism.dummies(int(counts.sum()), rng)
+    drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
+    return np.array([len(dummies) for dummies in drawn], dtype=np.int64), np.concatenate(drawn)
 
 
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:

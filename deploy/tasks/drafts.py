@@ -15,7 +15,7 @@ from common.runtime.state_directory import atomic_write
 from common.runtime.validation import STRICT, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
-from deploy.terminal.output_file import cannot_write
+from deploy.terminal.files import cannot_write
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""

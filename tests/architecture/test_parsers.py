@@ -82,7 +82,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.crypto.randomness._fresh_bits",
         "common.runtime.health_check.check",
         "common.runtime.process_metrics.memory_limit",
-        "deploy.clients.base.read_file",
+        "deploy.terminal.files.read_file",
         "user_agent.budget._upgrade",
     ),
 }

@@ -82,16 +82,16 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
         lambda one: network_view(one, np.random.default_rng(2)),
         lambda one: {"to_shuffler": _longer(one.to_shuffler, "Submit", b"\x1a\x01x")},
     ),
-    "no sealed report lies on its disk, over": (
+    "no sealed report is on its disk, over": (
         shuffler_view,
         lambda one: _on_disk(one, "shuffler", "over", one.sent[5].hex().encode()),
     ),
-    "no batch key lies on its disk, delivering": (
+    "no batch key is on its disk, delivering": (
         shuffler_view,
         lambda one: _on_disk(one, "shuffler", "delivering", next(iter(one.batch_keys.values()))),
     ),
     "its disk held all submissions": (shuffler_view, lambda one: {"groups": one.groups[1:]}),
-    "no submission id lies on its disk, over": (
+    "no submission id is on its disk, over": (
         analyzer_disk,
         lambda one: _on_disk(one, "analyzer", "over", one.submissions[3].submission_id),
     ),

@@ -74,11 +74,13 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
         await asyncio.sleep(moments.uniform(0.0, 0.6))
         if moments.random() < 0.5:
             address = cluster.shuffler.address
-            await cluster.shuffler.kill()
+            cluster.shuffler.process.kill()
+            await cluster.shuffler.process.wait()
             await cluster.start_shuffler(address)
         else:
             address = cluster.analyzer.address
-            await cluster.analyzer.kill()
+            cluster.analyzer.process.kill()
+            await cluster.analyzer.process.wait()
             await cluster.start_analyzer(address)
 
 

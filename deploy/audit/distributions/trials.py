@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.base import Mechanism, Reports
 from common.task.task import Task
-from deploy.load.people import draw_group_dummies
+from deploy.simulate.collection import draw_group_dummies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

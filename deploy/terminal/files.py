@@ -1,4 +1,4 @@
-"""Write the output files of commands."""
+"""Read the input files of commands, and write their output files."""
 
 import os
 import secrets
@@ -12,6 +12,14 @@ from common.errors import SettingsError
 
 _NEW: Final = 0o666
 """Mode of a new file before the umask."""
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file; raise SettingsError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def check_folder(path: Path | None) -> None:

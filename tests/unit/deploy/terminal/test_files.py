@@ -16,7 +16,7 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.drafts import TASK_FILES, save_task
-from deploy.terminal.output_file import atomic_output, write
+from deploy.terminal.files import atomic_output, write
 from tests.support.results import result
 from tests.support.tasks import published
 
@@ -92,7 +92,7 @@ def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write(tmp_path / "pipe", "through")
     code = (
-        "from pathlib import Path; from deploy.terminal.output_file import write;"
+        "from pathlib import Path; from deploy.terminal.files import write;"
         "write(Path('/dev/stdout'), 'out')"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
