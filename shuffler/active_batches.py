@@ -12,6 +12,7 @@ from common.crypto.hpke import KeyId, key_id
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
     BatchStateError,
+    DamagedStorageError,
     OverloadError,
     PeerError,
     PeerRefusalError,
@@ -176,15 +177,17 @@ class ActiveBatches:
         """
         Resume the batches of an earlier run, and finish erasing those that are over.
 
-        A batch whose key is lost, or whose task this version cannot read, is skipped.
+        A batch whose key is lost, or whose row or task this version cannot read, is skipped: it is
+        logged, and its key and files are left for a repair or a later version.
 
         Raises:
             SettingsError: A key belongs to no batch of the database, or cannot be read.
             StorageError: A key file cannot be read.
         """
-        known = {_key_file(batch_id) for batch_id in await self._spool.states()}
-        batches = await self._spool.kept()
-        needed = {_key_file(stored.batch_id) for stored in batches}
+        states = await self._spool.states()
+        known = {_key_file(batch_id) for batch_id in states}
+        kept = [batch_id for batch_id, state in states.items() if state not in DESTROYED_STATES]
+        needed = {_key_file(batch_id) for batch_id in kept}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
@@ -195,14 +198,16 @@ class ActiveBatches:
             if name not in needed:
                 self._state.destroy(name)
         await self._spool.sweep()
-        for stored in batches:
+        for batch_id in kept:
             try:
+                stored = await self._spool.read(batch_id)
                 self._add(stored, Task.from_bytes(stored.signed.task_bytes))
-            except (BatchStateError, TaskError) as error:
-                self._all_resumed = False
+            except (BatchStateError, DamagedStorageError, TaskError) as error:
+                if states[batch_id] not in FINAL_STATES:  # others need no envelope key
+                    self._all_resumed = False
                 logs.event(
                     "batch cannot be resumed",
-                    {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},
+                    {"batch_id": batch_id.hex(), "error": type(error).__name__},
                     level="ERROR",
                 )
 

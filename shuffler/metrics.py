@@ -27,15 +27,15 @@ class BatchMetrics:
         self._metrics.ask(self._measure_waiting)
 
     def resume(
-        self, states: Mapping[BatchId, BatchState], deadlines: Mapping[BatchId, int]
+        self, states: Mapping[BatchId, BatchState | None], deadlines: Mapping[BatchId, int]
     ) -> None:
         """
         Resume with the batches of an earlier run.
 
         Closing times are not stored, so that no time is on the disk: batches count as waiting since
-        their deadline, or since now if it has not passed.
+        their deadline, or since now if it has not passed. Unknown states, None, are not counted.
         """
-        self._states = Counter(states.values())
+        self._states = Counter(state for state in states.values() if state is not None)
         self._show_states()
         now = self._now()
         for batch_id, state in states.items():

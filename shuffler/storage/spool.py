@@ -183,16 +183,17 @@ class Spool:
 
         Raises:
             UnknownTaskError: The task has no batch.
+            DamagedStorageError: The batch's row is damaged, or of a later version.
         """
-        return await self._database.run(_get, digest)
+        return await self._database.run(_get, "task_digest", digest)
 
-    async def states(self) -> dict[BatchId, BatchState]:
-        """Return the state of every batch, finished ones included."""
+    async def read(self, batch_id: BatchId) -> StoredBatch:
+        """Read one batch's row; DamagedStorageError if this version cannot."""
+        return await self._database.run(_get, "batch_id", batch_id)
+
+    async def states(self) -> dict[BatchId, BatchState | None]:
+        """Return the state of every batch; None if it is damaged or of a later version."""
         return await self._database.run(_states)
-
-    async def kept(self) -> list[StoredBatch]:
-        """List the batches with stored submissions or a permuted batch."""
-        return await self._database.run(_kept)
 
     def files(self, batch_id: BatchId, key: BatchKey) -> BatchFiles:
         """Return the batch's directory."""
@@ -290,14 +291,15 @@ class Spool:
     async def sweep(self) -> None:
         """
         Delete the remains of a crash: buckets, unrecorded permuted batches, and submissions of
-        batches already permuted. Run once, at start.
+        batches already permuted. Batches in unknown states stay as they are. Run once, at start.
         """
         states = await self.states()
         for batch_id, state in states.items():
-            if state not in submission_table.OPEN_STATES:
+            if state is not None and state not in submission_table.OPEN_STATES:
                 await self._drop_submissions(batch_id)
         kept = {batch_id.hex() for batch_id, state in states.items() if state in _PERMUTED_STATES}
-        await asyncio.to_thread(sweep_folders, self._folders, kept)
+        unknown = {batch_id.hex() for batch_id, state in states.items() if state is None}
+        await asyncio.to_thread(sweep_folders, self._folders, kept, unknown)
 
     def close(self) -> None:
         """Close the database."""
@@ -305,9 +307,11 @@ class Spool:
 
 
 _SELECT: Final = (
-    "SELECT batch_id, task_digest, task, signature, state, n_users, n_reports, shuffle_seconds "
-    "FROM batches "
+    "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
+    "shuffle_seconds FROM batches "
 )
+_STATES: Final = {state.value.encode(): state for state in BatchState}
+"""By their stored bytes: damaged ones may be no text, which would stop a query of all rows."""
 
 
 def _open_batch(
@@ -319,40 +323,35 @@ def _open_batch(
         "VALUES (?, ?, ?, ?, ?)",
         (batch_id, digest, signed.task_bytes, signed.signature, state),
     )
-    return _get(connection, digest)
+    return _get(connection, "task_digest", digest)
 
 
-def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:
-    row = connection.execute(_SELECT + "WHERE task_digest = ?", (digest,)).fetchone()
+def _get(connection: sqlite3.Connection, column: str, key: bytes) -> StoredBatch:
+    """Read the row of a batch, where `column` is task_digest or batch_id."""
+    row = connection.execute(f"{_SELECT} WHERE {column} = ?", (key,)).fetchone()
     if row is None:
         raise UnknownTaskError("this shuffler has no batch for this task")
-    return _stored(row)
-
-
-def _kept(connection: sqlite3.Connection) -> list[StoredBatch]:
-    held = [state.value for state in submission_table.OPEN_STATES | _PERMUTED_STATES]
-    where = f"WHERE state IN ({', '.join('?' * len(held))})"
-    return [_stored(row) for row in connection.execute(_SELECT + where, held)]
-
-
-def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> StoredBatch:
     batch_id, digest, task, signature, state, n_users, n_reports, seconds = row
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's database is damaged")
+    if state not in _STATES:
+        raise DamagedStorageError(
+            "the state of a batch in the shuffler's database is damaged, or of a later version"
+        )
     return StoredBatch(
         batch_id=BatchId(batch_id),
         signed=signed,
-        state=BatchState(state),
+        state=_STATES[state],
         n_users=n_users,
         n_reports=n_reports,
         shuffle_seconds=seconds,
     )
 
 
-def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState]:
-    rows = connection.execute("SELECT batch_id, state FROM batches")
-    return {BatchId(batch_id): BatchState(state) for batch_id, state in rows}
+def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState | None]:
+    rows = connection.execute("SELECT batch_id, CAST(state AS BLOB) FROM batches")
+    return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
 
 
 def _set_state(
@@ -392,12 +391,16 @@ def remove_folder(folder: Path) -> None:
 
 
 @storage_failures()
-def sweep_folders(folders: Path, kept: Collection[str]) -> None:
-    """Remove the directories of batches not in `kept`, and unfinished files of those that are."""
+def sweep_folders(folders: Path, kept: Collection[str], unknown: Collection[str]) -> None:
+    """
+    Remove the unfinished files of the batches in `kept`, and the directories of all others.
+
+    Those in `unknown` stay as they are.
+    """
     for folder in sorted(folders.glob("*")):
-        if folder.name not in kept:
+        if folder.name not in {*kept, *unknown}:
             remove_folder(folder)
-        else:
+        elif folder.name in kept:
             for path in folder.glob("*"):
                 if path.name != _PERMUTED:
                     path.unlink()

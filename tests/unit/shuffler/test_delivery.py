@@ -7,7 +7,7 @@ import pytest
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, SettingsError, TaskError
+from common.errors import BatchStateError, DamagedStorageError, SettingsError, TaskError
 from common.messages.batch import BatchId, BatchState
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
@@ -205,7 +205,7 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
 async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A version that cannot read its task keeps the key for one that can."""
+    """A version that cannot read its task keeps the key for one that can, unless quarantined."""
     await shuffler.submit(3)
     shuffler.spool.close()
 
@@ -218,7 +218,44 @@ async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
         late = shuffler.clock.now() + 300 * DAY
         assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
         await shuffler.restart()
-    await shuffler.submit(1)
+    await shuffler.submit(2)
+    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
+    await shuffler.deliveries.advance()
+    monkeypatch.setattr(Task, "from_bytes", unreadable)
+    await shuffler.restart()
+    assert set() == shuffler.batches.needed_keys()
+
+
+@pytest.mark.parametrize("users", [3, 5])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE batches SET task = x'00'",
+        "UPDATE batches SET state = 'of a later version'",
+        "UPDATE batches SET state = CAST(x'ff' AS TEXT)",
+    ],
+)
+async def test_a_damaged_row_stops_only_its_batch(
+    shuffler: Shuffler, users: int, damage: str
+) -> None:
+    """While it collects or is permuted; its key and files are left for a repair."""
+    await shuffler.submit(users)
+    shuffler.analyzer.reachable = False
+    await shuffler.deliveries.advance()
+    state = await shuffler.state()
+    await shuffler.spool._database.run(lambda connection: connection.execute(damage))
+    await shuffler.restart()
+    assert shuffler.batches.needed_keys() is None
+    with pytest.raises(DamagedStorageError):
+        await shuffler.collection.fetch_task(DIGEST)
+
+    repair, row = "UPDATE batches SET task = ?, state = ?", (CASE.signed.task_bytes, state.value)
+    await shuffler.spool._database.run(lambda connection: connection.execute(repair, row))
+    await shuffler.restart()
+    shuffler.analyzer.reachable = True
+    await shuffler.submit(5 - users)
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
 
 
 def _published(path: Path) -> dict[str, str]:

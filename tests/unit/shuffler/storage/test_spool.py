@@ -296,17 +296,19 @@ def test_a_bucket_truncated_between_records_is_detected(tmp_path: Path) -> None:
 
 
 def test_a_sweep_keeps_only_the_permuted_batches_that_are_needed(tmp_path: Path) -> None:
-    """Buckets, unfinished files and other directories are removed."""
+    """Buckets, unfinished files and other directories are removed; unknown batches stay."""
     folders = tmp_path / "batches"
-    for name in ("kept", "gone"):
+    for name in ("kept", "gone", "unknown"):
         files = BatchFiles(folders / name, _KEY)
         files.begin()
         files.append(1, b"bucket")
         files.save(_CHUNKS)
         (folders / name / "permuted.part").write_bytes(b"unfinished")
-    sweep_folders(folders, {"kept"})
-    sweep_folders(tmp_path / "none", set())
+    sweep_folders(folders, {"kept"}, {"unknown"})
+    sweep_folders(tmp_path / "none", set(), set())
 
+    assert 3 == len(list((folders / "unknown").iterdir()))
+    remove_folder(folders / "unknown")
     assert ["kept"] == [path.name for path in folders.iterdir()]
     assert ["permuted"] == [path.name for path in (folders / "kept").iterdir()]
     remove_folder(folders / "kept")
