@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from common.crypto.hpke_pool import HpkePool
-from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
+from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError, StorageError
 from common.messages.batch import BatchManifest
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
@@ -173,7 +173,11 @@ class Deliveries:
             shuffler.abandon()  # if the service stops meanwhile
 
     async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
-        """Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it."""
+        """
+        Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it.
+
+        If the analyzer had it already and it is damaged here, no inclusion proof is stored.
+        """
         size = found.task.sealed_report_bytes
         manifest = BatchManifest(
             task_digest=found.digest,
@@ -204,6 +208,17 @@ class Deliveries:
             )
             return Event.REFUSE
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
-        leaves = await sent.leaves(stored.n_reports, chunks())
-        await self._inclusions.keep(manifest, found.task, commitment, leaves)
+        try:
+            leaves = await sent.leaves(stored.n_reports, chunks())
+        except StorageError as error:  # the analyzer has the batch: its key must not stay for ever
+            logs.event(
+                "inclusion proof lost: the delivered batch cannot be read",
+                {
+                    **logs.batch_fields(found.digest, found.batch_id),
+                    "error": type(error).__name__,
+                },
+                level="ERROR",
+            )
+        else:
+            await self._inclusions.keep(manifest, found.task, commitment, leaves)
         return Event.DELIVER

@@ -137,9 +137,9 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
 async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
-    """The batch keeps its state and key for an operator."""
+    """It keeps its state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
-    shuffler.analyzer.reachable = False
+    shuffler.analyzer.lose_answers = True
     await shuffler.deliveries.advance()
     [order] = _folders(shuffler)[0].iterdir()
     content = order.read_bytes()
@@ -149,12 +149,15 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
         os.truncate(order, 0)
     else:
         order.unlink()
-    shuffler.analyzer.reachable = True
+    shuffler.analyzer.lose_answers = False
     await shuffler.deliveries.advance()
-
     assert BatchState.PERMUTED is await shuffler.state()
-    assert [] == shuffler.analyzer.delivered
-    assert 1 == len(shuffler.key_files())
+    assert (1, 1) == (len(shuffler.analyzer.delivered), len(shuffler.key_files()))
+
+    shuffler.analyzer.listen = False  # it acknowledges without reading
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert [] == shuffler.key_files() == list((shuffler.path / "inclusion").iterdir())
 
 
 async def test_a_batch_with_lost_submissions_is_not_released(shuffler: Shuffler) -> None:
