@@ -127,7 +127,7 @@ class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
 
 
 class StorageError(ShuffleDpError, status="UNAVAILABLE"):
-    """This party's own disk is full, read-only or failing. Nothing was stored; safe to retry."""
+    """This party's own disk is full, read-only or failing; safe to retry."""
 
 
 class DamagedStorageError(StorageError):

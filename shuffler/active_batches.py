@@ -231,10 +231,14 @@ class ActiveBatches:
         self._unfinished[found.digest] = found
         return found
 
-    def finish(self, stored: StoredBatch, terms: ClosingRule) -> FinishedBatch:
-        """Record a finished batch; destroy its key unless it is quarantined. Safe to repeat."""
+    def destroy_key(self, stored: StoredBatch) -> None:
+        """Destroy the key of a finished batch unless it is quarantined. Safe to repeat."""
         if stored.state in DESTROYED_STATES:
             self._state.destroy(_key_file(stored.batch_id))
+
+    def finish(self, stored: StoredBatch, terms: ClosingRule) -> FinishedBatch:
+        """Destroy a finished batch's key as above, and record the batch. Safe to repeat."""
+        self.destroy_key(stored)
         digest = stored.signed.digest()
         finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, terms=terms)
         self._finished[digest] = finished

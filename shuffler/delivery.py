@@ -116,8 +116,10 @@ class Deliveries:
         stored = await self._spool.get(found.digest)
         while True:
             event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
-            if stored.state in FINAL_STATES:
-                self._batches.finish(stored, found.terms)  # repeated in case it failed before
+            if stored.state in FINAL_STATES:  # all of this is repeated if any of it fails
+                self._batches.destroy_key(stored)
+                await self._spool.clean_up(stored)
+                self._batches.finish(stored, found.terms)
             if event is None:
                 return
             await self._perform(event, stored, found)
@@ -140,7 +142,7 @@ class Deliveries:
             shuffled = await self._shuffle(stored, found)
             await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
         elif state in DESTROYED_STATES:
-            await self._spool.drop(stored, state)
+            await self._spool.set_last_state(stored, state)
         else:
             await self._spool.set_state(stored, state)
 

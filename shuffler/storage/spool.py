@@ -262,17 +262,18 @@ class Spool:
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
     ) -> None:
         """
-        Store that the permuted batch is saved, then delete the submissions.
+        Store that the permuted batch is saved, then, in other transactions, delete the submissions.
 
-        A crash in between leaves submissions that are not read again; `sweep` deletes them.
+        A failure in between leaves submissions that are not read again; `sweep` or `clean_up`
+        deletes them.
         """
         n_users = await self._database.run(_set_state, batch, state, n_reports, seconds)
         self._observer(batch.batch_id, batch.state, state, n_users)
         await self._drop_submissions(batch.batch_id)
 
-    async def drop(self, batch: StoredBatch, state: BatchState) -> None:
+    async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Store a batch's final state, and delete its submissions and files.
+        Store the final state of a batch that is over, before its key is destroyed.
 
         Raises:
             BatchStateError: State or number of users changed since the batch was read: a submission
@@ -280,8 +281,12 @@ class Spool:
         """
         n_users = await self._database.run(_set_last_state, batch, state)
         self._observer(batch.batch_id, batch.state, state, n_users)
+
+    async def clean_up(self, batch: StoredBatch) -> None:
+        """Delete a finished batch's submissions and, unless quarantined, files. Safe to repeat."""
         await self._drop_submissions(batch.batch_id)
-        await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
+        if batch.state not in _PERMUTED_STATES:
+            await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._deduplications.pop(batch_id, None)

@@ -97,7 +97,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     late = shuffler.envelope()
     await shuffler.collection.submit(DIGEST, late)
     with pytest.raises(BatchStateError, match="had 2 users when it was read; it has 3"):
-        await shuffler.spool.drop(before, BatchState.EXPIRED)
+        await shuffler.spool.set_last_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.deliveries.advance()
 
@@ -105,21 +105,29 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     assert manifest.n_users == 3
 
 
-async def test_destroying_a_key_is_retried(
-    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failing", "keys"),
+    [("common.runtime.state_directory.StateDirectory.destroy", 1), ("shutil.rmtree", 0)],
+)
+async def test_erasing_a_finished_batch_is_retried(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, failing: str, keys: int
 ) -> None:
-    """The batch is over in the spool; its key follows."""
+    """The batch is over in the spool; its key and files follow, the key first."""
 
-    def fail(_state: StateDirectory, _name: str) -> None:
+    def fail(*_: object) -> None:
         raise OSError
 
     await shuffler.submit(5)
-    with monkeypatch.context() as failing:
-        failing.setattr(StateDirectory, "destroy", fail)
-        await shuffler.deliveries.advance()
-    assert 1 == len(shuffler.key_files())
+    shuffler.analyzer.reachable = False
     await shuffler.deliveries.advance()
-    assert [] == shuffler.key_files()
+    shuffler.analyzer.reachable = True
+    with monkeypatch.context() as failures:
+        failures.setattr(failing, fail)
+        await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert (keys, 1) == (len(shuffler.key_files()), len(list(shuffler.path.glob("batches/*"))))
+    await shuffler.deliveries.advance()
+    assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
 
 
 @pytest.mark.parametrize("permuted", [False, True])
