@@ -148,8 +148,7 @@ class ActiveBatches:
 
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         stored = await self._spool.get(digest)
-        async with self._parsing:
-            task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
+        task = await self._parse(stored.signed)
         # The batch may have begun meanwhile, and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
 
@@ -249,7 +248,7 @@ class ActiveBatches:
         with suppress(UnknownTaskError):
             return await self.find(digest)
         signed = await self._fetch(digest)
-        task = Task.from_bytes(signed.task_bytes)
+        task = await self._parse(signed)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
@@ -263,6 +262,11 @@ class ActiveBatches:
             return self._add(await self._spool.open_batch(batch_id, signed), task)
         finally:
             self._beginning_keys.remove(key)
+
+    async def _parse(self, signed: SignedTask) -> Task:
+        """Parse a task in a thread, one at a time."""
+        async with self._parsing:
+            return await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
 
     async def _fetch(self, digest: TaskDigest) -> SignedTask:
         """Fetch a task from the analyzer, and check its digest and signature."""

@@ -48,6 +48,9 @@ class ConnectionLimit:
 
     It stops careless clients only: a client evades it by opening many connections, while tokens
     limit people. Nothing is counted on a Unix socket, where all connections look alike.
+
+    A connection is known by its address and port, and its count outlives it, since gRPC reports no
+    closing: a later connection from the same port continues the count.
     """
 
     def __init__(self, most: int) -> None:

@@ -42,10 +42,7 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
         ),
         Outcome.MALFORMED: (
             WireError,
-            (
-                "the envelope, which has {n_bytes} bytes, does not open; a submission of this "
-                "task, of {task.reports_per_user} reports, has {task.envelope_bytes}"
-            ),
+            "the envelope does not open: it was changed, or sealed to another key or task",
         ),
         Outcome.CONFLICT: (ConflictError, "this submission id was used with other bytes"),
         Outcome.TOKEN_USED: (
@@ -121,10 +118,16 @@ class Collection:
         """
         found = await self._batches.find_or_begin(digest)
         [outcome] = await self._take(found, [envelope], [token], self._opened_here)
+        if outcome is Outcome.MALFORMED and isinstance(found, ActiveBatch):
+            task = found.task
+            if len(envelope) != task.envelope_bytes:
+                raise WireError(
+                    f"the envelope has {len(envelope)} bytes; a submission of this task, of "
+                    f"{task.reports_per_user} reports, has {task.envelope_bytes}"
+                )
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
-            task = found.task if isinstance(found, ActiveBatch) else None
-            raise error(message.format(n_bytes=len(envelope), task=task))
+            raise error(message)
         return outcome
 
     async def submit_bulk(

@@ -82,7 +82,7 @@ class Deliveries:
             await asyncio.gather(*moving, return_exceptions=True)
 
     async def advance(self) -> None:
-        """Perform every due event now, and wait until it is done."""
+        """Perform every due event now, and wait until it is done. Services use `run`."""
         await asyncio.gather(*(self._start(found) for found in self._batches.unfinished()))
 
     def _start(self, found: ActiveBatch) -> "asyncio.Task[None]":

@@ -2,6 +2,7 @@ import asyncio
 import dataclasses
 import logging
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from common.errors import (
 from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.admission import ConnectionLimit
 from tests.support.analyzers import MemoryAnalyzer
@@ -62,7 +64,8 @@ async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
         bytes(16 + 120), envelope_context(TaskDigest(bytes(32)))
     )
     for invalid in (good[:-1], good + b"\0", b"", short, flipped, elsewhere):
-        with pytest.raises(WireError):
+        reason = "does not open" if len(invalid) == len(good) else f"has {len(invalid)} bytes; a"
+        with pytest.raises(WireError, match=reason):
             await shuffler.collection.submit(DIGEST, invalid)
 
     bulk = [good[:-1], good, flipped, b"", elsewhere]
@@ -123,8 +126,20 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     shuffler.spool.close()
 
 
-async def test_concurrent_requests_begin_one_batch(shuffler: Shuffler) -> None:
-    """The task is fetched once and has one key; after the first submission no file is added."""
+async def test_concurrent_requests_begin_one_batch(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The task is fetched once, parsed outside the event loop's thread, and has one key; after the
+    first submission no file is added.
+    """
+    parse = Task.from_bytes
+
+    def parsed(raw: bytes) -> Task:
+        assert threading.current_thread() is not threading.main_thread()
+        return parse(raw)
+
+    monkeypatch.setattr(Task, "from_bytes", parsed)
     await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))
     assert (1, 1) == (shuffler.analyzer.fetched, len(shuffler.key_files()))
     await shuffler.submit(1)
