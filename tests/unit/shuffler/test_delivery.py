@@ -78,14 +78,16 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
     assert first == shuffler.deliveries._not_before[DIGEST]
 
     shuffler.clock.seconds = first
-    while shuffler.deliveries._not_before[DIGEST] == first:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        while shuffler.deliveries._not_before[DIGEST] == first:
+            await asyncio.sleep(0.01)
     assert shuffler.deliveries._not_before[DIGEST] - first == 2 * (first - 1_000_000_000)
 
     shuffler.analyzer.reachable = True
     shuffler.clock.seconds += 100
-    while await shuffler.state() is not BatchState.ERASED:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        while await shuffler.state() is not BatchState.ERASED:
+            await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -34,13 +34,13 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Shuffler, ShufflerServic
 async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, ShufflerServicer]) -> None:
     """Of one length, repeated or not; a repeat is marked."""
     core, servicer = served
-    lengths = set()
-    for _ in range(4):
-        request = shuffler_pb2.SubmitRequest(task_digest=DIGEST, envelope=core.envelope())
-        answer = await servicer.Submit(request, _Call())
-        lengths.add((answer.repeated, len(answer.SerializeToString())))
-    assert 1 == len(lengths)
-    assert (await servicer.Submit(request, _Call())).repeated
+    envelopes = [core.envelope() for _ in range(4)]
+    answers = []
+    for envelope in (*envelopes, envelopes[0]):
+        request = shuffler_pb2.SubmitRequest(task_digest=DIGEST, envelope=envelope)
+        answers.append(await servicer.Submit(request, _Call()))
+    assert [False] * 4 + [True] == [answer.repeated for answer in answers]
+    assert 1 == len({len(answer.SerializeToString()) for answer in answers})
 
     before = await _status(servicer)
     await core.submit(1)

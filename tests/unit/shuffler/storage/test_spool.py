@@ -101,7 +101,7 @@ async def test_a_failed_commit_stores_nothing(spool: Spool) -> None:
         connection.execute(f"CREATE TRIGGER no BEFORE UPDATE ON batches {refusal}")
 
     await spool._database.run(forbid)
-    with pytest.raises(Exception, match="no"):
+    with pytest.raises(sqlite3.IntegrityError, match=r"^no$"):
         await _append(spool, _submission(1))
     await spool._database.run(lambda connection: connection.execute("DROP TRIGGER no"))
 
