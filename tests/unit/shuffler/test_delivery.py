@@ -159,20 +159,6 @@ async def test_a_start_on_another_database_destroys_nothing(
     assert BatchState.ERASED is await shuffler.state()
 
 
-async def test_a_lost_key_stops_only_its_batch(shuffler: Shuffler) -> None:
-    """The shuffler starts, and leaves that batch as it is."""
-    await shuffler.submit(1)
-    [key_file] = shuffler.key_files()
-    key_file.unlink()
-    await shuffler.restart()
-
-    assert shuffler.batches.unfinished() == []
-    for _ in range(3):
-        with pytest.raises(BatchStateError, match="is missing"):
-            await shuffler.collection.fetch_task(DIGEST)
-    assert shuffler.key_files() == []
-
-
 @pytest.mark.parametrize("crash", [False, True])
 async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bool) -> None:
     """With three of five users; it is durable, and closing again changes nothing."""
@@ -212,53 +198,48 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
     assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
 
-async def test_no_key_is_destroyed_while_a_batch_cannot_be_resumed(
-    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A version that cannot read its task keeps the key for one that can, unless quarantined."""
-    await shuffler.submit(3)
-    shuffler.spool.close()
-
-    def unreadable(_: bytes) -> Task:
-        raise TaskError("of a later version")
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(Task, "from_bytes", unreadable)
-        await shuffler.start()
-        late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
-        await shuffler.restart()
-    await shuffler.submit(2)
-    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
-    await shuffler.deliveries.advance()
-    monkeypatch.setattr(Task, "from_bytes", unreadable)
-    await shuffler.restart()
-    assert set() == shuffler.batches.needed_keys()
+def _unreadable(_: bytes) -> Task:
+    raise TaskError("of a later version")
 
 
 @pytest.mark.parametrize("users", [3, 5])
 @pytest.mark.parametrize(
     "damage",
     [
+        "no key",
+        "a later version's task",
         "UPDATE batches SET task = x'00'",
         "UPDATE batches SET state = 'of a later version'",
         "UPDATE batches SET state = CAST(x'ff' AS TEXT)",
     ],
 )
-async def test_a_damaged_row_stops_only_its_batch(
-    shuffler: Shuffler, users: int, damage: str
+async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, users: int, damage: str
 ) -> None:
-    """While it collects or is permuted; its key and files are left for a repair."""
+    """The shuffler starts, and keeps every key and file; collecting or permuted."""
     await shuffler.submit(users)
     shuffler.analyzer.reachable = False
     await shuffler.deliveries.advance()
-    state = await shuffler.state()
-    await shuffler.spool._database.run(lambda connection: connection.execute(damage))
-    await shuffler.restart()
-    assert shuffler.batches.needed_keys() is None
-    with pytest.raises(DamagedStorageError):
-        await shuffler.collection.fetch_task(DIGEST)
+    state, [key_file] = await shuffler.state(), shuffler.key_files()
+    kept = key_file.read_bytes()
+    with monkeypatch.context() as damaged:
+        if damage == "no key":
+            key_file.unlink()
+        elif damage == "a later version's task":
+            damaged.setattr(Task, "from_bytes", _unreadable)
+        else:
+            await shuffler.spool._database.run(lambda connection: connection.execute(damage))
+        await shuffler.restart()
+        late = shuffler.clock.now() + 300 * DAY
+        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+        for _ in range(2):
+            with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
+                await shuffler.collection.fetch_task(DIGEST)
+        assert [] == shuffler.batches.unfinished()
+    assert (damage == "no key") == (shuffler.key_files() == [])
 
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(kept)
     repair, row = "UPDATE batches SET task = ?, state = ?", (CASE.signed.task_bytes, state.value)
     await shuffler.spool._database.run(lambda connection: connection.execute(repair, row))
     await shuffler.restart()
@@ -266,6 +247,18 @@ async def test_a_damaged_row_stops_only_its_batch(
     await shuffler.submit(5 - users)
     await shuffler.deliveries.advance()
     assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_quarantined_batch_needs_no_envelope_key(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if its task cannot be read."""
+    await shuffler.submit(5)
+    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
+    await shuffler.deliveries.advance()
+    monkeypatch.setattr(Task, "from_bytes", _unreadable)
+    await shuffler.restart()
+    assert set() == shuffler.batches.needed_keys()
 
 
 def _published(path: Path) -> dict[str, str]:
