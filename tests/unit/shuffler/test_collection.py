@@ -129,10 +129,7 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
 async def test_concurrent_requests_begin_one_batch(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The task is fetched once, parsed outside the event loop's thread, and has one key; after the
-    first submission no file is added.
-    """
+    """Its task is fetched once and parsed in a thread; one key, and no file for a submission."""
     parse = Task.from_bytes
 
     def parsed(raw: bytes) -> Task:

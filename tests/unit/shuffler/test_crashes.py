@@ -160,19 +160,6 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
     assert [] == shuffler.key_files() == list((shuffler.path / "inclusion").iterdir())
 
 
-async def test_a_batch_with_lost_submissions_is_not_released(shuffler: Shuffler) -> None:
-    """A missing group stops the shuffle."""
-    await shuffler.submit(2)
-    await shuffler.submit(3)
-    one = "SELECT min(number) FROM submission_groups"
-    delete = f"DELETE FROM submission_groups WHERE number = ({one})"  # noqa: S608  # no input
-    await shuffler.spool._database.run(lambda connection: connection.execute(delete))
-    await shuffler.deliveries.advance()
-
-    assert BatchState.CLOSED is await shuffler.state()
-    assert [] == shuffler.analyzer.delivered
-
-
 async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     """Nothing is lost; the batch is delivered once there is space."""
     await shuffler.submit(5)

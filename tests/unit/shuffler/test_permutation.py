@@ -18,7 +18,7 @@ from tests.support.buckets import MemoryBuckets
 def _shuffled(
     reports: NDArray[np.uint8], rng: np.random.Generator, *, parts: int, n_buckets: int, room: int
 ) -> tuple[NDArray[np.uint8], MemoryBuckets]:
-    """Put reports through an external shuffle, some at a time."""
+    """Shuffle reports through buckets, some at a time; every chunk but the last has three."""
     buckets = MemoryBuckets()
     shuffle = ExternalPermutation(
         report_bytes=reports.shape[1],
@@ -29,7 +29,10 @@ def _shuffled(
     )
     for start in range(0, len(reports), parts):
         shuffle.add(reports[start : start + parts])
-    return np.concatenate([*shuffle.permuted(3)]), buckets
+    chunks = list(shuffle.permuted(3))
+    assert [3] * ((len(reports) - 1) // 3) == [len(chunk) for chunk in chunks[:-1]]
+    assert len(reports) == shuffle.n_reports
+    return np.concatenate(chunks), buckets
 
 
 @pytest.mark.parametrize("room", [1, 600, 10_000, 10**9], ids=lambda room: f"room {room}")
@@ -82,22 +85,6 @@ def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
 
     assert 24 == len(orders)
     assert stats.chisquare(list(orders.values())).pvalue > 1e-9
-
-
-def test_chunk_sizes_do_not_depend_on_buckets() -> None:
-    """All have the requested number of reports but the last."""
-    shuffle = ExternalPermutation(
-        report_bytes=4,
-        buckets=MemoryBuckets(),
-        n_buckets=9,
-        rng=np.random.default_rng(6),
-        buffer_bytes=50,
-    )
-    shuffle.add(np.zeros((1000, 4), dtype=np.uint8))
-    shuffle.add(np.zeros((7, 4), dtype=np.uint8))
-
-    assert [64] * 15 + [47] == [len(chunk) for chunk in shuffle.permuted(64)]
-    assert 1007 == shuffle.n_reports
 
 
 def test_the_number_of_buckets_follows_from_the_batch_size() -> None:
