@@ -8,7 +8,6 @@ charged once, or neither.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
 
 from analyzer.batch_counts import BatchCounts, check_counts, open_and_count, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
@@ -42,14 +41,11 @@ from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import LedgerEntry
 from common.messages.result import Result
 from common.runtime import logs
+from common.runtime.clock import retry_pause
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_bytes
-
-_MIN_PAUSE: Final = 1.0
-_MAX_PAUSE: Final = 60.0
-"""Seconds before a failed release is retried, doubled each time."""
 
 
 class Releases:
@@ -122,7 +118,7 @@ class Releases:
 
     async def _retry_until_ended(self, delivered: BatchManifest) -> None:
         """Try to release a staged batch until it is released or given up."""
-        pause = _MIN_PAUSE
+        pause = 0.0
         while True:
             try:
                 if delivered in await self._store.staged():
@@ -130,8 +126,8 @@ class Releases:
             except Exception as error:  # noqa: BLE001  # retried: the batch is staged
                 _log_failure("batch not released yet", delivered, error)
                 self._metrics.failed(error)
+                pause = retry_pause(pause)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
             else:
                 return
 

@@ -20,6 +20,7 @@ import scipy
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
+from common.chunks import split_every
 from common.crypto import merkle
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchManifest
@@ -191,5 +192,4 @@ def drop_sentinels(chunks: Iterable[bytes], size: int, matches: SentinelMatches)
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     for chunk in chunks:
-        for start in range(0, len(chunk), size):
-            yield chunk[start : start + size]
+        yield from split_every(chunk, size)

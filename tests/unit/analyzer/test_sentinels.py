@@ -16,6 +16,7 @@ from analyzer.sentinels import (
     match_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
+from common.chunks import split_every
 from common.crypto.merkle import leaf, leaves_of
 from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
@@ -149,7 +150,7 @@ def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatche
     chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
     matches = match_sentinels(chunks, _SIZE, sentinels)
     left = b"".join(drop_sentinels(chunks, _SIZE, matches))
-    return matches, [left[start : start + _SIZE] for start in range(0, len(left), _SIZE)]
+    return matches, split_every(left, _SIZE)
 
 
 def test_sentinels_are_dropped_exactly() -> None:
@@ -290,9 +291,6 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
     assert 3 == len(answers)
     assert 10 == first.n_leaves
     wanted = commitment_over(
-        [leaves[at : at + 32] for at in range(0, len(leaves), 32)],
-        identity,
-        analyzer.signed.digest(),
-        first.salt,
+        split_every(leaves, 32), identity, analyzer.signed.digest(), first.salt
     )
     assert wanted.root == first.root

@@ -4,6 +4,7 @@ from pathlib import Path, PosixPath
 
 import pytest
 
+from common.chunks import split_every
 from common.crypto.merkle import leaf, leaves_of, salted
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
@@ -45,8 +46,7 @@ def _file(shuffler: Shuffler, kind: str) -> Path:
 
 
 def _delivered(shuffler: Shuffler) -> list[bytes]:
-    blob = shuffler.analyzer.delivered[0][1]
-    return [blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE)]
+    return split_every(shuffler.analyzer.delivered[0][1], _SIZE)
 
 
 async def _proof(shuffler: Shuffler, own: bytes) -> InclusionProof:
