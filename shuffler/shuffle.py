@@ -132,7 +132,7 @@ class ShuffleSummary:
 
 
 class BatchShuffler:
-    """Shuffles one closed batch, in a thread of its own; `abandon` stops it from another."""
+    """Shuffles one closed batch in its own thread; `abandon` stops it from another thread."""
 
     def __init__(
         self,

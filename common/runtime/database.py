@@ -1,4 +1,4 @@
-"""SQLite in a thread of its own, and error messages for disk failures."""
+"""SQLite in its own thread, and error messages for disk failures."""
 
 import asyncio
 import errno

@@ -256,7 +256,7 @@ class Metrics(Collector):
 
 class MetricsServer:
     """
-    prometheus_client's HTTP server, in threads of its own.
+    prometheus_client's HTTP server, in its own threads.
 
     It has no TLS, password or limit on connections: serve it on a private network only.
     """

@@ -44,7 +44,7 @@ def _names(answer: reflection_pb2.ServerReflectionResponse) -> set[str]:
 
 
 async def test_without_the_setting_there_is_no_reflection(services: Services) -> None:
-    """At none of the three services."""
+    """At all three services."""
     channels = (
         services.channel("shuffler", services.shuffler.address),
         services.channel("user_agent", services.user_agent.address),

@@ -97,7 +97,7 @@ def test_signatures_of_different_kinds_are_separated() -> None:
 
 
 def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
-    """80 bytes, all different. Another issuer's identity accepts none of them."""
+    """80 bytes, all different. Another issuer's identity rejects them."""
     issuer, other = TokenIssuer(TokenIssuer.generate()), TokenIssuer(TokenIssuer.generate())
     tokens = {issuer.issue() for _ in range(20)}
 
