@@ -21,7 +21,7 @@ _BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
 _TASK_BYTES = 1_000_000
 _WINDOW = 65_535
 _ANNOUNCED = 4 * 2**20 - 1
-"""Bytes of a message that does not come."""
+"""Bytes of a message that does not arrive."""
 _SOON = 5.0
 _LIMITS = connections_of("shuffledp.v1.Shuffler")
 
@@ -128,7 +128,7 @@ async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
 
 
 async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
-    """Its calls move over ten connections, one after the other, without an error."""
+    """Its calls move across ten connections in turn, without an error."""
     short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
     async with _server(short) as (address, _), open_channel(address, "shuffler", None) as to:
         stub = shuffler_pb2_grpc.ShufflerStub(to)
@@ -148,7 +148,7 @@ async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
 
 @pytest.mark.parametrize(("method", "kind"), [(_SUBMIT, CallKind.SHORT), (_BULK, CallKind.BULK)])
 async def test_calls_that_never_send_leave_room_for_others(method: str, kind: CallKind) -> None:
-    """Four connections begin more calls than there are places, and get a share each."""
+    """Four connections begin more calls than the limit, and each gets its own share."""
     async with _server() as (address, _), _connections(address, 4, _WINDOW) as greedy:
         for _ in range(kind.value.calls // 4):
             for one in greedy:
