@@ -48,7 +48,7 @@ async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, Shuffle
 
 
 async def test_answers_have_no_metadata(served: tuple[Shuffler, ShufflerServicer]) -> None:
-    """Neither FetchTask nor SubmitBulk sets any, for no outcome: `_Call` has no method for it."""
+    """Neither FetchTask nor SubmitBulk sets any: `_Call` has no method for it."""
     core, servicer = served
     task = shuffler_pb2.FetchTaskRequest(task_digest=DIGEST)
     assert (await servicer.FetchTask(task, _Call())).HasField("task")
