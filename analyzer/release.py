@@ -16,9 +16,9 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinels import (
     check_sentinels,
-    drop_sentinels,
-    exclude_sentinels,
+    drop_sentinel_reports,
     match_sentinels,
+    without_sentinels,
 )
 from analyzer.staging import Staging
 from analyzer.storage import ledger
@@ -93,6 +93,8 @@ class Releases:
             WireError: The number of reports contradicts the manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
+            AccountingError: No guarantee exists for so many users of this task.
+            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
         try:
             await self._staging.receive(manifest, chunks)
@@ -137,10 +139,9 @@ class Releases:
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
             await self._store.give_up(delivered, str(error))
-            suspect = isinstance(error, SuspectBatchError)
-            self._metrics.given_up(delivered.task_digest, suspect=suspect)
-            if isinstance(error, SuspectBatchError):
+            if suspect := isinstance(error, SuspectBatchError):
                 self._metrics.sentinels_missing(error.n_missing)
+            self._metrics.given_up(delivered.task_digest, suspect=suspect)
             _log_failure("batch quarantined" if suspect else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
@@ -153,11 +154,11 @@ class Releases:
         chunks = await self._staging.reader(delivered, size)
         matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
         await asyncio.to_thread(check_sentinels, matches, task)
-        batch = exclude_sentinels(delivered, matches, task)
+        batch = without_sentinels(delivered, matches, task)
         mechanism = randomizer_of(task)
         opened = await asyncio.to_thread(
             open_and_count,
-            drop_sentinels(chunks(), size, matches),
+            drop_sentinel_reports(chunks(), size, matches),
             task,
             batch.task_digest,
             mechanism,

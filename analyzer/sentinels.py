@@ -64,7 +64,8 @@ class SentinelMatches:
 
         Args:
             sampled: The shuffler drops reports by design. Then a planned sentinel that is not in
-                the batch may have been submitted, and is counted: guarantees only err upward.
+                the batch may have been submitted, and is counted: guarantees only err upward. If it
+                was not, the result has one user too few, and shares are too large by that factor.
         """
         return sum(
             sentinel.acknowledged
@@ -154,7 +155,7 @@ def _check_order(positions: list[int]) -> None:
         )
 
 
-def exclude_sentinels(
+def without_sentinels(
     delivered: BatchManifest, matches: SentinelMatches, task: Task
 ) -> BatchManifest:
     """
@@ -175,7 +176,9 @@ def exclude_sentinels(
     return replace(delivered, n_users=n_users, n_reports=n_reports)
 
 
-def drop_sentinels(chunks: Iterable[bytes], size: int, matches: SentinelMatches) -> Iterator[bytes]:
+def drop_sentinel_reports(
+    chunks: Iterable[bytes], size: int, matches: SentinelMatches
+) -> Iterator[bytes]:
     """Yield a batch's chunks without its sentinels' reports and their repeats."""
     for chunk in chunks:
         if not matches.positions:
