@@ -84,6 +84,23 @@ def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
     assert stats.chisquare(list(orders.values())).pvalue > 1e-9
 
 
+@pytest.mark.parametrize(("n_reports", "n_buckets"), [(80_000, 96), (1_200_000, MAX_BUCKETS)])
+def test_every_report_of_a_large_batch_is_put_into_the_bucket_drawn_for_it(
+    n_reports: int, n_buckets: int
+) -> None:
+    """Replay two scatters of half the reports each, and the permutation of every bucket."""
+    drawn = np.random.default_rng(9)
+    halves = [drawn.integers(0, n_buckets, n_reports // 2, dtype=np.uint16) for _ in range(2)]
+    chosen = np.concatenate(halves)
+    expected = [drawn.permutation(np.flatnonzero(chosen == one)) for one in range(n_buckets)]
+    reports = np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8)
+    permuted, _ = _shuffled(
+        reports, np.random.default_rng(9), parts=n_reports // 2, n_buckets=n_buckets, room=0
+    )
+
+    assert np.array_equal(np.concatenate(expected), permuted.view("<u4")[:, 0])
+
+
 def test_chunk_sizes_do_not_depend_on_buckets() -> None:
     """All have the requested number of reports but the last."""
     shuffle = ExternalPermutation(
