@@ -33,21 +33,16 @@ def _shuffled(
 
 
 @pytest.mark.parametrize("adds", [[6, 6], [5, 5, 2]], ids=str)
-@pytest.mark.parametrize(
-    ("n_reports", "n_buckets"), [(60, 512), (600, 1), (600, 7), (80_400, 96), (1_200_000, 512)]
-)
+@pytest.mark.parametrize(("n_reports", "n_buckets"), [(60, 512), (600, 1), (1_200_000, 96)])
 def test_every_report_is_put_into_the_bucket_drawn_for_it(
     n_reports: int, n_buckets: int, adds: list[int]
 ) -> None:
     """Replay every scatter (when the buffer is full) and the permutation of every bucket."""
-    part, drawn = n_reports // 12, np.random.default_rng(9)
-    draws = [drawn.integers(0, n_buckets, part * n_adds, dtype=np.uint16) for n_adds in adds]
-    chosen = np.concatenate(draws)
+    part, drawn, rng = n_reports // 12, np.random.default_rng(9), np.random.default_rng(9)
+    chosen = np.concatenate([drawn.integers(0, n_buckets, part * n, np.uint16) for n in adds])
     expected = [drawn.permutation(np.flatnonzero(chosen == one)) for one in range(n_buckets)]
     reports, room = np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8), 4 * part * adds[0]
-    permuted, _ = _shuffled(
-        reports, np.random.default_rng(9), parts=part, n_buckets=n_buckets, room=room - 1
-    )
+    permuted, _ = _shuffled(reports, rng, parts=part, n_buckets=n_buckets, room=room - 1)
 
     assert np.array_equal(np.concatenate(expected), permuted.view("<u4")[:, 0])
 
