@@ -9,15 +9,13 @@ import numpy as np
 
 from analyzer.repeat_filter import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, report_context
-from common.crypto.hpke_pool import HpkePool, in_order
+from common.crypto.hpke_pool import HpkePool
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import Counts, Randomizer, Reports, is_null
 from common.messages.result import RefusalCause
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
-_AHEAD: Final = 4
-"""Chunks queued per worker."""
 _TALLIED_AT_ONCE: Final = 2**19
 """Reports tallied together, since there may be many more cells than reports in a chunk."""
 
@@ -80,7 +78,7 @@ def open_and_count(
             yield fresh
 
     opening = (pool.open(key, chunk, size, context) for chunk in fresh_chunks())
-    for opened in in_order(opening, ahead=_AHEAD * pool.processes):
+    for opened in pool.in_order(opening):
         readable = np.frombuffer(opened.readable, dtype=np.bool_)
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
         padding, fine = is_null(reports), mechanism.valid(reports)

@@ -22,7 +22,7 @@ class ReleaseMetrics:
         """Deadlines of tasks without a batch."""
         self._entries = 0
         self._shares: dict[str, float] = {}
-        self._metrics.ask(self._count_open_tasks)
+        self._metrics.on_collect(self._count_open_tasks)
 
     def resume(
         self,

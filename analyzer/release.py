@@ -8,7 +8,6 @@ charged once, or neither.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
 
 from analyzer.batch_counts import BatchCounts, check_counts, open_and_count, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
@@ -17,9 +16,9 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinels import (
     check_sentinels,
-    drop_sentinels,
-    exclude_sentinels,
+    drop_sentinel_reports,
     match_sentinels,
+    without_sentinels,
 )
 from analyzer.staging import Staging
 from analyzer.storage import ledger
@@ -42,14 +41,11 @@ from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import LedgerEntry
 from common.messages.result import Result
 from common.runtime import logs
+from common.runtime.clock import retry_pause
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_bytes
-
-_MIN_PAUSE: Final = 1.0
-_MAX_PAUSE: Final = 60.0
-"""Seconds before a failed release is retried, doubled each time."""
 
 
 class Releases:
@@ -97,6 +93,8 @@ class Releases:
             WireError: The number of reports contradicts the manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
+            AccountingError: No guarantee exists for so many users of this task.
+            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
         try:
             await self._staging.receive(manifest, chunks)
@@ -122,7 +120,7 @@ class Releases:
 
     async def _retry_until_ended(self, delivered: BatchManifest) -> None:
         """Try to release a staged batch until it is released or given up."""
-        pause = _MIN_PAUSE
+        pause = 0.0
         while True:
             try:
                 if delivered in await self._store.staged():
@@ -130,8 +128,8 @@ class Releases:
             except Exception as error:  # noqa: BLE001  # retried: the batch is staged
                 _log_failure("batch not released yet", delivered, error)
                 self._metrics.failed(error)
+                pause = retry_pause(pause)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
             else:
                 return
 
@@ -141,10 +139,9 @@ class Releases:
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
             await self._store.give_up(delivered, str(error))
-            suspect = isinstance(error, SuspectBatchError)
-            self._metrics.given_up(delivered.task_digest, suspect=suspect)
-            if isinstance(error, SuspectBatchError):
+            if suspect := isinstance(error, SuspectBatchError):
                 self._metrics.sentinels_missing(error.n_missing)
+            self._metrics.given_up(delivered.task_digest, suspect=suspect)
             _log_failure("batch quarantined" if suspect else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
@@ -157,11 +154,11 @@ class Releases:
         chunks = await self._staging.reader(delivered, size)
         matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
         await asyncio.to_thread(check_sentinels, matches, task)
-        batch = exclude_sentinels(delivered, matches, task)
+        batch = without_sentinels(delivered, matches, task)
         mechanism = randomizer_of(task)
         opened = await asyncio.to_thread(
             open_and_count,
-            drop_sentinels(chunks(), size, matches),
+            drop_sentinel_reports(chunks(), size, matches),
             task,
             batch.task_digest,
             mechanism,

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.chunks import split_every
 from common.sorted_index import SortedIndex
 
 _HASH_BYTES: Final = 16
@@ -36,10 +37,10 @@ class RepeatFilter:
 
         Cost: a hash and a look-up a report, some 2 microseconds.
         """
-        size, view = self._report_bytes, memoryview(chunk)
+        size = self._report_bytes
         hashes = [
-            hashlib.blake2b(view[start : start + size], digest_size=_HASH_BYTES).digest()
-            for start in range(0, len(chunk), size)
+            hashlib.blake2b(report, digest_size=_HASH_BYTES).digest()
+            for report in split_every(memoryview(chunk), size)
         ]
         halves = np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2)
         heads, rests = halves[:, 0].copy(), halves[:, 1].copy()

@@ -20,6 +20,7 @@ import scipy
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
+from common.chunks import split_every
 from common.crypto import merkle
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchManifest
@@ -63,7 +64,8 @@ class SentinelMatches:
 
         Args:
             sampled: The shuffler drops reports by design. Then a planned sentinel that is not in
-                the batch may have been submitted, and is counted: guarantees only err upward.
+                the batch may have been submitted, and is counted: guarantees only err upward. If it
+                was not, the result has one user too few, and shares are too large by that factor.
         """
         return sum(
             sentinel.acknowledged
@@ -153,7 +155,7 @@ def _check_order(positions: list[int]) -> None:
         )
 
 
-def exclude_sentinels(
+def without_sentinels(
     delivered: BatchManifest, matches: SentinelMatches, task: Task
 ) -> BatchManifest:
     """
@@ -174,7 +176,9 @@ def exclude_sentinels(
     return replace(delivered, n_users=n_users, n_reports=n_reports)
 
 
-def drop_sentinels(chunks: Iterable[bytes], size: int, matches: SentinelMatches) -> Iterator[bytes]:
+def drop_sentinel_reports(
+    chunks: Iterable[bytes], size: int, matches: SentinelMatches
+) -> Iterator[bytes]:
     """Yield a batch's chunks without its sentinels' reports and their repeats."""
     for chunk in chunks:
         if not matches.positions:
@@ -191,5 +195,4 @@ def drop_sentinels(chunks: Iterable[bytes], size: int, matches: SentinelMatches)
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     for chunk in chunks:
-        for start in range(0, len(chunk), size):
-            yield chunk[start : start + size]
+        yield from split_every(chunk, size)

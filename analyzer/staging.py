@@ -7,7 +7,8 @@ open. So each batch is stored with a hash.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,16 @@ from analyzer.registry import Registry
 from analyzer.storage.store import Store
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError, DeliveryUnderWayError, UnusableBatchError, WireError
+from common.errors import (
+    AccountingError,
+    BudgetError,
+    DamagedStorageError,
+    DeliveryUnderWayError,
+    LedgerError,
+    TaskError,
+    UnusableBatchError,
+    WireError,
+)
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime import logs
@@ -103,9 +113,12 @@ class Staging:
             WireError: The number of reports contradicts the manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
+            AccountingError: No guarantee exists for so many users of this task.
+            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
         signed = await self._registry.get(manifest.task_digest)
-        task = Task.from_bytes(signed.task_bytes)
+        with _own_failures():
+            task = Task.from_bytes(signed.task_bytes)
         _check_manifest(manifest, task)
         if manifest.task_digest in self._receiving:
             raise DeliveryUnderWayError("this batch is being delivered by another call")
@@ -128,8 +141,9 @@ class Staging:
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
         """Refuse, before any report arrives, a batch that exceeds a budget even if all count."""
         try:
-            await self._budgets.check(task, manifest.n_users, manifest.task_digest)
-        except BudgetError as error:
+            with _own_failures():
+                await self._budgets.check(task, manifest.n_users, manifest.task_digest)
+        except (BudgetError, AccountingError) as error:
             await self._store.give_up(manifest, str(error))
             self._metrics.given_up(manifest.task_digest, suspect=False)
             raise
@@ -198,6 +212,19 @@ class Staging:
                 position += 1
 
         return read
+
+
+@contextmanager
+def _own_failures() -> Generator[None]:
+    """
+    Convert failures to read the analyzer's tasks or ledger to DamagedStorageError.
+
+    The shuffler retries those; it would quarantine a batch that the analyzer refused.
+    """
+    try:
+        yield
+    except (TaskError, LedgerError) as error:
+        raise DamagedStorageError(f"the analyzer cannot read its own storage: {error}") from error
 
 
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:

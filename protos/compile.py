@@ -19,7 +19,7 @@ PACKAGE = Path("shuffledp/v1")
 
 
 def generate(target: Path) -> list[Path]:
-    """Generate all code under `target`; give the files, relative to it."""
+    """Generate all code under `target`; return the files, relative to it."""
     sources = sorted(str(path.relative_to(HERE)) for path in (HERE / PACKAGE).glob("*.proto"))
     arguments = [
         "protoc",

@@ -63,7 +63,7 @@ class ConnectionLimit:
         Count submissions before they are opened.
 
         Raises:
-            ShareError: The connection would exceed its limit; none of them is counted.
+            ShareError: The connection would exceed its limit. Nothing is counted.
         """
         if not self._most or not is_one_connection(peer):
             return

@@ -142,7 +142,7 @@ class Collection:
             The outcome of each, in order.
 
         Raises:
-            StorageError: None of them was stored; safe to retry.
+            StorageError: Nothing was stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
         Cost: opening, by the workers, and some microseconds for each; memory for the calls that
@@ -210,7 +210,7 @@ class Collection:
             if event is None:
                 return
             # The number of users only grows, so the decision still holds when it is written. If
-            # the batch closed by itself meanwhile, writing fails and the loop reads it again.
+            # the batch closed automatically meanwhile, writing fails and the loop reads it again.
             with suppress(BatchStateError):
                 await self._spool.set_state(stored, next_state(stored.state, event))
 

@@ -24,7 +24,7 @@ class BatchMetrics:
         self._refusals = refusals
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}
-        self._metrics.ask(self._measure_waiting)
+        self._metrics.on_collect(self._measure_waiting)
 
     def resume(
         self, states: Mapping[BatchId, BatchState | None], deadlines: Mapping[BatchId, int]

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Reports = NDArray[np.uint8]
+SealedReports = NDArray[np.uint8]
 """Sealed reports, shape (n, length)."""
 
 BUFFER_BYTES: Final = 32 * 1024 * 1024
@@ -39,7 +39,7 @@ class Buckets(Protocol):
         """Return a bucket's records, and remove the bucket."""
 
 
-def permute(reports: Reports, rng: np.random.Generator) -> Reports:
+def permute(reports: SealedReports, rng: np.random.Generator) -> SealedReports:
     """
     Permute sealed reports uniformly at random. Run by the shuffler.
 
@@ -51,7 +51,7 @@ def permute(reports: Reports, rng: np.random.Generator) -> Reports:
 
     Cost: one pass of random reads; about 1.4 times numpy's own generator.
     """
-    order: Reports = reports[rng.permutation(len(reports))]
+    order: SealedReports = reports[rng.permutation(len(reports))]
     return order
 
 
@@ -82,14 +82,14 @@ class ExternalPermutation:
         self._n_buckets = n_buckets
         self._rng = rng
         self._buffer_bytes = buffer_bytes
-        self._held: list[Reports] = []
+        self._held: list[SealedReports] = []
         self._held_bytes = 0
         self._scattered = False
         self.n_reports = 0
         self.seconds = 0.0
         """Seconds spent drawing and moving so far, without reading and writing buckets."""
 
-    def add(self, reports: Reports) -> None:
+    def add(self, reports: SealedReports) -> None:
         """Add reports, shape (n, report_bytes)."""
         self._held.append(reports)
         self._held_bytes += reports.nbytes
@@ -97,7 +97,7 @@ class ExternalPermutation:
         if self._held_bytes > self._buffer_bytes:
             self._scatter()
 
-    def permuted(self, together: int) -> Iterator[Reports]:
+    def permuted(self, together: int) -> Iterator[SealedReports]:
         """
         Yield the permuted batch, `together` reports at a time; only the last chunk has fewer.
 
@@ -116,7 +116,7 @@ class ExternalPermutation:
         if len(rest):
             yield rest
 
-    def _iter_buckets(self) -> Iterator[Reports]:
+    def _iter_buckets(self) -> Iterator[SealedReports]:
         if not self._scattered:
             held, self._held = self._held, []
             yield self._joined(held)
@@ -141,5 +141,5 @@ class ExternalPermutation:
                 self._buckets.append(bucket, reports[start:end].tobytes())
             start = end
 
-    def _joined(self, held: list[Reports]) -> Reports:
+    def _joined(self, held: list[SealedReports]) -> SealedReports:
         return np.concatenate([np.empty((0, self._report_bytes), dtype=np.uint8), *held])

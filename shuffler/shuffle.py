@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePublicKey, report_context
-from common.crypto.hpke_pool import HpkePool, in_order
+from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError
 from common.messages.submission import plain_reports
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.permutation import BUFFER_BYTES, ExternalPermutation, Reports, bucket_count
+from shuffler.permutation import BUFFER_BYTES, ExternalPermutation, SealedReports, bucket_count
 from shuffler.storage.spool import BatchFiles
 
 _WORD_BITS: Final = 64
@@ -32,8 +32,6 @@ _WORDS_AT_ONCE: Final = 2**22
 _CHUNK_REPORTS: Final = 1000
 """Maximum number of sealed reports in a chunk of the permuted batch, and of dummies sealed by one
 call to a worker."""
-_AHEAD: Final = 4
-"""Calls for dummies queued per worker."""
 
 T = TypeVar("T")
 
@@ -134,7 +132,7 @@ class ShuffleSummary:
 
 
 class BatchShuffler:
-    """Shuffles one closed batch, in a thread of its own; `abandon` stops it from another."""
+    """Shuffles one closed batch in its own thread; `abandon` stops it from another thread."""
 
     def __init__(
         self,
@@ -196,7 +194,7 @@ class BatchShuffler:
         )
         return ShuffleSummary(n_reports=permutation.n_reports, seconds=permutation.seconds)
 
-    def _kept(self, groups: Iterable[bytes]) -> Iterator[Reports]:
+    def _kept(self, groups: Iterable[bytes]) -> Iterator[SealedReports]:
         """Yield the reports that are kept; DamagedStorageError at the end if any is missing."""
         arrived, size = 0, self._task.sealed_report_bytes
         for group in self._until_abandoned(groups):
@@ -212,7 +210,7 @@ class BatchShuffler:
                 f"the batch's users sent {expected} reports; {arrived} are on the disk"
             )
 
-    def _dummies(self, ends: NDArray[np.int64]) -> Iterator[Reports]:
+    def _dummies(self, ends: NDArray[np.int64]) -> Iterator[SealedReports]:
         """Yield the dummies, item by item, sealed by all workers."""
         task, context = self._task, report_context(self._digest)
         key = HpkePublicKey(task.suite, task.analyzer_key)
@@ -229,8 +227,7 @@ class BatchShuffler:
             )
             for start in range(0, int(ends[-1]), _CHUNK_REPORTS)
         )
-        ahead = _AHEAD * self._pool.processes
-        for sealed in self._until_abandoned(in_order(sealing, ahead=ahead)):
+        for sealed in self._until_abandoned(self._pool.in_order(sealing)):
             yield np.frombuffer(sealed, dtype=np.uint8).reshape(-1, task.sealed_report_bytes)
 
     def _until_abandoned(self, parts: Iterable[T]) -> Iterator[T]:

@@ -57,7 +57,7 @@ DeliveredState = Literal["staged", "released", "unusable"]
 
 
 class Store:
-    """The analyzer's database. Each method is one durable transaction."""
+    """The analyzer's database. What a method writes is one durable transaction."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
@@ -140,7 +140,11 @@ class Store:
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
-        """Store cells and result, charge the ledger, and delete the reports, in one transaction."""
+        """
+        Store cells and result, charge the ledger, and delete the reports, in one transaction.
+
+        The deleted reports are then erased from the disk; that may come later, but never fails.
+        """
         await self._database.run(_release, manifest, cells, result, cost)
         await self._database.empty_log()
 

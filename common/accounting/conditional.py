@@ -165,7 +165,11 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 
 class ConditionalDelta:
-    """δ(ε | M) for an array of M, with the distribution of H_x' laid out once for all ε."""
+    """
+    Bounds δ(ε | M) for an array of numbers M of blanket reports.
+
+    The distribution of H_x' is computed once for all ε.
+    """
 
     def __init__(
         self,
@@ -175,7 +179,7 @@ class ConditionalDelta:
         presence: Vector | None = None,
     ) -> None:
         """
-        Lay out the distribution of H_x'.
+        Compute the distribution of H_x'.
 
         Args:
             reduction: The mechanism.

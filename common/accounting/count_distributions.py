@@ -82,7 +82,7 @@ class Poisson:
         return scipy.stats.poisson.pmf(outcome, self.mean)
 
     def thinned(self, share: float) -> "Poisson":
-        """Return the Poisson distribution of the kept units."""
+        """Return the distribution after each unit is kept with probability `share`."""
         return Poisson(self.mean * share)
 
 

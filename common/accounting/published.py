@@ -53,7 +53,12 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
-    """Return the central ε of SBin: the least ε for which these coins suffice [MSE25]."""
+    """
+    Return SBin's published central ε: the least one for which its coins suffice [MSE25].
+
+    Raises:
+        BoundRangeError: The shuffler's noise is not of fair coins, or no ε suffices.
+    """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"SBin's bound is for fair coins; the distribution is {shuffler.law}")

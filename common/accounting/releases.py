@@ -101,7 +101,7 @@ class CloneRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRelease:
-    """Reports protected by their own noise alone: pure ε with randomized response's curve."""
+    """A release protected by local noise alone: the δ(ε) of randomized response [KOV15]."""
 
     local_epsilon: float
 

@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 _MAX_CACHED_KEYS: Final = 64
 """Maximum number of private-key objects cached by a worker; more than a party has."""
+_CALLS_AHEAD: Final = 4
+"""Calls queued per worker ahead of the result that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,16 @@ class HpkePool:
         """Seal one chunk in a worker; see `seal_each`. Fails as `open` if a worker dies."""
         return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
 
+    def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
+        """Yield the calls' results in order, and submit only a few calls per worker ahead."""
+        waiting: deque[Future[T]] = deque()
+        for call in calls:
+            waiting.append(call)
+            if len(waiting) > _CALLS_AHEAD * self.processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
     def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         with self._lock:
             try:
@@ -176,14 +188,3 @@ class HpkePool:
 
     def __repr__(self) -> str:
         return f"HpkePool({self.processes} processes)"
-
-
-def in_order(futures: Iterator[Future[T]], *, ahead: int) -> Iterator[T]:
-    """Yield the futures' results in order, with at most `ahead` further chunks submitted."""
-    waiting: deque[Future[T]] = deque()
-    for future in futures:
-        waiting.append(future)
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -118,7 +118,7 @@ class KeyRing:
                         "nothing sealed to it can be opened"
                     )
                 return wanted
-        raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is none of this party's keys")
+        raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
         """Add a key."""

@@ -75,7 +75,7 @@ class MatchCountReduction:
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
         if collision is not None and not hashed:
-            raise AccountingError("only hashing has a collision probability of its own")
+            raise AccountingError("only hashing has its own collision probability")
         inverse = math.exp(-local_epsilon)
         total = 1 + (answers - 1) * inverse
         uniform = 1 / answers if hashed else 0.0

@@ -103,7 +103,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyValues:
-    """The mean value of each key, and its owners."""
+    """Estimated mean of each key's values and, where reports reveal it, the share of its owners."""
 
     means_with_fakes: Figures
     """Mean of a key's reported values, in the units of the range; biased towards the fakes of

@@ -75,21 +75,21 @@ _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 class Limits:
     """Limits on the calls of one kind, in total and per connection."""
 
-    places: int
+    calls: int
     """Maximum concurrent calls."""
-    share: int
+    peer_calls: int
     """Maximum concurrent calls of one connection."""
     read_seconds: float
-    """Maximum wait in seconds for a turn, and then for the whole request."""
+    """Maximum wait in seconds for a read slot, and then for the whole request."""
     seconds: float
     """Maximum seconds until the answer, waiting and reading included."""
-    turns: int = 0
-    """Maximum requests read at once; others wait unread in a queue. 0: no queue."""
-    turns_share: int = 0
+    reads: int = 0
+    """Read slots: maximum requests read at once; others wait in a queue. 0: no queue."""
+    peer_reads: int = 0
     """Maximum requests of one connection read at once."""
     long_answers: bool = False
-    """A turn lasts until the answer is made, or until it is sent if it is long."""
-    aside: bool = False
+    """A read slot is held until the answer is made, or until it is sent if it is long."""
+    minor: bool = False
     """Minor calls, whose refusal does not count as overload."""
 
 
@@ -97,36 +97,36 @@ class Limits:
 class CallKind(Enum):
     """Calls that share limits. A flood of one kind does not block another."""
 
-    SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
+    SHORT = Limits(calls=2048, peer_calls=64, read_seconds=10, seconds=30, reads=64, peer_reads=4)
     """Calls about one user, with short answers."""
     TASK = Limits(
-        places=1024,
-        share=32,
+        calls=1024,
+        peer_calls=32,
         read_seconds=10,
         seconds=30,
-        turns=64,
-        turns_share=2,
+        reads=64,
+        peer_reads=2,
         long_answers=True,
     )
     """Requests for a task, which may have 2 MiB."""
-    BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=32, turns_share=4)
+    BULK = Limits(calls=128, peer_calls=4, read_seconds=60, seconds=300, reads=32, peer_reads=4)
     """Many users' submissions, up to 4 MiB a call."""
-    DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
+    DELIVERY = Limits(calls=4, peer_calls=4, read_seconds=3600, seconds=3600)
     """A batch, which is read in chunks."""
-    OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
+    OPERATING = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
     """An operator's calls to the analyzer."""
-    STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
+    STEERING = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
     """An operator's calls to the server that devices call."""
-    ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
+    ANSWER = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
-    HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
-    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60, aside=True)
+    HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
+    REFLECTION = Limits(calls=8, peer_calls=1, read_seconds=5, seconds=60, minor=True)
     """A bidirectional stream: a request is read after the previous answer is sent."""
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""Maximum bytes of a short message. A longer request keeps its turn until it is answered, a longer
-answer until it is sent: calls of a kind hold at most `places` short and `turns` long messages."""
+"""Maximum bytes of a short message. A longer request holds its read slot until it is answered, a
+longer answer until it is sent: a kind has at most `calls` short and `reads` long messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def connections_of(service: str) -> Connections:
     """Return the limits of a service's connections. No allowed call outlives its connection."""
     kinds = [call.kind.value for call in _calls_of(service)]
     return Connections(
-        streams=max(kind.share for kind in kinds),
+        streams=max(kind.peer_calls for kind in kinds),
         age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else _AGE,
         grace_seconds=max(kind.seconds for kind in kinds) + _MARGIN,
     )

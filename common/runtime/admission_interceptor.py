@@ -2,7 +2,7 @@
 Admission of calls: limits on their memory and time, in total and per connection.
 
 A connection is identified by gRPC's name for the peer, which is held only during its calls. On a
-Unix socket all peers have one name, so connections have no share.
+Unix socket all peers have one name, so there are no limits per connection.
 """
 
 import asyncio
@@ -45,58 +45,58 @@ class ConcurrencyLimits:
     """Limits on concurrent calls, by kind and by connection."""
 
     def __init__(self) -> None:
-        self._taken: Counter[CallKind] = Counter()
-        self._shares: Counter[tuple[CallKind, str]] = Counter()
+        self._calls: Counter[CallKind] = Counter()
+        self._peer_calls: Counter[tuple[CallKind, str]] = Counter()
 
     def acquire(self, kind: CallKind, peer: str) -> None:
         """
-        Take a place, which the caller must release once.
+        Admit one more call, which the caller must release once.
 
         Raises:
-            OverloadError: All places are taken.
-            ShareError: All places of this connection, or of a minor kind, are taken.
+            OverloadError: Too many calls of this kind are running.
+            ShareError: Too many run on this connection, or the kind is a minor one.
         """
-        limits, share = kind.value, (kind, peer)
-        if self._taken[kind] >= limits.places:
-            error = ShareError if limits.aside else OverloadError
-            raise error(f"{limits.places} calls of this kind are running, the limit; retry later")
-        if is_one_connection(peer) and self._shares[share] >= limits.share:
+        limits, own = kind.value, (kind, peer)
+        if self._calls[kind] >= limits.calls:
+            error = ShareError if limits.minor else OverloadError
+            raise error(f"{limits.calls} calls of this kind are running, the limit; retry later")
+        if is_one_connection(peer) and self._peer_calls[own] >= limits.peer_calls:
             raise ShareError(
-                f"{limits.share} calls of this kind are running on this connection, its "
+                f"{limits.peer_calls} calls of this kind are running on this connection, its "
                 "limit; retry later"
             )
-        self._taken[kind] += 1
-        self._shares[share] += 1
+        self._calls[kind] += 1
+        self._peer_calls[own] += 1
 
     def release(self, kind: CallKind, peer: str) -> None:
-        """Release a place."""
-        share = (kind, peer)
-        self._taken[kind] -= 1
-        self._shares[share] -= 1
-        if not self._shares[share]:
-            del self._shares[share]
+        """End a call."""
+        own = (kind, peer)
+        self._calls[kind] -= 1
+        self._peer_calls[own] -= 1
+        if not self._peer_calls[own]:
+            del self._peer_calls[own]
 
 
 class Queue:
-    """A first-in, first-out queue: some calls have a turn, the others wait."""
+    """A first-in, first-out queue for slots, of which a connection holds at most `peer_slots`."""
 
-    def __init__(self, places: int, share: int) -> None:
-        self._places = asyncio.Semaphore(places)
-        self._share = share
-        self._shares: dict[str, asyncio.Semaphore] = {}
+    def __init__(self, slots: int, peer_slots: int) -> None:
+        self._slots = asyncio.Semaphore(slots)
+        self._most = peer_slots
+        self._peer_slots: dict[str, asyncio.Semaphore] = {}
         self._present: Counter[str] = Counter()
 
     async def enter(self, peer: str, seconds: float) -> None:
         """
-        Wait for a turn, which lasts until the call leaves.
+        Wait for a slot, which the call holds until it leaves.
 
         Raises:
-            OverloadError: No turn was free in time.
-            ShareError: This connection's own calls held all of its turns.
+            OverloadError: No slot was free in time.
+            ShareError: This connection's own calls held all of its slots.
         """
-        needed = [(self._places, OverloadError)]
+        needed = [(self._slots, OverloadError)]
         if is_one_connection(peer):
-            own = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
+            own = self._peer_slots.setdefault(peer, asyncio.Semaphore(self._most))
             self._present[peer] += 1
             needed.insert(0, (own, ShareError))
         held: list[asyncio.Semaphore] = []
@@ -117,9 +117,9 @@ class Queue:
             raise
 
     def leave(self, peer: str) -> None:
-        """End a turn."""
-        own = [self._shares[peer]] if is_one_connection(peer) else []
-        self._release(peer, [self._places, *own])
+        """Free a slot."""
+        own = [self._peer_slots[peer]] if is_one_connection(peer) else []
+        self._release(peer, [self._slots, *own])
 
     def _release(self, peer: str, held: list[asyncio.Semaphore]) -> None:
         for semaphore in held:
@@ -127,11 +127,11 @@ class Queue:
         if is_one_connection(peer):
             self._present[peer] -= 1
             if not self._present[peer]:
-                del self._present[peer], self._shares[peer]
+                del self._present[peer], self._peer_slots[peer]
 
 
 class AdmittedCall:
-    """One call's place, held until gRPC has finished the call, and its turn in the queue."""
+    """A call counted by the limits until gRPC has finished it, and its read slot."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
@@ -141,23 +141,23 @@ class AdmittedCall:
         self._queue = queue
         self._kind = kind
         self._peer = peer
-        self._in_turn = False
+        self._has_slot = False
 
-    async def take_turn(self) -> None:
-        """Wait for a turn, if calls of this kind queue."""
+    async def wait_for_slot(self) -> None:
+        """Wait for a read slot, if calls of this kind queue."""
         if self._queue is not None:
             await self._queue.enter(self._peer, self._kind.value.read_seconds)
-            self._in_turn = True
+            self._has_slot = True
 
-    def end_turn(self) -> None:
-        """End the turn, unless it has ended."""
-        if self._in_turn and self._queue is not None:
-            self._in_turn = False
+    def free_slot(self) -> None:
+        """Free the read slot, unless it is free."""
+        if self._has_slot and self._queue is not None:
+            self._has_slot = False
             self._queue.leave(self._peer)
 
     def close(self, _context: object = None) -> None:
-        """End the turn and release the place. Call once."""
-        self.end_turn()
+        """Free the read slot and end the call. Call once."""
+        self.free_slot()
         self._limits.release(self._kind, self._peer)
 
 
@@ -197,9 +197,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self._on_error = on_error
         self._limits = ConcurrencyLimits()
         self._queues = {
-            kind: Queue(kind.value.turns, kind.value.turns_share)
+            kind: Queue(kind.value.reads, kind.value.peer_reads)
             for kind in CallKind
-            if kind.value.turns
+            if kind.value.reads
         }
         self._handlers: dict[str, Any] = {}
 
@@ -207,9 +207,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Wrap a method's handler, once. The wrapper reads bytes, and parses them in its turn.
+        Wrap a method's handler, once. The wrapper reads bytes, and parses them in a read slot.
 
-        Methods that stream answers are refused, since a caller could hold a place indefinitely,
+        Methods that stream answers are refused, since such a call could last indefinitely,
         except for reflection, which has a deadline.
         """
         method = handler_call_details.method
@@ -276,13 +276,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 long = len(sent) > LONG_MESSAGE
             finally:
                 if not long:
-                    held.end_turn()
+                    held.free_slot()
             return sent
 
         return behaviour
 
     def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
-        """Check the caller, and take a place."""
+        """Check the caller and the limits."""
         if call.caller is not Caller.ANYONE:
             names = names_in(context.auth_context()) if self._certificates else None
             metadata = context.invocation_metadata()
@@ -364,15 +364,15 @@ async def read_request(
     requests: AsyncIterator[bytes], kind: CallKind, held: AdmittedCall, deadline: Deadline
 ) -> bytes:
     """
-    Wait for a turn and read one request, unparsed: a message can take 20 times its bytes.
+    Wait for a read slot and read one request, unparsed: a message can take 20 times its bytes.
 
-    The turn ends here, unless the request is long or the answer may be.
+    The slot is freed here, unless the request is long or the answer may be.
 
     Raises:
-        OverloadError, DeadlineError: No turn came, or no complete request arrived, in time.
+        OverloadError, DeadlineError: No slot was free, or no complete request arrived, in time.
         WireError: The call holds no request, or several.
     """
-    await held.take_turn()
+    await held.wait_for_slot()
     with deadline.reading(kind.value.read_seconds):
         raw = await anext(requests, None)
         if raw is None:
@@ -380,7 +380,7 @@ async def read_request(
         if await anext(requests, None) is not None:
             raise WireError("the call holds several requests; it must hold 1")
     if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
-        held.end_turn()
+        held.free_slot()
     return raw
 
 

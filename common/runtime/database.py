@@ -1,4 +1,4 @@
-"""SQLite in a thread of its own, and error messages for disk failures."""
+"""SQLite in its own thread, and error messages for disk failures."""
 
 import asyncio
 import errno
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from common.errors import DamagedStorageError, StorageError
+from common.runtime import logs
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""
@@ -65,6 +66,7 @@ class Database:
 
     def __init__(self, path: Path, schema: str) -> None:
         """Open or make the file; `schema` is CREATE ... IF NOT EXISTS. May raise StorageError."""
+        self._log_has_deleted_rows = True  # an earlier run may have failed to empty it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -78,23 +80,37 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(connection, ...)` in one transaction; if it raises StorageError, retry it."""
+        """Run `work(connection, ...)` in one transaction; callers may retry a StorageError."""
 
         def transaction() -> T:
             with storage_failures(), self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                return work(self._connection, *args, **kwargs)
+                found = work(self._connection, *args, **kwargs)
+            if self._log_has_deleted_rows:
+                self._merge_log()
+            return found
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """Merge the write-ahead log into the file, so that no deleted row remains on the disk."""
+        """
+        Merge the write-ahead log into the file, so that no deleted row remains on the disk.
 
-        @storage_failures()
-        def checkpoint() -> None:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        A failure is logged, not raised: earlier transactions stand. The next transactions, also
+        after a restart, try again.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._merge_log)
+        if self._log_has_deleted_rows:
+            logs.event("deleted rows not erased yet", {}, level="WARNING")
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, checkpoint)
+    def _merge_log(self) -> None:
+        self._log_has_deleted_rows = True
+        try:
+            with storage_failures():
+                row = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except StorageError:
+            return
+        self._log_has_deleted_rows = bool(row[0])  # 1 if another connection still reads the log
 
     def close(self) -> None:
         """Finish the current transaction, and close the file."""

@@ -1,7 +1,7 @@
 """
 A party's keys on disk: its ring of encryption keys, their rotation, and its signing identity.
 
-The ring holds no secret; each private key has an encrypted file of its own. A crash at any moment
+The ring holds no secret; each private key has its own encrypted file. A crash at any moment
 leaves a valid ring: a private key is durable before the ring names it, the ring is replaced as a
 whole, and a key's file is destroyed after the ring records it. A key file that the ring does not
 name is added as an expired key, which opens but never seals.

@@ -196,7 +196,7 @@ class Metrics(Collector):
             name: {} if metric.absent else dict.fromkeys(metric.series(), 0.0)
             for name, metric in self._definitions.items()
         }
-        self._sources: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._one_reader = threading.Lock()
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -222,16 +222,16 @@ class Metrics(Collector):
         values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 
-    def ask(self, source: Callable[[], None]) -> Callable[[], None]:
-        """Call `source` before each reading, in the reader's thread, to update values."""
-        self._sources.append(source)
-        return source
+    def on_collect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` before each reading, in the reader's thread, to update values."""
+        self._callbacks.append(callback)
+        return callback
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, for the registry."""
         with self._one_reader:
-            for source in self._sources:
-                source()
+            for callback in self._callbacks:
+                callback()
             for name, metric in self._definitions.items():
                 kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
                 family = kind(name, metric.help, labels=list(metric.labels))
@@ -256,7 +256,7 @@ class Metrics(Collector):
 
 class MetricsServer:
     """
-    prometheus_client's HTTP server, in threads of its own.
+    prometheus_client's HTTP server, in its own threads.
 
     It has no TLS, password or limit on connections: serve it on a private network only.
     """

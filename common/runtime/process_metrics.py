@@ -82,7 +82,7 @@ class FailureCounters:
         self._windows: dict[str, set[int]] = {
             name: set() for name, _ in _WATCHED if metrics.has(name)
         }
-        metrics.ask(self._read)
+        metrics.on_collect(self._read)
 
     def note(self, error: BaseException) -> None:
         """Record an overload or a disk failure. A connection's own limit does not count."""
@@ -113,7 +113,7 @@ class ProcessMetrics:
         self.failures: Final = FailureCounters(self.metrics, clock)
         self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
         self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
-        self.metrics.ask(self._measure_processes)
+        self.metrics.on_collect(self._measure_processes)
 
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
@@ -122,18 +122,18 @@ class ProcessMetrics:
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Make readings fail while the event loop hangs: alerts watch for failed scrapes."""
 
-        @self.metrics.ask
-        def turn() -> None:
-            turned = threading.Event()
-            loop.call_soon_threadsafe(turned.set)
-            if not turned.wait(patience):
+        @self.metrics.on_collect
+        def check_loop() -> None:
+            responded = threading.Event()
+            loop.call_soon_threadsafe(responded.set)
+            if not responded.wait(patience):
                 raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
 
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""
 
-        @self.metrics.ask
-        def count() -> None:
+        @self.metrics.on_collect
+        def count_keys() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
@@ -141,8 +141,8 @@ class ProcessMetrics:
     def watch_certificates(self, files: TlsFiles) -> None:
         """Measure the certificates' remaining time at each reading, since they may be renewed."""
 
-        @self.metrics.ask
-        def look() -> None:
+        @self.metrics.on_collect
+        def measure_days_left() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
                 # An unreadable file leaves the last value; using it logs the error.
                 with suppress(SettingsError):
@@ -157,8 +157,8 @@ class ProcessMetrics:
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
-        @self.metrics.ask
-        def look() -> None:
+        @self.metrics.on_collect
+        def measure_space() -> None:
             with suppress(OSError):
                 found = shutil.disk_usage(directory)
                 step = max(1, found.total // _DISK_STEPS)

@@ -136,7 +136,7 @@ class StateDirectory:
                 raise
             raise SettingsError(
                 "the state directory is in use by another process: stop it, or give each service "
-                "a state_directory of its own"
+                "its own state_directory"
             ) from None
         return file
 
@@ -262,7 +262,7 @@ def _no_link(path: str, flags: int) -> int:
         if error.errno != errno.ELOOP:
             raise
         raise SettingsError(
-            f"{Path(path).name} in the state directory is a link; a secret is a file of its own: "
+            f"{Path(path).name} in the state directory is a link; a secret must be a regular file: "
             "remove the link"
         ) from error
 

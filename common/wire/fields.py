@@ -131,8 +131,8 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        Readers parse single fields; writers convert them unless None. Fields `apart` are not in the
-        message, and are passed to `from_wire`.
+        Readers parse fields by name; writers convert values other than None. Fields in `apart` are
+        not in the message: pass them to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message

@@ -197,7 +197,7 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     """
     if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
         raise WireError(
-            f"none of the {len(message.guarantees)} guarantees of a result is against the analyzer"
+            f"a result has {len(message.guarantees)} guarantees; one must be against the analyzer"
         )
     return _RESULT.from_wire(message, estimate=estimate_from_wire(message))
 

@@ -95,7 +95,11 @@ def self_test(
     processes: int = 0,
     progress: Progress = silent,
 ) -> tuple[Alarm, ...]:
-    """Run each scenario unbroken, which must pass, and with its weakness, which must fail."""
+    """
+    Run each scenario on correct code, which must pass, and with its weakness, which must fail.
+
+    Returns an alarm for each scenario.
+    """
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
     jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
     outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)

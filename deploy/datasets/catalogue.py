@@ -82,7 +82,7 @@ SHIPPED: Final = MappingProxyType(
 
 
 def load(name: str) -> Dataset:
-    """Return a shipped data set; raise TaskError if there is none of this name."""
+    """Return a shipped data set; raise TaskError if the name is unknown."""
     if name not in SHIPPED:
         raise TaskError(f"unknown data set; the shipped data sets are {', '.join(SHIPPED)}")
     [path] = Path(__file__).parent.glob(f"{name}.csv*")

@@ -40,7 +40,7 @@ def read(path: Path, column: str = VALUE) -> Table:
     Read a file's column of values, and its column `count` if there is one.
 
     Raises:
-        TaskError: The file cannot be read, has none of ENDINGS, breaks a rule of the format, or is
+        TaskError: The file cannot be read, has an unknown ending, breaks a format rule, or is
             Parquet and pyarrow is not installed.
     """
     name = path.name

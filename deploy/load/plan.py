@@ -102,7 +102,7 @@ class LoadPlan:
     @property
     def in_flight(self) -> int:
         """Users or calls in flight in a closed loop."""
-        bulk = CallKind.BULK.value.share * self.processes
+        bulk = CallKind.BULK.value.peer_calls * self.processes
         default = _USERS_IN_FLIGHT if self.mode == "users" else bulk
         return default if self.concurrency is None else self.concurrency
 

@@ -159,9 +159,9 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     together = submissions_of_a_call(users.envelopes.shape[1]) if bulk else 1
     calls = math.ceil(count / together)
     processes = min(plan.processes, calls)
-    begin, times, places = time.monotonic(), np.zeros(calls), plan.in_flight
+    begin, times, in_flight = time.monotonic(), np.zeros(calls), plan.in_flight
     if rate is not None:
-        places = CallKind.BULK.value.places if bulk else _MAX_IN_FLIGHT
+        in_flight = CallKind.BULK.value.calls if bulk else _MAX_IN_FLIGHT
         share = calls / count  # calls per user
         burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
         begin += _LEAD_SECONDS * (processes > 1)
@@ -171,7 +171,7 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     for number in range(processes):
         schedule, first = times[number::processes].tolist(), finished.n_users
         finished.n_users = min(first + together * len(schedule), end)
-        part, own = users.part(first, finished.n_users), (places + number) // processes
+        part, own = users.part(first, finished.n_users), (in_flight + number) // processes
         senders.append(Sender(finished.target.to, part, plan, schedule, max(1, own)))
     bars.start_phase(name, senders[0].users.n_users)
     others = [wrap_future(pool.submit(run_alone, sender)) for sender in senders[1:]]

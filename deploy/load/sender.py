@@ -90,8 +90,8 @@ class Sender:
     plan: LoadPlan
     times: Iterable[float]
     """Scheduled start of each user (in bulk: call), ascending on the monotonic clock; waits count
-    from it. 0: start when fewer than `places` are in flight."""
-    places: int
+    from it. 0: start when fewer than `max_in_flight` are in flight."""
+    max_in_flight: int
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Sender:
 
     async def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Send all users; call `progress` with the tally after each user or call."""
-        room, n_users = asyncio.Semaphore(self.places), self.users.n_users
+        room, n_users = asyncio.Semaphore(self.max_in_flight), self.users.n_users
         together = self._most if self.plan.mode == "bulk" else 1
 
         async def send(users: range, intended: float) -> None:

@@ -15,7 +15,7 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 CONFIDENCE: Final = 0.95
-"""Confidence level of each interval by itself."""
+"""Confidence level of each interval individually."""
 INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 NOISE_ALONE: Final = "± noise alone"
 """Heading of intervals around biased estimates, which cover the noise but not the bias."""

@@ -81,7 +81,7 @@ def _simulate_reports(
 def draw_group_dummies(
     mechanism: Mechanism, spec: DummySpec, n_users: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Reports]:
-    """Draw n users' numbers of dummies, and all dummies in user order."""
+    """Return the number of each user's dummies, shape (n_users,), and the dummies, user by user."""
     if spec.uniform:
         counts = draw_dummy_counts(spec, n_users, rng)
         return counts, mechanism.dummies(int(counts.sum()), rng)

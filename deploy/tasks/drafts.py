@@ -91,10 +91,11 @@ def _literal(value: object) -> str:
 
 def save_task(folder: Path, signed: SignedTask) -> None:
     """
-    Write a task's bytes, whose SHA-256 is its digest, and its signature to TASK_FILES in a folder.
+    Write a task and its signature to TASK_FILES in a folder, which is made if it is missing.
 
-    Each file is replaced atomically. Raises SettingsError if one cannot be written. To verify the
-    files without this program, see docs/auditors/verify-a-task.md.
+    The SHA-256 of the task's file is the task's digest. Each file is replaced atomically. Raises
+    SettingsError if one cannot be written. To verify the files without this program, see
+    docs/auditors/verify-a-task.md.
     """
     for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
         try:

@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
+from common.chunks import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.task.task import SUBMISSION_ID_BYTES
@@ -143,11 +144,7 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
         )
         for group in small
     ]
-    tags = [
-        group.tags[at : at + TAGS.itemsize]
-        for group in small
-        for at in range(0, len(group.tags), TAGS.itemsize)
-    ]
+    tags = [tag for group in small for tag in split_every(group.tags, TAGS.itemsize)]
     order = sorted(range(len(tags)), key=tags.__getitem__)
     number = secrets.randbits(_NUMBER_BITS)
     merged = Group(

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.chunks import split_every
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
@@ -89,9 +90,8 @@ def _compared(
     tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
 ) -> list[Outcome]:
     outcomes = []
-    for place, start in enumerate(range(0, len(tags), TAGS.itemsize)):
-        tag = tags[start : start + TAG_BYTES]
-        content = tags[start + TAG_BYTES : start + TAGS.itemsize]
+    for place, entry in enumerate(split_every(tags, TAGS.itemsize)):
+        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
         if tag in known:
             repeated = known[tag] == content
             outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)

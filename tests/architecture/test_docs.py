@@ -201,14 +201,14 @@ def _seconds(text: str) -> float:
 def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) -> None:
     """Its certificate and token, and its limits of number and time."""
     _, certificate, operators = _row("Certificates", method)
-    _, places, share, turns, turns_share, read, answered = _row("Limits", method)
+    _, calls, peer_calls, reads, peer_reads, read, answered = _row("Limits", method)
     limits = call.kind.value
 
     assert (operators != "no") == (call.caller in _ASKS_FOR_TOKEN)
     if method != _HEALTH:
         assert certificate.partition(":")[0] == _CERTIFICATE[call.caller]
-    assert (f"{limits.places:,}", f"{limits.share:,}") == (places, share)
-    assert (limits.turns, limits.turns_share) == (_whole(turns), _whole(turns_share))
+    assert (f"{limits.calls:,}", f"{limits.peer_calls:,}") == (calls, peer_calls)
+    assert (limits.reads, limits.peer_reads) == (_whole(reads), _whole(peer_reads))
     assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))
 
 

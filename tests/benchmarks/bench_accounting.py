@@ -48,7 +48,7 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
     best: Best,
     line: Line,
 ) -> None:
-    """ε(δ) and δ(ε), none of them remembered."""
+    """ε(δ) and δ(ε), without caches."""
     tails = np.random.default_rng(1).integers(7000, 9000, _TAILS).astype(np.float64)
     tail = best_of(3, lambda: special.betainc(tails, 500_000 - tails, 1 / 64)) / _TAILS
     reduction = MatchCountReduction.for_epsilon(

@@ -1,8 +1,8 @@
 """
 The cost of a large batch at the shuffler and at the analyzer: seconds and peak memory.
 
-As in the services, but nothing is sealed and nothing opened, which other benchmarks measure and
-which would take longer than all the rest. Each case runs in a process of its own:
+As in the services, but without sealing and opening, which other benchmarks measure and which
+would take longer than all the rest. Each case runs in its own process:
 `python -m tests.benchmarks.bench_large_batches CASE REPORTS` prints its figures as JSON.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from common.chunks import split_every
 from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
@@ -87,9 +88,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
 
     async def submit(count: int) -> list[bytes]:
         nonlocal sent
-        size = task.envelope_bytes
-        drawn = rng.bytes(count * size)
-        envelopes = [drawn[start : start + size] for start in range(0, len(drawn), size)]
+        envelopes = split_every(rng.bytes(count * task.envelope_bytes), task.envelope_bytes)
         outcomes = await shuffler.collection.submit_bulk(digest, envelopes)
         assert [Outcome.STORED] * count == outcomes
         inside = SUITES[task.suite].overhead_bytes + SUBMISSION_ID_BYTES

@@ -1,5 +1,5 @@
 """
-Feed every parser hostile inputs, and say which broke its promise. Run in a process of its own:
+Feed every parser hostile inputs, and list the contracts that break. Run in its own process:
 
     python -m tests.fuzz.fuzz --seed 7 --inputs 500000 --shard 0 --shards 2
     python -m tests.fuzz.fuzz --seed 7 --parser task --number 1234

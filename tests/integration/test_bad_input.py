@@ -98,7 +98,7 @@ async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Ser
 async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     services: Services,
 ) -> None:
-    """A shuffler that pins another analyzer serves none of its tasks."""
+    """A shuffler that pins another analyzer does not serve its tasks."""
     signed = await services.publish()
     services.identity = "00" * 32
     address = services.shuffler.address
@@ -126,7 +126,7 @@ _EXPECTED: Final = {
 
 _ANSWER_LOST: Final = "answer lost"
 """The server answered a stream that was still being sent: gRPC's client then sometimes fails with
-an INTERNAL of its own, and hides the answer."""
+its own INTERNAL, and hides the answer."""
 
 
 def _calls() -> Iterator[tuple[str, str, Any]]:

@@ -148,7 +148,7 @@ async def test_a_batch_waits_for_the_right_certificate(services: Services) -> No
 
 
 async def test_health_cannot_be_watched(services: Services) -> None:
-    """A stream of answers would hold its place for as long as the caller likes."""
+    """A stream of answers would last as long as the caller likes."""
     async with services.channel("shuffler", services.shuffler.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=DEADLINE)

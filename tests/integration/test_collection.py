@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
+from common.chunks import split_every
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
@@ -130,7 +131,7 @@ async def test_sentinels_that_fill_several_messages_are_registered(services: Ser
     """6,000 sentinels of 28 reports fill two calls, as planned and as acknowledged."""
     signed = await services.publish(dummies_per_user=27, n_min=10, target_size=6_010)
     leaves = np.random.default_rng(3).bytes(6_001 * 28 * 32)
-    *sentinels, last = [leaves[at : at + 28 * 32] for at in range(0, len(leaves), 28 * 32)]
+    *sentinels, last = split_every(leaves, 28 * 32)
     async with services.operator() as operator:
         for acknowledged in (False, True):
             await operator.register_sentinels(signed.digest(), sentinels, acknowledged=acknowledged)

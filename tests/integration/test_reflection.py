@@ -44,7 +44,7 @@ def _names(answer: reflection_pb2.ServerReflectionResponse) -> set[str]:
 
 
 async def test_without_the_setting_there_is_no_reflection(services: Services) -> None:
-    """At none of the three services."""
+    """At all three services."""
     channels = (
         services.channel("shuffler", services.shuffler.address),
         services.channel("user_agent", services.user_agent.address),
@@ -79,14 +79,14 @@ async def test_a_connection_holds_one_conversation(reflecting: Services) -> None
 
     assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
     assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
-    assert 1 == CallKind.REFLECTION.value.share
+    assert 1 == CallKind.REFLECTION.value.peer_calls
     assert await call.details() == "the request did not arrive completely within 5 seconds"
 
 
 async def test_a_conversation_whose_answers_are_not_read_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At its time limit, which frees its place; a caller without a deadline gets the reason."""
+    """At its time limit, and no longer counts. A caller without a deadline gets the reason."""
     short = replace(CallKind.REFLECTION.value, seconds=0.5)
     monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
     gate = AdmissionInterceptor(certificates=False, token=None)

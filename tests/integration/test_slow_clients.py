@@ -21,7 +21,7 @@ _BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
 _TASK_BYTES = 1_000_000
 _WINDOW = 65_535
 _ANNOUNCED = 4 * 2**20 - 1
-"""Bytes of a message that does not come."""
+"""Bytes of a message that does not arrive."""
 _SOON = 5.0
 _LIMITS = connections_of("shuffledp.v1.Shuffler")
 
@@ -80,13 +80,13 @@ async def _is_served(address: str) -> None:
 
 
 async def test_clients_that_read_no_answer_hold_no_more_than_a_share() -> None:
-    """Of thousands of calls on four connections, only those with a turn make a long answer."""
+    """Of thousands of calls on four connections, only those with a read slot make a long answer."""
     async with _server() as (address, servicer), _connections(address, 4, 0) as greedy:
         for _ in range(1024):
             for one in greedy:
                 await one.call(_FETCH, b"")
                 await one.call(_SUBMIT, b"")
-        made = len(greedy) * CallKind.TASK.value.turns_share
+        made = len(greedy) * CallKind.TASK.value.peer_reads
         async with asyncio.timeout(_SOON):
             while servicer.tasks < made:
                 await asyncio.sleep(0.05)
@@ -97,10 +97,10 @@ async def test_clients_that_read_no_answer_hold_no_more_than_a_share() -> None:
 
 async def test_a_place_is_held_until_the_answer_is_read() -> None:
     """Unread answers count against their connection."""
-    wide = replace(_LIMITS, streams=2 * CallKind.SHORT.value.share)
+    wide = replace(_LIMITS, streams=2 * CallKind.SHORT.value.peer_calls)
     async with _server(wide) as (address, _):
         greedy = await RawConnection.open(address, 0)
-        for _ in range(CallKind.SHORT.value.share):
+        for _ in range(CallKind.SHORT.value.peer_calls):
             await greedy.call(_SUBMIT, b"")
         await asyncio.sleep(0.3)
         await greedy.call(_SUBMIT, b"")
@@ -112,14 +112,14 @@ async def test_a_place_is_held_until_the_answer_is_read() -> None:
 
 
 async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
-    """Although it answers pings; then its turns are free for others."""
+    """Although it answers pings; then its read slots are free for others."""
     short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
     limits = CallKind.TASK.value
-    count = limits.turns // limits.turns_share
+    count = limits.reads // limits.peer_reads
     async with _server(short) as (address, _):
         async with _connections(address, count, 0) as greedy:
             for one in greedy:
-                for _ in range(limits.turns_share):
+                for _ in range(limits.peer_reads):
                     await one.call(_FETCH, b"")
             async with asyncio.timeout(_SOON):
                 while not all(one.is_over() for one in greedy):
@@ -128,7 +128,7 @@ async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
 
 
 async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
-    """Its calls move over ten connections, one after the other, without an error."""
+    """Its calls move across ten connections in turn, without an error."""
     short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
     async with _server(short) as (address, _), open_channel(address, "shuffler", None) as to:
         stub = shuffler_pb2_grpc.ShufflerStub(to)
@@ -148,21 +148,21 @@ async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
 
 @pytest.mark.parametrize(("method", "kind"), [(_SUBMIT, CallKind.SHORT), (_BULK, CallKind.BULK)])
 async def test_calls_that_never_send_leave_room_for_others(method: str, kind: CallKind) -> None:
-    """Four connections begin more calls than there are places, and get a share each."""
+    """Four connections begin more calls than the limit, and each gets its own share."""
     async with _server() as (address, _), _connections(address, 4, _WINDOW) as greedy:
-        for _ in range(kind.value.places // 4):
+        for _ in range(kind.value.calls // 4):
             for one in greedy:
                 await one.begin(method, _ANNOUNCED)
         await _is_served(address)
 
 
 async def test_a_call_behind_slow_connections_is_served_in_time() -> None:
-    """Slow connections take all turns for reading; a call behind them waits, and is served."""
+    """Slow connections hold all read slots; a call behind them waits, and is served."""
     limits = CallKind.SHORT.value
-    count = limits.turns // limits.turns_share
+    count = limits.reads // limits.peer_reads
     async with _server() as (address, _), _connections(address, count, _WINDOW) as slow:
         for one in slow:
-            for _ in range(limits.turns_share):
+            for _ in range(limits.peer_reads):
                 await one.begin(_SUBMIT, _ANNOUNCED)
         await asyncio.sleep(0.2)
         async with shuffler_stub(address, None) as stub:
@@ -179,7 +179,7 @@ async def test_a_client_that_trickles_delays_only_itself_and_is_cut_off() -> Non
     limits = CallKind.SHORT.value
     async with _server() as (address, _):
         slow = await RawConnection.open(address)
-        streams = [await slow.begin(_SUBMIT, _ANNOUNCED) for _ in range(3 * limits.turns_share)]
+        streams = [await slow.begin(_SUBMIT, _ANNOUNCED) for _ in range(3 * limits.peer_reads)]
         await _is_served(address)
         said = bytearray()
         async with asyncio.timeout(limits.read_seconds + _SOON):
@@ -214,8 +214,8 @@ async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
 
 
 def test_strangers_have_a_small_share_of_everything() -> None:
-    """Eight connections fill the turns of a kind of call, and 32 fill its places."""
+    """Eight connections fill the read slots of a kind of call, and 32 its limit of calls."""
     kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
     for limits in [kind.value for kind in kinds - {CallKind.STEERING}]:
-        assert limits.places >= 32 * limits.share
-        assert limits.turns >= 8 * limits.turns_share
+        assert limits.calls >= 32 * limits.peer_calls
+        assert limits.reads >= 8 * limits.peer_reads

@@ -34,37 +34,16 @@ _FLOATS: Final = (
     *(1.0000000001, float("inf"), float("-inf"), float("nan")),
 )
 _VALUES: Final[tuple[Any, ...]] = (
-    *_INTEGERS,
-    *_FLOATS,
-    True,
-    False,
-    None,
-    [],
-    {},
-    [[]],
-    [1, 2, 3],
-    {"a": 1},
-    ["a"],
+    *(*_INTEGERS, *_FLOATS, True, False, None),
+    *([], {}, [[]], [1, 2, 3], {"a": 1}, ["a"]),
 )
 _TEXTS: Final = (
     *("", " ", "\0", "a\0b", "\ud800", "\udfff\ud800", "\u202e", "\ufeff", "é", "\U0001f9ee"),
     *("x" * 65, "x" * 257, "x" * 5000, "none", "../../x", "/dev/zero", "%s%n"),
     *("unix:", "unix:\0", ":0", "127.0.0.1:99999", "[::1]:0", "grr", "local-hashing", "fixed"),
     *("negative-binomial", "each-item", "geometric", "binomial", "od-hp", "sageo", "aue"),
-    *(
-        "NaN",
-        "Infinity",
-        "-Infinity",
-        "+inf",
-        "-0",
-        "1_000",
-        "0x10",
-        "1e",
-        "--1",
-        "1e309",
-        "1e400,2",
-    ),
-    *("9" * 4301, "\u0663", "\u00b2", "1,2", "1,2,3,4", "true", "null", '"', "'", "[]"),
+    *("NaN", "Infinity", "-Infinity", "+inf", "-0", "1_000", "0x10", "1e", "--1", "1e309"),
+    *("1e400,2", "9" * 4301, "\u0663", "\u00b2", "1,2", "1,2,3,4", "true", "null", '"', "'", "[]"),
     *("1970-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+23:00"),
 )
 _WORDS: Final = (*_TEXTS, *(str(number) for number in (*_INTEGERS, *_FLOATS)))

@@ -54,7 +54,7 @@ DRAFTS: Final = (
     draft(),
     draft(domain_size=2, labels=("yes", "no"), buckets=0, population="staff", budget_epsilon=5.0),
     draft(protocol="sh", budget_delta=1e-5, **_OPEN),
-    draft(dummies_per_user=0.0, dummies=_NEGATIVE_BINOMIAL),
+    draft(assumed_honest_fraction=0.75, dummies_per_user=0.0, dummies=_NEGATIVE_BINOMIAL),
     draft(protocol="sageo", local_epsilon=float("inf"), shuffler=_GEOMETRIC, **_OPEN),
 )
 _OTHER_RESULTS: Final = [kind_collected(kind).result for kind in OTHER_KINDS]

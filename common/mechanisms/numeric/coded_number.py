@@ -67,14 +67,17 @@ class Spread:
 
         A report represents `sampling` times the number of its code at a coordinate that it covers,
         and 0 at the others. So its variance is sampling·(level + slope·s) - s, s the mean square of
-        users' numbers. With a slope, s is estimated from the codes and clipped to 0 .. 1. Without,
-        s is the square of the mean, and the divisor that of a sample variance: this errs upward by
-        the variance between users and by one part in the number of reports.
+        users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1. If it
+        is 0, the squared mean replaces s and the divisor is n - 1: the variance is too high by the
+        variance between users, and by a factor of n / (n - 1).
 
         Args:
             totals: Sums over all codes.
             n_reports: Number of reports. With too few the variances are infinite.
             sampling: Inverse of the share of coordinates that a report covers.
+
+        Returns:
+            Means and their variances, shape (coordinates,) each.
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
@@ -141,7 +144,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     @abstractmethod
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the integers of each code to sum, none negative: (n,) -> (features, n)."""
+        """Return the integers ≥ 0 that each code adds to the sums: shape (n,) -> (features, n)."""
 
     @abstractmethod
     def totals(self, sums: Counts) -> Totals:

@@ -134,7 +134,7 @@ class MultiRphm(StatedIntegers):
 
     @property
     def local_epsilon(self) -> float:
-        """That of Multi-HM: the projection is independent of all values."""
+        """Local ε, equal to Multi-HM's: the projection depends on no value."""
         return self.inner.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:

@@ -17,8 +17,6 @@ from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_poisson
 
-Reports = list[bytes]
-
 _REPORT_BYTES: Final = 64
 _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
@@ -106,7 +104,7 @@ def keeping_the_order(
     return (row,)
 
 
-def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:
+def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     """Return whether an analyzer that knows these sentinels rejects the batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     try:
@@ -116,5 +114,5 @@ def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:
     return False
 
 
-def _draw_reports(count: int, rng: np.random.Generator) -> Reports:
+def _draw_reports(count: int, rng: np.random.Generator) -> list[bytes]:
     return [rng.bytes(_REPORT_BYTES) for _ in range(count)]

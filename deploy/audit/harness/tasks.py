@@ -54,7 +54,7 @@ def reduced_draft(
     Reduce a task on items to one that a few users complete in seconds; None if no ε is finite.
 
     Keep protocol and noise; reduce items and buckets, and dummies if the batch would have more
-    than `most_reports`. None of these affects which party detects an attack. `n_users` holds
+    than `most_reports`. This does not change which party detects an attack. `n_users` holds
     values of n_min to try, in order.
 
     Cost: tenths of a second per value, for a search for ε.

@@ -169,7 +169,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 
 def _one_in(chance: float) -> str:
-    """Return N for a probability of about 1/N, rounded down; empty for 0."""
+    """Format a probability of about 1/N as N, rounded down; empty for 0."""
     # Rounding to six digits: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.chunks import split_every
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
@@ -55,7 +56,7 @@ def run_devices(
     )
     users = max(100, subject.sizes.devices // (1 + per_user))
     values = rng.integers(0, task.domain_size, size=users)
-    contributor, size = Contributor(task, _DIGEST), task.sealed_report_bytes
+    contributor = Contributor(task, _DIGEST)
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
     checks.must("all envelopes have one length", lengths == {task.envelope_bytes})
@@ -65,7 +66,7 @@ def run_devices(
     n_ids = len({submission.submission_id for submission in submissions})
     checks.must("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
-    sealed = [together[start : start + size] for start in range(0, len(together), size)]
+    sealed = split_every(together, task.sealed_report_bytes)
     checks.must("every submission has the same number of reports", len(sealed) == users * per_user)
     checks.must("no ciphertext repeats", len(set(sealed)) == len(sealed))
     opened = [analyzer.open(one, report_context(_DIGEST)) for one in sealed]

@@ -23,7 +23,7 @@ from deploy.audit.statistics import (
     p_rank,
     p_successions,
 )
-from shuffler.permutation import ExternalPermutation, Reports, permute
+from shuffler.permutation import ExternalPermutation, SealedReports, permute
 
 Order = NDArray[np.int64]
 """Arrival index of each report, in delivery order."""
@@ -126,12 +126,12 @@ def check_order(checks: Checks, name: str, order: Order) -> None:
     checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
 
 
-def _numbered(n: int) -> Reports:
+def _numbered(n: int) -> SealedReports:
     """Make n reports that contain their arrival index."""
     return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
 
 
-def _places_of(reports: Reports) -> Order:
+def _places_of(reports: SealedReports) -> Order:
     return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
 
 

@@ -29,27 +29,27 @@ class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.V
     DESCRIPTOR: _descriptor.EnumDescriptor
     TASK_STATE_UNSPECIFIED: _TaskState.ValueType  # 0
     TASK_STATE_OPEN: _TaskState.ValueType  # 1
-    """no batch has come yet"""
+    """no batch has arrived yet"""
     TASK_STATE_OVERDUE: _TaskState.ValueType  # 2
-    """the deadline has passed, and no batch has come"""
+    """the deadline has passed, and no batch has arrived"""
     TASK_STATE_STAGED: _TaskState.ValueType  # 3
-    """the batch has come, and is being estimated"""
+    """the batch has arrived and is being estimated"""
     TASK_STATE_RELEASED: _TaskState.ValueType  # 4
     TASK_STATE_UNUSABLE: _TaskState.ValueType  # 5
-    """the batch has come, and is never released"""
+    """the batch has arrived and cannot be released"""
 
 class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper): ...
 
 TASK_STATE_UNSPECIFIED: TaskState.ValueType  # 0
 TASK_STATE_OPEN: TaskState.ValueType  # 1
-"""no batch has come yet"""
+"""no batch has arrived yet"""
 TASK_STATE_OVERDUE: TaskState.ValueType  # 2
-"""the deadline has passed, and no batch has come"""
+"""the deadline has passed, and no batch has arrived"""
 TASK_STATE_STAGED: TaskState.ValueType  # 3
-"""the batch has come, and is being estimated"""
+"""the batch has arrived and is being estimated"""
 TASK_STATE_RELEASED: TaskState.ValueType  # 4
 TASK_STATE_UNUSABLE: TaskState.ValueType  # 5
-"""the batch has come, and is never released"""
+"""the batch has arrived and cannot be released"""
 Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
 
 @_typing.final
@@ -82,7 +82,7 @@ class CreateTaskRequest(_message.Message):
     buckets: _builtins.int
     """a prime below domain_size; 0 reports plain items"""
     dummies_per_user: _builtins.float
-    """on average; 1.3 is one, and one more with probability .3"""
+    """on average; 1.3 is one, and another with probability 0.3"""
     local_epsilon: _builtins.float
     """infinite for reports without noise"""
     delta: _builtins.float
@@ -92,30 +92,30 @@ class CreateTaskRequest(_message.Message):
     """seconds since 1970 UTC"""
     assumed_honest_fraction: _builtins.float
     shuffler_key: _builtins.bytes
-    """of the suite: 32 bytes, or 1216 for the hybrid"""
+    """of the suite: 32 bytes, or 1216 in the hybrid suite"""
     population: _builtins.str
-    """who is asked; nothing: nobody is asked again"""
+    """the group asked; empty: nobody is asked again"""
     budget_epsilon: _builtins.float
-    """of all releases to the population; else local_epsilon"""
+    """for all releases to the population; default: local_epsilon"""
     budget_delta: _builtins.float
-    """else delta"""
+    """default: delta"""
     suite: _builtins.str
-    """common/crypto/hpke.py; nothing: X25519 and ChaCha20-Poly1305"""
+    """common/crypto/hpke.py; empty: X25519 and ChaCha20-Poly1305"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """none, or one an item"""
+        """empty, or one per item"""
 
     @_builtins.property
     def dummies(self) -> Global___DummySpec:
-        """another law than dummies_per_user can say"""
+        """a distribution that dummies_per_user cannot express"""
 
     @_builtins.property
     def shuffler(self) -> Global___ShufflerSpec:
-        """absent: the shuffler permutes, and nothing else"""
+        """absent: the shuffler only permutes"""
 
     @_builtins.property
     def numbers(self) -> Global___NumberDraft:
-        """of one number or several"""
+        """for one number or several"""
 
     @_builtins.property
     def texts(self) -> Global___TextDraft: ...
@@ -187,7 +187,7 @@ Global___NumberDraft: _TypeAlias = NumberDraft  # noqa: Y015
 
 @_typing.final
 class TextDraft(_message.Message):
-    """RAPPOR's filter, cohorts and chances: common/task/specs.py."""
+    """RAPPOR's filter, cohorts and probabilities: common/task/specs.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,7 +200,7 @@ class TextDraft(_message.Message):
     MOST_BYTES_FIELD_NUMBER: _builtins.int
     QUESTION_FIELD_NUMBER: _builtins.int
     bits: _builtins.int
-    """0: 32, or with labels one bit each"""
+    """0: 32, or one per label if there are labels"""
     hashes: _builtins.int
     cohorts: _builtins.int
     permanent: _builtins.float
@@ -211,7 +211,7 @@ class TextDraft(_message.Message):
     """q"""
     most_bytes: _builtins.int
     question: _builtins.str
-    """named if the population may be asked it again"""
+    """set if the population may be asked it again"""
     def __init__(
         self,
         *,
@@ -234,7 +234,7 @@ Global___TextDraft: _TypeAlias = TextDraft  # noqa: Y015
 
 @_typing.final
 class PairDraft(_message.Message):
-    """PrivKV's range and how it shares its epsilon out: common/task/specs.py."""
+    """PrivKV's range and the split of its epsilon: common/task/specs.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -245,10 +245,10 @@ class PairDraft(_message.Message):
     low: _builtins.float
     high: _builtins.float
     key_share: _builtins.float
-    """of local_epsilon, for whether a key is owned"""
+    """share of local_epsilon that protects whether a key is owned"""
     @_builtins.property
     def fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """one a key, or none"""
+        """one per key, or empty"""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ Global___PairDraft: _TypeAlias = PairDraft  # noqa: Y015
 
 @_typing.final
 class DummySpec(_message.Message):
-    """How many dummies come with each user's report: common/task/dummy_spec.py."""
+    """The number of dummies sent with each user's report: common/task/dummy_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -301,7 +301,7 @@ Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
 
 @_typing.final
 class ShufflerSpec(_message.Message):
-    """What the shuffler drops and adds: common/task/dummy_spec.py."""
+    """The reports that the shuffler drops and adds: common/task/dummy_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -412,7 +412,7 @@ class BatchManifest(_message.Message):
     """16 bytes"""
     n_users: _builtins.int
     n_reports: _builtins.int
-    """all that follow, null reports and dummies too"""
+    """all that follow, null reports and dummies included"""
     def __init__(
         self,
         *,
@@ -464,7 +464,7 @@ class DeliverBatchResponse(_message.Message):
     COMMITMENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commitment(self) -> _inclusion_pb2.BatchCommitment:
-        """to all reports that were staged; the same every time"""
+        """to all staged reports; the same every time"""
 
     def __init__(
         self,
@@ -489,10 +489,10 @@ class RegisterSentinelsRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     acknowledged: _builtins.bool
-    """the shuffler has stored them; before that they are only planned"""
+    """whether the shuffler stored them; if not, they are planned"""
     @_builtins.property
     def sentinels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """of each its leaves, 32 bytes a sealed report; in the order sent"""
+        """leaves of each, 32 bytes per sealed report; in the order sent"""
 
     def __init__(
         self,
@@ -632,17 +632,17 @@ class GetResultResponse(_message.Message):
     mechanism: _builtins.str
     buckets: _builtins.int
     local_epsilon: _builtins.float
-    """infinite where reports carry no noise"""
+    """infinite for reports without noise"""
     n_users: _builtins.int
     n_reports: _builtins.int
     n_dummies: _builtins.int
     mse_theory: _builtins.float
     published_claim: _builtins.str
-    """what the protocol's paper would have claimed, in words"""
+    """the guarantee that the protocol's paper claims, in words"""
     open_seconds: _builtins.float
     estimate_seconds: _builtins.float
     n_sentinels: _builtins.int
-    """taken out before counting; n_users does not count them"""
+    """removed before counting; not included in n_users"""
     n_sentinels_missing: _builtins.int
     n_sentinels_repeated: _builtins.int
     @_builtins.property
@@ -659,7 +659,7 @@ class GetResultResponse(_message.Message):
     def guarantees(self) -> _containers.RepeatedCompositeFieldContainer[Global___Guarantee]: ...
     @_builtins.property
     def means(self) -> Global___Means:
-        """The estimate of other kinds of values; frequencies, standard_errors and refined are then empty."""
+        """Estimates of other kinds of values; frequencies, standard_errors and refined are then empty."""
 
     @_builtins.property
     def key_values(self) -> Global___KeyValues: ...
@@ -702,7 +702,7 @@ Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
 
 @_typing.final
 class Means(_message.Message):
-    """common/messages/result.py says what each list is."""
+    """The lists are described in common/messages/result.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -752,7 +752,7 @@ class KeyValues(_message.Message):
     def reports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def owners(self) -> Global___Owners:
-        """not there if reports tell nothing of who owns a key"""
+        """absent if reports carry no information on ownership"""
 
     def __init__(
         self,
@@ -834,7 +834,7 @@ class ListTasksRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     after: _builtins.bytes
-    """give tasks with higher digests, at most 50 of them; empty: from the first on"""
+    """return at most 50 tasks with higher digests; empty: from the first"""
     def __init__(
         self,
         *,
@@ -850,7 +850,7 @@ Global___ListTasksRequest: _TypeAlias = ListTasksRequest  # noqa: Y015
 
 @_typing.final
 class TaskSummary(_message.Message):
-    """What became of a task, and what tells it from others."""
+    """A task's state and main parameters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -875,7 +875,7 @@ class TaskSummary(_message.Message):
     deadline: _builtins.int
     """seconds since 1970 UTC"""
     n_users: _builtins.int
-    """of the batch, as it was delivered; 0 before"""
+    """of the delivered batch; 0 before"""
     failure: _builtins.str
     """why it is unusable"""
     def __init__(
@@ -970,7 +970,7 @@ class GetLedgerRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     after: _builtins.int
-    """give entries with higher numbers; at most 10,000 of them"""
+    """return at most 10,000 entries with higher numbers"""
     def __init__(
         self,
         *,
@@ -986,7 +986,7 @@ Global___GetLedgerRequest: _TypeAlias = GetLedgerRequest  # noqa: Y015
 
 @_typing.final
 class LedgerEntry(_message.Message):
-    """One release, chained to the one before by its hash: common/messages/ledger_entry.py."""
+    """One release, chained by hash to the previous one: common/messages/ledger_entry.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1018,7 +1018,7 @@ class LedgerEntry(_message.Message):
     delta: _builtins.float
     theorem: _builtins.str
     composed_epsilon: _builtins.float
-    """of the population after it, at the task's budget_delta"""
+    """of the population after this release, at the task's budget_delta"""
     previous_hash: _builtins.bytes
     """32 bytes"""
     entry_hash: _builtins.bytes

@@ -95,45 +95,45 @@ class AnalyzerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeliverBatch(self, request_iterator, context):
-        """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+        """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
-        An answer without an error means: durably stored. Delivering a batch again changes nothing.
+        The batch is stored durably before an answer without an error. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterSentinels(self, request, context):
-        """Registers test submissions of an operator, before the batch is staged; again with the same
-        ones changes nothing. Needs an operator's token.
+        """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
+        operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetResult(self, request, context):
-        """Gives the released result. Needs an operator's token.
+        """Returns the released result. Needs an operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """Lists tasks and what became of each. Needs an operator's token.
+        """Lists tasks with their states. Needs an operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTask(self, request, context):
-        """Gives a published task and what became of it. Needs an operator's token.
+        """Returns a published task and its state. Needs an operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLedger(self, request, context):
-        """Gives what every released batch cost. Needs an operator's token.
+        """Returns the privacy cost of every released batch. Needs an operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,22 +37,22 @@ class AnalyzerStub:
     """Publishes a task. Needs an operator's token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
     DeliverBatch: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]
-    """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+    """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
-    An answer without an error means: durably stored. Delivering a batch again changes nothing.
+    The batch is stored durably before an answer without an error. Idempotent.
     """
     RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
-    """Registers test submissions of an operator, before the batch is staged; again with the same
-    ones changes nothing. Needs an operator's token.
+    """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
+    operator's token.
     """
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]
-    """Gives the released result. Needs an operator's token."""
+    """Returns the released result. Needs an operator's token."""
     ListTasks: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]
-    """Lists tasks and what became of each. Needs an operator's token."""
+    """Lists tasks with their states. Needs an operator's token."""
     DescribeTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]
-    """Gives a published task and what became of it. Needs an operator's token."""
+    """Returns a published task and its state. Needs an operator's token."""
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
-    """Gives what every released batch cost. Needs an operator's token."""
+    """Returns the privacy cost of every released batch. Needs an operator's token."""
 
 @_typing.type_check_only
 class AnalyzerAsyncStub(AnalyzerStub):
@@ -63,22 +63,22 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """Publishes a task. Needs an operator's token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
     DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
-    """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+    """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
-    An answer without an error means: durably stored. Delivering a batch again changes nothing.
+    The batch is stored durably before an answer without an error. Idempotent.
     """
     RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
-    """Registers test submissions of an operator, before the batch is staged; again with the same
-    ones changes nothing. Needs an operator's token.
+    """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
+    operator's token.
     """
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
-    """Gives the released result. Needs an operator's token."""
+    """Returns the released result. Needs an operator's token."""
     ListTasks: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]  # type: ignore[assignment]
-    """Lists tasks and what became of each. Needs an operator's token."""
+    """Lists tasks with their states. Needs an operator's token."""
     DescribeTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]  # type: ignore[assignment]
-    """Gives a published task and what became of it. Needs an operator's token."""
+    """Returns a published task and its state. Needs an operator's token."""
     GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
-    """Gives what every released batch cost. Needs an operator's token."""
+    """Returns the privacy cost of every released batch. Needs an operator's token."""
 
 class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     """Sees what, never who."""
@@ -104,9 +104,9 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_analyzer_pb2.DeliverBatchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
-        """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+        """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
-        An answer without an error means: durably stored. Delivering a batch again changes nothing.
+        The batch is stored durably before an answer without an error. Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -115,8 +115,8 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.RegisterSentinelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.RegisterSentinelsResponse, _abc.Awaitable[_analyzer_pb2.RegisterSentinelsResponse]]:
-        """Registers test submissions of an operator, before the batch is staged; again with the same
-        ones changes nothing. Needs an operator's token.
+        """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
+        operator's token.
         """
 
     @_abc_1.abstractmethod
@@ -125,7 +125,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.GetResultRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetResultResponse, _abc.Awaitable[_analyzer_pb2.GetResultResponse]]:
-        """Gives the released result. Needs an operator's token."""
+        """Returns the released result. Needs an operator's token."""
 
     @_abc_1.abstractmethod
     def ListTasks(
@@ -133,7 +133,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.ListTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.ListTasksResponse, _abc.Awaitable[_analyzer_pb2.ListTasksResponse]]:
-        """Lists tasks and what became of each. Needs an operator's token."""
+        """Lists tasks with their states. Needs an operator's token."""
 
     @_abc_1.abstractmethod
     def DescribeTask(
@@ -141,7 +141,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.DescribeTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DescribeTaskResponse, _abc.Awaitable[_analyzer_pb2.DescribeTaskResponse]]:
-        """Gives a published task and what became of it. Needs an operator's token."""
+        """Returns a published task and its state. Needs an operator's token."""
 
     @_abc_1.abstractmethod
     def GetLedger(
@@ -149,6 +149,6 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.GetLedgerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetLedgerResponse, _abc.Awaitable[_analyzer_pb2.GetLedgerResponse]]:
-        """Gives what every released batch cost. Needs an operator's token."""
+        """Returns the privacy cost of every released batch. Needs an operator's token."""
 
 def add_AnalyzerServicer_to_server(servicer: AnalyzerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

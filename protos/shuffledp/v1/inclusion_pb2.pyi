@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class BatchCommitment(_message.Message):
-    """What the analyzer received, signed by its identity: common/messages/inclusion_proof.py, common/crypto/merkle.py."""
+    """The analyzer's signed commitment to a batch's sealed reports: common/messages/inclusion_proof.py, common/crypto/merkle.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -34,15 +34,15 @@ class BatchCommitment(_message.Message):
     batch_id: _builtins.bytes
     """16 bytes"""
     n_leaves: _builtins.int
-    """different sealed reports"""
+    """distinct sealed reports"""
     bits: _builtins.int
-    """of a prefix; follows from n_leaves"""
+    """length of a prefix; follows from n_leaves"""
     root: _builtins.bytes
     """32 bytes"""
     signature: _builtins.bytes
     """64 bytes"""
     salt: _builtins.bytes
-    """32 bytes, drawn when all reports had come"""
+    """32 bytes, drawn once all reports have arrived"""
     def __init__(
         self,
         *,

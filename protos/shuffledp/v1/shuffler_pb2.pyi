@@ -30,34 +30,34 @@ class _SubmissionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sub
     SUBMISSION_OUTCOME_UNSPECIFIED: _SubmissionOutcome.ValueType  # 0
     SUBMISSION_OUTCOME_STORED: _SubmissionOutcome.ValueType  # 1
     SUBMISSION_OUTCOME_REPEATED: _SubmissionOutcome.ValueType  # 2
-    """these very bytes had been stored before"""
+    """the same bytes were stored before"""
     SUBMISSION_OUTCOME_CONFLICT: _SubmissionOutcome.ValueType  # 3
-    """the id had been used with other bytes"""
+    """the id was used before, with other bytes"""
     SUBMISSION_OUTCOME_CLOSED: _SubmissionOutcome.ValueType  # 4
     """the batch no longer collects"""
     SUBMISSION_OUTCOME_MALFORMED: _SubmissionOutcome.ValueType  # 5
     """does not open, or has the wrong length"""
     SUBMISSION_OUTCOME_TOKEN_USED: _SubmissionOutcome.ValueType  # 7
-    """the token came before, with another submission"""
+    """the token was used before, by another submission"""
     SUBMISSION_OUTCOME_UNAUTHENTICATED: _SubmissionOutcome.ValueType  # 8
-    """no token, or not one of this collection"""
+    """no token, or one of another collection"""
 
 class SubmissionOutcome(_SubmissionOutcome, metaclass=_SubmissionOutcomeEnumTypeWrapper): ...
 
 SUBMISSION_OUTCOME_UNSPECIFIED: SubmissionOutcome.ValueType  # 0
 SUBMISSION_OUTCOME_STORED: SubmissionOutcome.ValueType  # 1
 SUBMISSION_OUTCOME_REPEATED: SubmissionOutcome.ValueType  # 2
-"""these very bytes had been stored before"""
+"""the same bytes were stored before"""
 SUBMISSION_OUTCOME_CONFLICT: SubmissionOutcome.ValueType  # 3
-"""the id had been used with other bytes"""
+"""the id was used before, with other bytes"""
 SUBMISSION_OUTCOME_CLOSED: SubmissionOutcome.ValueType  # 4
 """the batch no longer collects"""
 SUBMISSION_OUTCOME_MALFORMED: SubmissionOutcome.ValueType  # 5
 """does not open, or has the wrong length"""
 SUBMISSION_OUTCOME_TOKEN_USED: SubmissionOutcome.ValueType  # 7
-"""the token came before, with another submission"""
+"""the token was used before, by another submission"""
 SUBMISSION_OUTCOME_UNAUTHENTICATED: SubmissionOutcome.ValueType  # 8
-"""no token, or not one of this collection"""
+"""no token, or one of another collection"""
 Global___SubmissionOutcome: _TypeAlias = SubmissionOutcome  # noqa: Y015
 
 class _BatchState:
@@ -139,7 +139,7 @@ class SubmitRequest(_message.Message):
     envelope: _builtins.bytes
     """sealed to the shuffler: submission id and sealed reports"""
     token: _builtins.bytes
-    """80 bytes: a user's token, where the shuffler asks for one"""
+    """80 bytes: a user's token, if the shuffler requires one"""
     def __init__(
         self,
         *,
@@ -162,7 +162,7 @@ class SubmitResponse(_message.Message):
     REPEATED_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """these very bytes had been stored before; always there: one length"""
+    """the same bytes were stored before; always set: constant length"""
     receipt: _builtins.bytes
     """64 bytes, the shuffler's signature: common/crypto/signing.py"""
     def __init__(
@@ -196,7 +196,7 @@ class SubmitBulkRequest(_message.Message):
 
     @_builtins.property
     def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """none, or one an envelope, in their order"""
+        """empty, or one per envelope, in their order"""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class SubmitBulkResponse(_message.Message):
     OUTCOMES_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     receipt: _builtins.bytes
-    """one for all that are STORED or REPEATED, in this order; else empty"""
+    """one for all STORED or REPEATED submissions, in this order; else empty"""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___SubmissionOutcome.ValueType]:
         """in the order of the envelopes"""
@@ -378,12 +378,12 @@ class GetBatchProgressResponse(_message.Message):
     n_users: _builtins.int
     """so far"""
     n_min: _builtins.int
-    """the task's, or what this shuffler has raised it to"""
+    """the task's, unless this shuffler raised it"""
     target_size: _builtins.int
     deadline: _builtins.int
     """seconds since 1970 UTC"""
     repeated: _builtins.int
-    """that came again, byte for byte"""
+    """submissions repeated byte for byte"""
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """submissions that were not stored, by cause"""
@@ -416,7 +416,7 @@ class GetInclusionRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     prefix: _builtins.bytes
-    """4 bytes, the bucket's number; empty: the commitment alone, whose salt is needed to know it."""
+    """The bucket's number, 4 bytes, computed with the commitment's salt; empty: no bucket."""
     def __init__(
         self,
         *,
@@ -439,11 +439,11 @@ class GetInclusionResponse(_message.Message):
     BUCKET_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     bucket: _builtins.bytes
-    """Number of salted leaves (4 bytes), the leaves, and zeros up to the length of the fullest bucket:
-    the length of an answer does not tell which bucket was asked for.
+    """Number of salted leaves (4 bytes), the leaves, and zeros up to the length of the fullest
+    bucket, so that the length of an answer does not reveal the requested bucket.
     """
     path: _builtins.bytes
-    """32 bytes a step, the bucket's neighbour first"""
+    """32 bytes per step, the bucket's sibling first"""
     @_builtins.property
     def commitment(self) -> _inclusion_pb2.BatchCommitment: ...
     def __init__(

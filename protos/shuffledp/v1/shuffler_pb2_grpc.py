@@ -84,14 +84,14 @@ class ShufflerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request, context):
-        """Takes one user's sealed reports. An answer without an error means: durably stored.
+        """Stores one user's sealed reports durably before it answers without an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SubmitBulk(self, request, context):
-        """Takes many users' submissions; each gets an answer of its own.
+        """Stores many users' submissions; each has its own outcome.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,23 +104,23 @@ class ShufflerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CloseBatch(self, request, context):
-        """Closes a batch before its deadline, if it has enough users. Needs the token of this
-        shuffler's operator. Closing again changes nothing.
+        """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
+        token. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatchProgress(self, request, context):
-        """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator.
+        """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetInclusion(self, request, context):
-        """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
-        a task that samples.
+        """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
+        Empty if the task samples reports.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

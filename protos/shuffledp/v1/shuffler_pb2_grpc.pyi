@@ -36,19 +36,19 @@ class ShufflerStub:
     FetchTask: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]
     """Fetches a published task, so that the analyzer does not learn who asks."""
     Submit: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]
-    """Takes one user's sealed reports. An answer without an error means: durably stored."""
+    """Stores one user's sealed reports durably before it answers without an error."""
     SubmitBulk: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]
-    """Takes many users' submissions; each gets an answer of its own."""
+    """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
     CloseBatch: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]
-    """Closes a batch before its deadline, if it has enough users. Needs the token of this
-    shuffler's operator. Closing again changes nothing.
+    """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
+    token. Idempotent.
     """
     GetBatchProgress: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]
-    """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
+    """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
     GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
-    """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
-    a task that samples.
+    """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
+    Empty if the task samples reports.
     """
 
 @_typing.type_check_only
@@ -59,19 +59,19 @@ class ShufflerAsyncStub(ShufflerStub):
     FetchTask: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]  # type: ignore[assignment]
     """Fetches a published task, so that the analyzer does not learn who asks."""
     Submit: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]  # type: ignore[assignment]
-    """Takes one user's sealed reports. An answer without an error means: durably stored."""
+    """Stores one user's sealed reports durably before it answers without an error."""
     SubmitBulk: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]  # type: ignore[assignment]
-    """Takes many users' submissions; each gets an answer of its own."""
+    """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
     CloseBatch: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]  # type: ignore[assignment]
-    """Closes a batch before its deadline, if it has enough users. Needs the token of this
-    shuffler's operator. Closing again changes nothing.
+    """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
+    token. Idempotent.
     """
     GetBatchProgress: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]  # type: ignore[assignment]
-    """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
+    """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
     GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
-    """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
-    a task that samples.
+    """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
+    Empty if the task samples reports.
     """
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
@@ -91,7 +91,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.SubmitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.SubmitResponse, _abc.Awaitable[_shuffler_pb2.SubmitResponse]]:
-        """Takes one user's sealed reports. An answer without an error means: durably stored."""
+        """Stores one user's sealed reports durably before it answers without an error."""
 
     @_abc_1.abstractmethod
     def SubmitBulk(
@@ -99,7 +99,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.SubmitBulkRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.SubmitBulkResponse, _abc.Awaitable[_shuffler_pb2.SubmitBulkResponse]]:
-        """Takes many users' submissions; each gets an answer of its own."""
+        """Stores many users' submissions; each has its own outcome."""
 
     @_abc_1.abstractmethod
     def GetBatchStatus(
@@ -114,8 +114,8 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.CloseBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.CloseBatchResponse, _abc.Awaitable[_shuffler_pb2.CloseBatchResponse]]:
-        """Closes a batch before its deadline, if it has enough users. Needs the token of this
-        shuffler's operator. Closing again changes nothing.
+        """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
+        token. Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -124,7 +124,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetBatchProgressRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetBatchProgressResponse, _abc.Awaitable[_shuffler_pb2.GetBatchProgressResponse]]:
-        """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
+        """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
 
     @_abc_1.abstractmethod
     def GetInclusion(
@@ -132,8 +132,8 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetInclusionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetInclusionResponse, _abc.Awaitable[_shuffler_pb2.GetInclusionResponse]]:
-        """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
-        a task that samples.
+        """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
+        Empty if the task samples reports.
         """
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class SignedTask(_message.Message):
     """A task exactly as published: canonical JSON, and the analyzer's Ed25519 signature over it.
-    The SHA-256 of `task` is its digest, its name everywhere.
+    The SHA-256 of `task` is its digest, which identifies it everywhere.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -37,7 +37,7 @@ class ContributeRequest(_message.Message):
     number: _builtins.float
     """within the task's range"""
     person: _builtins.str
-    """only for an agent that is configured for several people"""
+    """only for an agent configured for several people"""
     @_builtins.property
     def numbers(self) -> Global___Numbers:
         """as many as the task asks for, each within its range"""
@@ -135,11 +135,11 @@ class ContributeResponse(_message.Message):
     LOCAL_EPSILON_FIELD_NUMBER: _builtins.int
     SENT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """The task had been answered before; the value of this call was not used."""
+    """The task was answered before; this call's value was not used."""
     local_epsilon: _builtins.float
-    """infinite where reports carry no noise"""
+    """infinite for reports without noise"""
     sent: _builtins.bool
-    """This call sent the answer; without it, a repeated one had arrived before."""
+    """This call sent the answer; if false, an earlier call's answer had already arrived."""
     def __init__(
         self,
         *,
@@ -164,7 +164,7 @@ class GetReceiptRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     person: _builtins.str
-    """only for an agent that is configured for several people"""
+    """only for an agent configured for several people"""
     def __init__(
         self,
         *,
@@ -193,11 +193,11 @@ class GetReceiptResponse(_message.Message):
     inclusion: _builtins.str
     """unchecked, counted, missing, sampled, unproven"""
     envelope_hash: _builtins.bytes
-    """32 bytes: what the receipt is about"""
+    """32 bytes: the hash that the receipt signs"""
     receipt: _builtins.bytes
     """64 bytes, the shuffler's signature; empty before it has arrived"""
     receipt_verified: _builtins.bool
-    """against the shuffler's identity pinned here"""
+    """with the shuffler's identity pinned on the device"""
     def __init__(
         self,
         *,

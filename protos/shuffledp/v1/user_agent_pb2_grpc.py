@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class UserAgentStub:
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values.
     """
 
     def __init__(self, channel):
@@ -48,19 +48,19 @@ class UserAgentStub:
 
 
 class UserAgentServicer:
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values.
     """
 
     def Contribute(self, request, context):
         """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-        again: it sends the same bytes once more, or reports that they have arrived.
+        again: it sends the same bytes again, or reports that they have arrived.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetReceipt(self, request, context):
-        """Tells what is known of an answer: how far it got, and what was proven of it.
+        """Returns the state of an answer, its receipt and its inclusion.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +88,7 @@ def add_UserAgentServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class UserAgent:
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class UserAgentStub:
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,25 +35,25 @@ class UserAgentStub:
     def __new__(cls, channel: _aio.Channel) -> UserAgentAsyncStub: ...
     Contribute: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]
     """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-    again: it sends the same bytes once more, or reports that they have arrived.
+    again: it sends the same bytes again, or reports that they have arrived.
     """
     GetReceipt: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]
-    """Tells what is known of an answer: how far it got, and what was proven of it."""
+    """Returns the state of an answer, its receipt and its inclusion."""
 
 @_typing.type_check_only
 class UserAgentAsyncStub(UserAgentStub):
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Contribute: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]  # type: ignore[assignment]
     """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-    again: it sends the same bytes once more, or reports that they have arrived.
+    again: it sends the same bytes again, or reports that they have arrived.
     """
     GetReceipt: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]  # type: ignore[assignment]
-    """Tells what is known of an answer: how far it got, and what was proven of it."""
+    """Returns the state of an answer, its receipt and its inclusion."""
 
 class UserAgentServicer(metaclass=_abc_1.ABCMeta):
-    """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
+    """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
 
     @_abc_1.abstractmethod
     def Contribute(
@@ -62,7 +62,7 @@ class UserAgentServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_user_agent_pb2.ContributeResponse, _abc.Awaitable[_user_agent_pb2.ContributeResponse]]:
         """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-        again: it sends the same bytes once more, or reports that they have arrived.
+        again: it sends the same bytes again, or reports that they have arrived.
         """
 
     @_abc_1.abstractmethod
@@ -71,6 +71,6 @@ class UserAgentServicer(metaclass=_abc_1.ABCMeta):
         request: _user_agent_pb2.GetReceiptRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_agent_pb2.GetReceiptResponse, _abc.Awaitable[_user_agent_pb2.GetReceiptResponse]]:
-        """Tells what is known of an answer: how far it got, and what was proven of it."""
+        """Returns the state of an answer, its receipt and its inclusion."""
 
 def add_UserAgentServicer_to_server(servicer: UserAgentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,7 +8,7 @@ import pytest
 from analyzer.storage.ledger import Charge
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
-from common.errors import BudgetError, UnusableBatchError
+from common.errors import BudgetError, DamagedStorageError, UnusableBatchError
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
@@ -61,6 +61,20 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
     assert 1 == len(await core.store.ledger(0))
     with pytest.raises(UnusableBatchError, match="the budget is"):
         await core.releases.result(second.digest())
+
+
+async def test_a_damaged_task_of_the_ledger_delays_a_delivery(core: AnalyzerCore) -> None:
+    """The shuffler may retry: it would quarantine the batch if the analyzer refused it."""
+    first, second = await _publish(core), await _publish(core, budget_epsilon=9.0)
+    await core.release(_USERS, first)
+    await core.restart()
+    set_task = "UPDATE tasks SET task = ? WHERE task_digest = ?"
+    await core.store.run(lambda c: c.execute(set_task, (b"{}", first.digest())))
+
+    manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
+    with pytest.raises(DamagedStorageError, match="cannot read its own storage"):
+        await core.releases.deliver(manifest, chunks_of(core.sealed(_USERS, second)))
+    assert await core.store.failure(second.digest()) is None
 
 
 async def test_refused_reports_can_exceed_the_budget(core: AnalyzerCore) -> None:

@@ -136,7 +136,7 @@ async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
         await give_up(manifest, failure)
 
     monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
-    monkeypatch.setattr("analyzer.release._MIN_PAUSE", 0.01)
+    monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)
     await analyzer.registry.register_sentinels(

@@ -11,11 +11,12 @@ import pytest
 from analyzer.sentinels import (
     SentinelMatches,
     check_sentinels,
-    drop_sentinels,
-    exclude_sentinels,
+    drop_sentinel_reports,
     match_sentinels,
+    without_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
+from common.chunks import split_every
 from common.crypto.merkle import leaf, leaves_of
 from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
@@ -128,11 +129,11 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
             n_users=n_users,
             n_reports=200,
         )
-        found = exclude_sentinels(manifest, matches, task)
+        found = without_sentinels(manifest, matches, task)
 
         assert (left, 190) == (found.n_users, found.n_reports)
         with pytest.raises(UnusableBatchError, match=f"has {left - 1} users beside"):
-            exclude_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
+            without_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
 
 
 _SIZE = 60
@@ -148,8 +149,8 @@ def _sentinel(*numbers: int, acknowledged: bool = True) -> Sentinel:
 def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
     chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
     matches = match_sentinels(chunks, _SIZE, sentinels)
-    left = b"".join(drop_sentinels(chunks, _SIZE, matches))
-    return matches, [left[start : start + _SIZE] for start in range(0, len(left), _SIZE)]
+    left = b"".join(drop_sentinel_reports(chunks, _SIZE, matches))
+    return matches, split_every(left, _SIZE)
 
 
 def test_sentinels_are_dropped_exactly() -> None:
@@ -165,10 +166,10 @@ def test_sentinels_are_dropped_exactly() -> None:
 
 def test_a_batch_without_sentinels_is_not_hashed() -> None:
     """Every chunk passes unchanged."""
-    matches = match_sentinels(iter([b"never hashed"]), _SIZE, [])
+    matches = match_sentinels(map(pytest.fail, ["the batch was read"]), _SIZE, [])
 
     assert (0, 0) == (matches.n_users(sampled=False), matches.n_users(sampled=True))
-    assert [b"any bytes"] == list(drop_sentinels([b"any bytes"], _SIZE, matches))
+    assert [b"any bytes"] == list(drop_sentinel_reports([b"any bytes"], _SIZE, matches))
 
 
 def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
@@ -290,9 +291,6 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
     assert 3 == len(answers)
     assert 10 == first.n_leaves
     wanted = commitment_over(
-        [leaves[at : at + 32] for at in range(0, len(leaves), 32)],
-        identity,
-        analyzer.signed.digest(),
-        first.salt,
+        split_every(leaves, 32), identity, analyzer.signed.digest(), first.salt
     )
     assert wanted.root == first.root

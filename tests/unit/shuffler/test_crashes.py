@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.chunks import split_every
 from common.messages.batch import BatchId, BatchState
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
@@ -37,7 +38,7 @@ def _tables_with_rows(shuffler: Shuffler) -> set[str]:
 
 
 def _reports(blob: bytes) -> list[bytes]:
-    return sorted(blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE))
+    return sorted(split_every(blob, _SIZE))
 
 
 class _Killed(Exception):  # noqa: N818  # not an error of the program

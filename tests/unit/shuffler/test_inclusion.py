@@ -1,9 +1,11 @@
+import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path, PosixPath
 
 import pytest
 
+from common.chunks import split_every
 from common.crypto.merkle import leaf, leaves_of, salted
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
@@ -45,8 +47,7 @@ def _file(shuffler: Shuffler, kind: str) -> Path:
 
 
 def _delivered(shuffler: Shuffler) -> list[bytes]:
-    blob = shuffler.analyzer.delivered[0][1]
-    return [blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE)]
+    return split_every(shuffler.analyzer.delivered[0][1], _SIZE)
 
 
 async def _proof(shuffler: Shuffler, own: bytes) -> InclusionProof:
@@ -216,8 +217,11 @@ async def test_a_start_deletes_unfinished_files(delivered: Shuffler) -> None:
     await _proof(delivered, bytes(32))
 
 
-async def test_all_answers_for_a_batch_have_one_length(shuffler: Shuffler) -> None:
-    """Ciphertext lengths do not reveal which bucket was requested."""
+async def test_all_answers_for_a_batch_have_one_length(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ciphertext lengths do not reveal which bucket was requested. No request is logged."""
+    caplog.set_level(logging.DEBUG)
     leaves = some_leaves(2000)
     commitment = commitment_over(leaves, CASE.identity, DIGEST)
     manifest = BatchManifest(
@@ -231,7 +235,9 @@ async def test_all_answers_for_a_batch_have_one_length(shuffler: Shuffler) -> No
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
         for prefix in range(1 << commitment.bits)
     ]
+    await servicer.GetInclusion(prefix_to_wire(DIGEST, None), None)
 
+    assert [] == caplog.records
     assert 4 == len(answers) == len({len(proof_from_wire(answer).bucket) for answer in answers})
     assert 1 == len({len(answer.SerializeToString()) for answer in answers})
     # Room for the fullest and no more: nobody pays for emptiness.

@@ -47,6 +47,16 @@ async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, Shuffle
     assert before == await _status(servicer)
 
 
+async def test_answers_have_no_metadata(served: tuple[Shuffler, ShufflerServicer]) -> None:
+    """Neither FetchTask nor SubmitBulk sets any: `_Call` has no method for it."""
+    core, servicer = served
+    task = shuffler_pb2.FetchTaskRequest(task_digest=DIGEST)
+    assert (await servicer.FetchTask(task, _Call())).HasField("task")
+    envelopes = [envelope := core.envelope(), envelope, b""]
+    bulk = shuffler_pb2.SubmitBulkRequest(task_digest=DIGEST, envelopes=envelopes)
+    assert 3 == len((await servicer.SubmitBulk(bulk, _Call())).outcomes)
+
+
 async def _status(servicer: ShufflerServicer) -> bytes:
     request = shuffler_pb2.GetBatchStatusRequest(task_digest=DIGEST)
     return (await servicer.GetBatchStatus(request, _Call())).SerializeToString()

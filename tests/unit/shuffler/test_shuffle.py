@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from common.chunks import split_every
 from common.crypto.hpke import HpkePublicKey, SealContext, report_context
 from common.errors import DamagedStorageError
 from common.mechanisms.base import Reports
@@ -72,9 +73,8 @@ def _shuffle(
     case: PublishedTask, path: Path, groups: list[bytes], n_users: int, **changes: Any
 ) -> tuple[ShuffleSummary, list[bytes]]:
     shuffled = _shuffler(case, path, n_users, **changes).shuffle(iter(groups))
-    size = case.task.sealed_report_bytes
     order = b"".join(_files(path).saved())
-    return shuffled, [order[start : start + size] for start in range(0, len(order), size)]
+    return shuffled, split_every(order, case.task.sealed_report_bytes)
 
 
 def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
@@ -104,10 +104,9 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
     times 600 coins within eight of 2100; so does the mean rank of users' reports among the dummies
     of a half. Fails by chance with probability below 1e-14.
     """
-    case, size = _CASES[name], _CASES[name].task.sealed_report_bytes
+    case = _CASES[name]
     groups = _groups(case, 2000)
-    sent = b"".join(groups)
-    own = {sent[start : start + size] for start in range(0, len(sent), size)}
+    own = set(split_every(b"".join(groups), case.task.sealed_report_bytes))
     shuffled, order = _shuffle(case, tmp_path, groups, 2000, buffer_bytes=room)
     kept = [report for report in order if report in own]
     n_dummies = len(order) - len(kept)

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import ValueRangeError
 from common.messages.submission import KIND_IN_WORDS, Value
-from common.protocols import Kind, protocol_named
+from common.protocols import Kind
 from common.task.draft import NumberDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -17,6 +17,7 @@ from user_agent.contribution import Contributor
 from user_agent.encoding import encoder_for, lasting_scope
 
 _OF_KIND = {"string": "rappor", "mean": "piecewise", "vector": "multi-hm", "key-value": "priv-kv"}
+_EDGES: dict[Kind, Value] = {"string": 64 * "x", "mean": 0.0, "vector": 5 * (1.0,), "key-value": {}}
 _SECRET = 918273.5
 """A number that occurs in no rule."""
 
@@ -28,12 +29,12 @@ def _encoded(protocol: str, value: Value, secret: bytes | None = None) -> Any:
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
-    """One report a person, of the task's length."""
+    """One report a person, of the task's length, also for values at the edge of the range."""
     task = kind_task(protocol)
     device, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
-    value = VALUES[protocol_named(protocol).kind]
+    values = (VALUES[task.kind], _EDGES[task.kind])
 
-    assert {task.envelope_bytes} == {len(device.prepare(value, rng).envelope) for _ in range(3)}
+    assert {task.envelope_bytes} == {len(device.prepare(one, rng).envelope) for one in values}
 
 
 @pytest.mark.parametrize("asked", OTHER_KINDS)

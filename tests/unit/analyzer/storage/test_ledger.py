@@ -1,5 +1,6 @@
 import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import analyzer.server
 from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError
-from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, verify
+from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry, verify
 from tests.support.analyzer_core import AnalyzerCore
 
 
@@ -46,14 +47,30 @@ async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) 
     assert composed[0] <= entries[0].epsilon * (1 + 1e-9)
 
 
+async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
+    """Tasks, sealed reports, commitments, results and the ledger; nothing of a single user."""
+    query = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c"
+    found = await core.store.run(lambda connection: connection.execute(query).fetchall())
+
+    assert {
+        "tasks": "task_digest task signature",
+        "task_lines": "task_digest protocol domain_size population n_min target_size deadline",
+        "sentinels": "task_digest position leaves acknowledged",
+        "batches": "task_digest batch_id n_users n_reports staged failure",
+        "chunks": "batch_id position sealed_reports",
+        "staged_hashes": "batch_id staged_hash",
+        "results": "task_digest cells result",
+        "commitments": "task_digest commitment",
+        "ledger": " ".join(field.name for field in fields(LedgerEntry)),
+        "sqlite_sequence": "name seq",
+    } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
+
+
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
         (("UPDATE ledger SET epsilon = 0.001 WHERE entry = 2",), "at entry 2: it does not match"),
-        (
-            ("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",),
-            "entry 2: epsilon is no",
-        ),
+        (("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",), "entry 2: epsilon is no"),
         (
             ("UPDATE ledger SET population = 'others' WHERE entry = 1",),
             "at entry 1: it does not match",

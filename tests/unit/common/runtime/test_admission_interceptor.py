@@ -20,14 +20,14 @@ _LONG: Final = 60.0
 """Seconds that no test waits."""
 
 _SECONDS: Final = 0.4
-"""The time to send a request, and before that to wait in line."""
+"""The time to send a request, and before that to wait in the queue."""
 
 
 @pytest.mark.parametrize(("peer", "share"), [("greedy", 4), ("unix:", 128)])
 def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
     """A Unix socket has only the total limit, which all connections share."""
     limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
-    message = "on this conn" if share < bulk.places else "128 calls of this kind are running"
+    message = "on this conn" if share < bulk.calls else "128 calls of this kind are running"
     for _ in range(share):
         limits.acquire(CallKind.BULK, peer)
     with pytest.raises(OverloadError, match=message):
@@ -37,14 +37,14 @@ def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: 
     limits.release(CallKind.SHORT, peer)
     for _ in range(share):
         limits.release(CallKind.BULK, peer)
-    assert ({}, 0) == (limits._shares, limits._taken[CallKind.BULK])
+    assert ({}, 0) == (limits._peer_calls, limits._calls[CallKind.BULK])
 
 
 @pytest.mark.parametrize("kind", CallKind)
 def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind) -> None:
     """Eight callers that list the methods would otherwise keep the alert raised."""
     limits = ConcurrencyLimits()
-    for number in range(kind.value.places):
+    for number in range(kind.value.calls):
         limits.acquire(kind, f"caller {number}")
     with pytest.raises(OverloadError) as caught:
         limits.acquire(kind, "one more")
@@ -62,7 +62,7 @@ def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind
 async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(
     share: int, peers: list[str], first: list[str]
 ) -> None:
-    """Of three turns; callers on a Unix socket have no shares."""
+    """Of three slots; callers on a Unix socket share them."""
     queue, order, release = Queue(3, share), list[str](), asyncio.Event()
 
     async def hold(peer: str) -> None:
@@ -78,7 +78,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
     release.set()
     await asyncio.gather(*holding)
     assert sorted(peers) == sorted(order)
-    assert {} == queue._shares
+    assert {} == queue._peer_slots
 
 
 async def test_a_call_that_waits_too_long_is_refused() -> None:
@@ -94,12 +94,12 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 
     queue.leave("one")
     queue.leave("two")
-    assert {} == queue._shares
+    assert {} == queue._peer_slots
     await queue.enter("one", 0.01)
     await queue.enter("two", 0.01)
 
 
-async def test_a_cancelled_call_returns_its_turn() -> None:
+async def test_a_cancelled_call_frees_its_slot() -> None:
     """The next call gets it."""
     queue = Queue(1, 1)
     await queue.enter("one", _LONG)
@@ -111,13 +111,13 @@ async def test_a_cancelled_call_returns_its_turn() -> None:
     await queue.enter("one", 1)
 
     queue.leave("one")
-    assert {} == queue._shares
+    assert {} == queue._peer_slots
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> AdmissionInterceptor:
     """Return an interceptor that reads one short call at a time."""
-    short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, turns=1, turns_share=1)
+    short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, reads=1, peer_reads=1)
     monkeypatch.setattr(CallKind.SHORT, "_value_", short)
     return AdmissionInterceptor(certificates=False, token=None)
 
@@ -136,7 +136,7 @@ async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[b
         held.close()
 
 
-async def test_the_time_to_send_begins_with_the_turn(gate: AdmissionInterceptor) -> None:
+async def test_the_time_to_send_begins_with_the_read_slot(gate: AdmissionInterceptor) -> None:
     """Waiting for other calls does not use it up."""
     first = asyncio.create_task(_read(gate, "first", _sent_after(0.75 * _SECONDS)))
     await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_the_time_to_send_begins_with_the_turn(gate: AdmissionInterceptor)
 async def test_a_slow_request_is_refused_and_the_next_one_served(
     gate: AdmissionInterceptor,
 ) -> None:
-    """A call that gets no turn meanwhile is refused for overload, not for slowness."""
+    """A call that gets no slot meanwhile is refused for overload, not for slowness."""
     first = asyncio.create_task(_read(gate, "first", _sent_after(60)))
     await asyncio.sleep(_SECONDS / 4)
     assert b"request" == await _read(gate, "second", _sent_after(0))

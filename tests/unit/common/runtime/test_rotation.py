@@ -1,4 +1,4 @@
-"""Key rotation in the services as deployed, on a manual clock."""
+"""Settings, randomness and key rotation in the services as deployed, on a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,16 +11,33 @@ import pytest
 
 import analyzer.server
 import shuffler.server
+import user_agent.server
 from analyzer.settings import AnalyzerSettings
 from common.crypto.hpke import HpkePublicKey
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY
+from common.crypto.randomness import secure_generator
 from common.crypto.signing import SigningIdentity
 from common.errors import UnknownKeyError
 from common.runtime.key_store import KeyStore, Rotation
 from deploy.audit.harness.clock import ManualClock
 from shuffler.settings import ShufflerSettings
+from user_agent.settings import UserAgentSettings
 
 _PATIENCE: Final = 30.0
+_CAPS: Final = {
+    "local_epsilon_cap": 3.0,
+    "total_local_epsilon_cap": 17.0,
+    "total_central_epsilon_cap": 0.5,
+    "total_delta_cap": 1e-5,
+    "lasting_responses": True,
+}
+_FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
+    analyzer.server: ("Releases", {"most_refused_share": 0.125}),
+    shuffler.server: ("ActiveBatches", {"minimum_batch": 7, "most_dummies": 11}),
+    user_agent.server: ("Policy", _CAPS),
+}
+"""For each service, the class that must receive its settings, and values unlike the defaults."""
 
 
 class _QuickRotation(Rotation):
@@ -31,28 +48,34 @@ class _QuickRotation(Rotation):
         await super().run(tick)
 
 
+class _CountingPool(HpkePool):
+    """Counts how often its workers forget their keys."""
+
+    forgotten = 0
+
+    def forget_keys(self) -> None:
+        """See HpkePool."""
+        self.forgotten += 1
+        super().forget_keys()
+
+
 class _Started:
     """The parts that a composition root makes, on a manual clock."""
 
     def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
         self.made: dict[str, dict[str, Any]] = {}
-        self.forgotten = 0
         monkeypatch.setattr(module, "SystemClock", lambda: self.clock)
-        monkeypatch.setattr(module, "Rotation", self._rotation)
-        for name in {"Releases", "InclusionProofs"} & set(vars(module)):
-            monkeypatch.setattr(module, name, partial(self._noted, name, getattr(module, name)))
+        monkeypatch.setattr(module, "HpkePool", _CountingPool, raising=False)
+        monkeypatch.setattr(module, "Rotation", _QuickRotation, raising=False)
+        for name, make in list(vars(module).items()):
+            takes = getattr(getattr(make, "__init__", None), "__annotations__", {})
+            if takes.keys() & {"rng", "pool"} or name in {"InclusionProofs", "Policy", "Rotation"}:
+                monkeypatch.setattr(module, name, partial(self._noted, name, make))
 
     def _noted(self, name: str, make: Callable[..., Any], **given: Any) -> Any:
         self.made[name] = given
         return make(**given)
-
-    def _rotation(self, *, forget: Callable[[], None], **given: Any) -> Rotation:
-        def count_and_forget() -> None:
-            self.forgotten += 1
-            forget()
-
-        return _QuickRotation(**self.made.setdefault("Rotation", given), forget=count_and_forget)
 
     def opens(self, public: HpkePublicKey) -> bool:
         """Return whether the service still has a private key."""
@@ -80,16 +103,16 @@ async def started(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[_Started]:
     """Yield a running service that rotates its keys without a pause."""
-    fields: dict[str, Any] = {
-        "state_directory": tmp_path / "state",
-        "plaintext": True,
-        "opening_processes": 1,
-    }
+    fields: dict[str, Any] = {"state_directory": tmp_path / "state", "plaintext": True}
+    fields |= _FOLLOWED[request.param][1]
+    identity = SigningIdentity.generate().public_identity().raw.hex()
     if request.param is analyzer.server:
-        settings: Any = AnalyzerSettings(**fields, most_refused_share=0.125)
+        settings: Any = AnalyzerSettings(**fields)
+    elif request.param is user_agent.server:
+        settings = UserAgentSettings(**fields, shuffler="127.0.0.1:1", analyzer_identity=identity)
     else:
-        identity = SigningIdentity.generate().public_identity().raw.hex()
-        settings = ShufflerSettings(**fields, analyzer="127.0.0.1:1", analyzer_identity=identity)
+        fields |= {"keep_inclusion_days": 40, "analyzer": "127.0.0.1:1"}
+        settings = ShufflerSettings(**fields, analyzer_identity=identity)
         inclusion = tmp_path / "state" / "inclusion"
         inclusion.mkdir(parents=True)
         inclusion.parent.chmod(0o700)
@@ -100,24 +123,32 @@ async def started(
     await service.stop()
 
 
-async def test_a_running_service_follows_its_settings_and_rotates_its_keys(
-    started: _Started,
+@pytest.mark.parametrize(("started", "follows"), _FOLLOWED.items(), indirect=["started"])
+async def test_a_running_service_follows_its_settings_and_draws_securely(
+    started: _Started, follows: tuple[str, dict[str, Any]]
 ) -> None:
-    """A key is replaced, kept, and destroyed; workers forget it. Expired proofs are deleted."""
-    if "Releases" in started.made:
-        assert 0.125 == started.made["Releases"]["most_refused_share"]
-    else:
+    """Its parts receive settings unlike the defaults, and only ChaCha20 generators."""
+    name, values = follows
+    assert values.items() <= started.made[name].items()
+    drawing = [given["rng"] for given in started.made.values() if "rng" in given]
+    assert {type(secure_generator())} == {type(rng) for rng in drawing}
+
+
+async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
+    """A key is replaced, kept, and destroyed; the pool forgets it. Expired proofs are deleted."""
+    if "InclusionProofs" in started.made:
         inclusions = started.made["InclusionProofs"]
-        assert 30 * DAY == inclusions["keep_seconds"]
+        assert 40 * DAY == inclusions["keep_seconds"]
         await _until(lambda: not list(inclusions["directory"].iterdir()))
+    [pool] = {given["pool"] for given in started.made.values() if "pool" in given}
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (88, 90):
         started.clock.seconds = begin + day * DAY
         await asyncio.sleep(0.05)
     await _until(lambda: started.keys.public_key() != first)
     assert started.opens(first)
-    assert 0 == started.forgotten
+    assert 0 == pool.forgotten
     started.clock.seconds = begin + 121 * DAY
 
-    await _until(lambda: started.forgotten > 0)
+    await _until(lambda: pool.forgotten > 0)
     assert not started.opens(first)

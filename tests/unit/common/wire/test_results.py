@@ -145,7 +145,7 @@ def _set(message: Any, field: str, wrong: object) -> None:
         ("guarantees.epsilon", -0.1, "epsilon is -0.1"),
         ("guarantees.delta", math.nan, "delta is nan; it must lie between 0 and 1"),
         ("guarantees.delta", 1.5, "delta is 1.5"),
-        ("guarantees.coalition", "nobody", "none of the 1 guarantees of a result is against"),
+        ("guarantees.coalition", "nobody", "has 1 guarantees; one must be against"),
     ],
 )
 def test_a_field_of_a_result_has_a_range(field: str, wrong: object, said: str) -> None:

@@ -63,14 +63,14 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     ],
 )
 def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
-    """And none of the text is repeated."""
+    """The message does not repeat the text."""
     with pytest.raises(WireError, match=f"^the task's digest {sentence}$"):
         task_digest(text)
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
 def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content: bytes) -> None:
-    """Otherwise gRPC fails with an error of its own on a header that it cannot send."""
+    """Otherwise gRPC raises its own error for a header that it cannot send."""
     (tmp_path / "token").write_bytes(content)
 
     with pytest.raises(SettingsError, match="does not contain an operator's token"):

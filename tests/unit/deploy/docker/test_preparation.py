@@ -49,7 +49,7 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
-    """Whoever pins an identity, or copied a certificate, goes on."""
+    """Pinned identities and copied certificates stay valid."""
     secrets, _ = _prepare(tmp_path)
     files = {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
     _prepare(tmp_path, _NOW + 86400)

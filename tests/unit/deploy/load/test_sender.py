@@ -64,4 +64,4 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
 
 def test_a_refusal_of_another_kind_is_taken_for_none_of_them() -> None:
     """Though its status is that of a closed batch: it is reported by its sentence."""
-    assert _outcome(UnknownKeyError("the task's shuffler_key is none of this party's keys")) is None
+    assert _outcome(UnknownKeyError("the task's shuffler_key is not a key of this party")) is None

@@ -145,13 +145,13 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     "change",
     [
         {"coalition": "analyzer", "epsilon": 0.001},
-        {"coalition": "analyzer+users", "delta": 0.9e-6},
+        {"coalition": "analyzer+users", "delta": 0.989e-6},
         {"coalition": "analyzer+skippers", "delta": 0.0},
-        {"coalition": "shuffler+analyzer", "epsilon": 3.9},
+        {"coalition": "shuffler+analyzer", "epsilon": 3.956},
     ],
 )
 def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None:
-    """By its epsilon or by its delta."""
+    """By its epsilon or by its delta; 1.1 % is too much."""
     true, coalition = _true(), change["coalition"]
     stated = [
         dataclasses.replace(one, **change) if one.coalition == coalition else one

@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 
+from common.chunks import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.messages.submission import Outcome
@@ -29,7 +30,7 @@ def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
 
     assert [number for number in range(20) if number % 3] == sorted(places)
     assert b"".join(bytes([place]) * 60 for place in places) == reports
-    tags = [group.tags[at : at + 16] for at in range(0, len(group.tags), 32)]
+    tags = [entry[:16] for entry in split_every(group.tags, 32)]
     assert [_KEY.tag(bytes([place]) * 16) for place in places] == tags == sorted(tags)
 
 

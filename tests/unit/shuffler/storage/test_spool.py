@@ -144,6 +144,19 @@ async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> 
         assert (one[1:] > one[:-1]).all()
 
 
+async def test_the_database_has_no_other_columns(spool: Spool) -> None:
+    """Of submissions it holds only what is sealed, random numbers of groups, and tags of tokens."""
+    query = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c"
+    found = await spool._database.run(lambda connection: connection.execute(query).fetchall())
+
+    assert {
+        "batches": "batch_id task_digest task signature state n_users n_reports shuffle_seconds",
+        "submission_groups": "batch_id number sealed_tags sealed",
+        "used_tokens": "batch_id token_tag",
+        "refusals": "batch_id outcome n",
+    } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
+
+
 async def test_the_observer_gets_the_stored_number_of_users(tmp_path: Path) -> None:
     """Also if it has grown since the batch was read; another state cannot change."""
     seen: list[object] = []
