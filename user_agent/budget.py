@@ -105,9 +105,9 @@ class Budget:
         _upgrade(path)
         self._database = Database(path, _SCHEMA)
 
-    async def recognises(self, fingerprint: bytes) -> bool:
-        """Return whether the device's lasting secret has this fingerprint; record the first one."""
-        return await self._database.run(_recognises, fingerprint)
+    async def pin_fingerprint(self, fingerprint: bytes) -> bool:
+        """Pin a lasting secret's fingerprint unless one is pinned; return whether it is this."""
+        return await self._database.run(_pin_fingerprint, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
@@ -223,7 +223,7 @@ def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubm
     )
 
 
-def _recognises(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
+def _pin_fingerprint(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
     row = connection.execute("SELECT fingerprint FROM lasting_secret").fetchone()
     if row is None:
         connection.execute("INSERT INTO lasting_secret (fingerprint) VALUES (?)", (fingerprint,))
