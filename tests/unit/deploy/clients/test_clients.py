@@ -42,7 +42,6 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
         (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError, False),
         (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
         (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, PeerError, True),
-        (grpc.StatusCode.UNAUTHENTICATED, _NOTHING, PeerError, True),
     ],
 )
 async def test_only_without_an_answer_is_the_address_in_doubt(
