@@ -24,6 +24,7 @@ from common.task.specs import (
     MechanismSpec,
     NumberSpec,
     RapporSpec,
+    check_new_labels,
     normalised,
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task
@@ -55,6 +56,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     protocol = protocol_named(draft.protocol)
     if protocol.kind == "string" and draft.labels:
         draft = _of_labels(draft)
+    check_new_labels(draft.labels)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = mechanism_spec(draft)
     local_epsilon = local_claim(draft, spec)

@@ -19,6 +19,7 @@ from common.errors import (
     CredentialError,
     PeerError,
     PeerRefusalError,
+    SettingsError,
     ShuffleDpError,
     UnknownTaskError,
     WireError,
@@ -61,7 +62,7 @@ class Shuffler(Protocol):
 
 
 class DeviceClient:
-    """The shuffler behind a gRPC channel."""
+    """A device's client of the shuffler, over a gRPC channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
@@ -109,12 +110,14 @@ class Agent:
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
-    """None unless the device's owner allows lasting responses."""
+    """Needed if the policy allows lasting responses: without it, their noise would not last."""
     tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen
     shuffler_identity: PublicIdentity | None = None
     """The pinned shuffler's; None if receipts are not verified."""
 
     def __post_init__(self) -> None:
+        if self.policy.lasting_responses and self.secrets is None:
+            raise SettingsError("lasting responses need a lasting secret")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()

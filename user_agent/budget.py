@@ -9,7 +9,7 @@ that the analyzer received, so they are deleted once the reports are proven to b
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,8 @@ class Evidence:
     person: str
     task_digest: TaskDigest
     leaves: bytes
-    """Sorted, concatenated leaves of its sealed reports; empty if there is nothing to check."""
+    """Sorted, concatenated leaves of its sealed reports, of all or of those drawn to be checked;
+    empty if there is nothing to check."""
     deadline: int
     inclusion: InclusionState
     receipt: bytes
@@ -104,9 +105,9 @@ class Budget:
         _upgrade(path)
         self._database = Database(path, _SCHEMA)
 
-    async def recognises(self, fingerprint: bytes) -> bool:
-        """Return whether the device's lasting secret has this fingerprint; record the first one."""
-        return await self._database.run(_recognises, fingerprint)
+    async def pin_fingerprint(self, fingerprint: bytes) -> bool:
+        """Pin a lasting secret's fingerprint unless one is pinned; return whether it is this."""
+        return await self._database.run(_pin_fingerprint, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
@@ -160,9 +161,18 @@ class Budget:
             "WHERE inclusion = 'unchecked' AND state = 'arrived'",
         )
 
+    async def keep(self, unchecked: Evidence, leaves: bytes) -> Evidence:
+        """Keep these of an answer's leaves, erase the others, and return the new evidence."""
+        await self._update(unchecked, InclusionState.UNCHECKED, leaves)
+        return replace(unchecked, leaves=leaves)
+
     async def conclude(self, checked: Evidence, inclusion: InclusionState) -> None:
-        """Record the outcome of a check, and erase leaves that are no longer needed."""
-        await self._database.run(_conclude, checked, inclusion)
+        """Record the outcome of a check, and keep the leaves only if one of them is missing."""
+        leaves = checked.leaves if inclusion is InclusionState.MISSING else b""
+        await self._update(checked, inclusion, leaves)
+
+    async def _update(self, evidence: Evidence, inclusion: InclusionState, leaves: bytes) -> None:
+        await self._database.run(_update, evidence, inclusion, leaves)
         await self._database.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
@@ -213,7 +223,7 @@ def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubm
     )
 
 
-def _recognises(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
+def _pin_fingerprint(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
     row = connection.execute("SELECT fingerprint FROM lasting_secret").fetchone()
     if row is None:
         connection.execute("INSERT INTO lasting_secret (fingerprint) VALUES (?)", (fingerprint,))
@@ -301,12 +311,12 @@ def _arrived(
     )
 
 
-def _conclude(connection: sqlite3.Connection, checked: Evidence, inclusion: InclusionState) -> None:
-    """Keep the leaves only if one of them is missing."""
-    leaves = checked.leaves if inclusion is InclusionState.MISSING else b""
+def _update(
+    connection: sqlite3.Connection, evidence: Evidence, inclusion: InclusionState, leaves: bytes
+) -> None:
     connection.execute(
         "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
-        (inclusion.value, leaves, checked.person, checked.task_digest),
+        (inclusion.value, leaves, evidence.person, evidence.task_digest),
     )
 
 

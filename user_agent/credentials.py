@@ -60,7 +60,11 @@ class TokenFile:
     """Name of the setting, for errors."""
 
     def token(self, person: str) -> bytes:
-        """Return a person's token, empty if there is none; raise SettingsError if damaged."""
+        """
+        Return a person's token, empty if there is none.
+
+        Raises SettingsError if the file cannot be read, or this person's line has no valid token.
+        """
         found = b""
         for number, line in self._lines():
             digits, _, name = line.partition(" ")

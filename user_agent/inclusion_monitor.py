@@ -17,17 +17,10 @@ from common.task_digest import TaskDigest
 from user_agent.agent import Shuffler
 from user_agent.budget import Budget, Evidence, InclusionState
 
-MOST_ASKED: Final = 64
-"""Maximum number of an answer's reports to check, drawn at random. Any one detects a lost
-submission. If one of a submission's k reports is lost, its device notices with probability 64/k."""
-
-
-def draw_leaves(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
-    """Draw at most MOST_ASKED of an answer's concatenated leaves, in random order."""
-    own = split(leaves)
-    return [own[index] for index in rng.permutation(len(own))[:MOST_ASKED]]
-
-
+MOST_CHECKED: Final = 64
+"""Maximum number of an answer's reports to check, drawn at random once: if each try drew others, a
+shuffler could refuse to show a lost report's bucket until a draw misses it. If one of k reports is
+lost, the device notices with probability 64/k, or 1 if k is at most 64."""
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
 """Time after the deadline until an answer without proof counts as unproven."""
 _TICK: Final = 5.0
@@ -68,15 +61,24 @@ class InclusionMonitor:
             if now < self._not_before[key]:
                 continue
             self._not_before[key] = now + self.pause * (0.5 + self.rng.random())
-            found = await self._ask(evidence)
+            drawn = await self._draw(evidence)
+            found = await self._ask(drawn)
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
-                await self.budget.conclude(evidence, found)
+                await self.budget.conclude(drawn, found)
                 logs.event(
                     "answer checked",
                     {"task_digest": evidence.task_digest.hex(), "state": found.value},
                     level="INFO" if found is InclusionState.COUNTED else "ERROR",
                 )
+
+    async def _draw(self, evidence: Evidence) -> Evidence:
+        """Draw the leaves to check, and save them before any prefix is sent."""
+        own = split(evidence.leaves)
+        if len(own) <= MOST_CHECKED:
+            return evidence
+        drawn = sorted(own[index] for index in self.rng.permutation(len(own))[:MOST_CHECKED])
+        return await self.budget.keep(evidence, b"".join(drawn))
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
         """Fetch the signed root, then the bucket of each leaf, with one bucket in memory."""
@@ -85,8 +87,9 @@ class InclusionMonitor:
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
             commitment.check(self.identity, digest)
-            asked = draw_leaves(evidence.leaves, self.rng)
-            counted = [await self._counted(leaf, commitment) for leaf in asked]
+            own = split(evidence.leaves)
+            order = self.rng.permutation(len(own))
+            counted = [await self._counted(own[index], commitment) for index in order]
             return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:
             # Usually not delivered yet; an invalid proof proves nothing.

@@ -105,7 +105,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
     """Read or make the device's lasting secret; refuse another one than earlier answers used."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
-    if not await budget.recognises(secrets.fingerprint):
+    if not await budget.pin_fingerprint(secrets.fingerprint):
         budget.close()
         raise SettingsError(
             f"{_LASTING_FILE} is not the secret of earlier answers, and new noise would break "

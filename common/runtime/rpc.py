@@ -43,7 +43,7 @@ _PASSING: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""Statuses of calls that are safe to retry. All others are refusals."""
+"""Statuses of calls that are safe to retry. From our services, all others are refusals."""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -197,7 +197,8 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
             answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
             reason.
-        PeerRefusalError: It refused the call; status and message are passed on.
+        PeerRefusalError: It refused the call; status and message are passed on. A refusal without
+            our services' trailer comes from a proxy or a wrong address, and is a PeerError.
     """
     try:
         answer = await call
@@ -205,13 +206,15 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         code, details = error.code(), error.details() or ""
         foreseen = FORESEEN[0] in list(error.trailing_metadata() or ())
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        if code not in _PASSING or (exhausted and foreseen):
+        passing = code in _PASSING
+        if foreseen and (exhausted or not passing):
             raise PeerRefusalError(code.name, details) from error
         if exhausted:
             raise PeerBusyError(f"{whom} has no room at the moment") from error
         if foreseen:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""
+        hint = hint if passing else ": from a proxy, or another program or version at its address"
         raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
     if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")

@@ -370,20 +370,38 @@ def normalised(text: str) -> str:
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """Check that labels are absent, or short and distinct, one per item; TaskError if not."""
+    """
+    Check that labels are absent, or short and distinct, one per item; TaskError if not.
+
+    Labels are distinct if they differ without blanks at either end and in normal form C, because
+    devices compare an answer with them in this form.
+    """
     if not labels:
         return
     if len(labels) != domain_size:
         raise TaskError(f"there are {len(labels)} labels for a domain_size of {domain_size}")
-    if len(set(labels)) != len(labels):
-        raise TaskError("two items have the same label")
     longest = max(map(len, labels))
     if longest > MAX_LABEL_CHARACTERS:
         raise TaskError(
             f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
         )
+    if len({normalised(label.strip()) for label in labels}) != len(labels):
+        raise TaskError("two items have the same label")
     for item, label in enumerate(labels):
         if _SURROGATE.search(label):
             raise TaskError(
                 f"the label of item {item} holds half of a surrogate pair, which is not valid text"
             )
+
+
+def check_new_labels(labels: Sequence[str]) -> None:
+    """
+    Check that a new task's labels have the form that devices compare; TaskError if not.
+
+    Earlier versions signed tasks with other labels, which stay readable.
+    """
+    for item, label in enumerate(labels):
+        if label != label.strip():
+            raise TaskError(f"the label of item {item} begins or ends with a blank")
+        if label != normalised(label):
+            raise TaskError(f"the label of item {item} is not in Unicode's normal form C")

@@ -89,7 +89,8 @@ class Relay(grpc.GenericRpcHandler):
             try:
                 answer: bytes = await call
             except grpc.aio.AioRpcError as error:
-                await context.abort(error.code(), error.details() or "")
+                trailer = tuple(error.trailing_metadata() or ())
+                await context.abort(error.code(), error.details() or "", trailer)
             relayed.answer = answer
             return answer
 

@@ -191,7 +191,7 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         stored = _bytes_in(path)
         # The look is at the right place: the envelope is there.
         assert shuffler.received[0] in stored
-        assert await agent.budget.recognises(b"f" * 32)
+        assert await agent.budget.pin_fingerprint(b"f" * 32)
         agent.budget.close()
         stored += _bytes_in(path)
         connection = sqlite3.connect(path / "budget.sqlite")

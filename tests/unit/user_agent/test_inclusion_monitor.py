@@ -7,7 +7,7 @@ import pytest
 
 from common.crypto.merkle import prefix_of, salted, split
 from common.crypto.signing import SigningIdentity, envelope_hash, receipt_holds
-from common.errors import UnknownTaskError
+from common.errors import PeerError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
@@ -18,7 +18,7 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.budget import Budget, Evidence, InclusionState
-from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, draw_leaves
+from user_agent.inclusion_monitor import MOST_CHECKED, InclusionMonitor
 
 _CASE = published()
 _DAY = 24 * 3600
@@ -220,15 +220,27 @@ async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) ->
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
 
 
-def test_a_random_sample_of_many_reports_is_checked() -> None:
-    """64 of 1,000 leaves, and all of 5."""
-    leaves = some_leaves(1000)
-    rng = np.random.default_rng(1)
-    first, second = draw_leaves(b"".join(leaves), rng), draw_leaves(b"".join(leaves), rng)
+async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 300 reports, 64 are drawn once and saved; another draw could miss the bucket."""
+    own, asked = some_leaves(300), list[bytes]()
+    await device.budget.keep(await device.evidence(), b"".join(own))
+    device.show(own)
 
-    assert MOST_ASKED == len(set(first)) == len(set(second))
-    assert first != second
-    assert set(leaves[:5]) == set(draw_leaves(b"".join(leaves[:5]), rng))
+    async def counted(_: InclusionMonitor, leaf: bytes, _commitment: object) -> bool:
+        asked.append(leaf)
+        if leaf == asked[0]:
+            raise PeerError("cannot serve")
+        return True
+
+    monkeypatch.setattr(InclusionMonitor, "_counted", counted)
+    for _ in range(20):
+        assert InclusionState.UNCHECKED is await device.check()
+    kept = split((await device.evidence()).leaves)
+    assert MOST_CHECKED == len(kept) == len(set(asked) | set(kept))
+    device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY + 1)
+    assert InclusionState.UNPROVEN is await device.check()
 
 
 async def test_two_batches_do_not_prove_one_answer(

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from common.crypto.hpke import envelope_context, report_context
+from common.errors import SettingsError
 from common.messages.submission import unpack
 from common.task.draft import TextDraft
 from tests.support.devices import agent_of
@@ -51,6 +52,12 @@ async def _report(
     [envelope] = shuffler.received
     content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
+
+
+def test_lasting_responses_need_a_secret(tmp_path: Path) -> None:
+    """Without one, every answer would have fresh noise, which averages out."""
+    with pytest.raises(SettingsError, match="need a lasting secret"):
+        agent_of(tmp_path, _task(1), MemoryShuffler(_task(1).signed), secrets=None)
 
 
 @pytest.mark.parametrize(

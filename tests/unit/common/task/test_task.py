@@ -58,6 +58,8 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"analyzer_key": b""}, "analyzer_key has 0 bytes"),
         ({"labels": ("a", "b")}, "there are 2 labels for a domain_size of 100"),
         ({"labels": ("a",) * 100}, "two items have the same label"),
+        ({"labels": (*map(str, range(99)), " 98")}, "two items have the same label"),
+        ({"labels": (*map(str, range(98)), "é", "e\u0301")}, "two items have the same label"),
         ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 holds half"),
         ({"population": " staff"}, "population must not begin or end with a blank"),
         ({"population": "Müller"}, "population must be printable ASCII"),

@@ -41,18 +41,20 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
         (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError, False),
         (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError, False),
         (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
+        (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, PeerError, True),
     ],
 )
 async def test_only_without_an_answer_is_the_address_in_doubt(
     code: grpc.StatusCode, beside: grpc.aio.Metadata, kind: type[PeerError], *, advised: bool
 ) -> None:
-    """A service that is busy or has a full disk is at its address."""
+    """A busy service or one with a full disk is at its address; a proxy's refusal is no answer."""
 
     async def fail(*_: object, **__: object) -> None:
         raise grpc.aio.AioRpcError(code, _NOTHING, beside, details="the disk is full")
 
     with pytest.raises(kind) as caught:
         await _operator(fail).tasks()
+    assert code.name in str(caught.value) or not advised
     assert advised == ("Check that it is running, the address and" in str(caught.value))
 
 
