@@ -68,7 +68,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),
         ({"M_binom": [10, 0.5], "M_poisson": 3}, "two distributions of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
-        ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
+        ({"kind": "grr", "coll": 0.1}, "only hashing has its own collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
