@@ -1,4 +1,4 @@
-"""Add the Markdown files of the repository's root to the site. Run by mkdocs."""
+"""Add the Markdown files of the repository's root, and an example, to the site. Run by mkdocs."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,9 @@ _PAGES: Final = {
     "SECURITY.md": "SECURITY.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "CHANGELOG.md": "CHANGELOG.md",
+    "examples/subset_selection.py": "examples/subset_selection.py",
 }
-"""Each file of the root, and its page."""
+"""Each file outside docs/, and its page."""
 _TO_ROOT: Final = re.compile(rf"\]\(\.\./((?:\.\./)*(?:{'|'.join(map(re.escape, _PAGES))}))")
 
 

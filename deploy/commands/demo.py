@@ -30,7 +30,7 @@ def demo(
     users: Annotated[
         str,
         typer.Option(
-            help="Number of people, or 'all': 100,000 of the 31,670,031 in the data of states, or "
+            help="Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or "
             "20,000 simulated ones for other kinds."
         ),
     ] = "20000",

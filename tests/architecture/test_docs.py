@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -153,6 +155,14 @@ def test_the_example_mechanism_can_be_specified() -> None:
 
     assert spec.true_weight / spec.other_weight <= 2.718281828459046
     assert 4 * round(10 / (2.718281828 + 1)) == spec.report_bytes
+
+
+def test_the_site_shows_the_example_mechanism(tmp_path: Path) -> None:
+    """The built page includes its methods. A formatter can break the include."""
+    command = (sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path))
+    subprocess.run(command, cwd=ROOT, check=True)
+
+    assert ">def<" in (tmp_path / "researchers" / "add-a-mechanism.html").read_text("utf-8")
 
 
 _TABLES: Final = {"Certificates": "keys.md", "Limits": "running.md"}
