@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from common.errors import PeerError, UnusableBatchError
+from common.messages.guarantee import claimed
 from common.messages.result import Result
 from deploy.audit.harness.in_process_run import (
     DishonestShuffler,
@@ -61,7 +62,8 @@ async def test_an_honest_run_raises_no_alarm(
     assert [InclusionState.COUNTED] * _USERS == await line.inclusions(_USERS)
     assert (_USERS, 2 * _USERS, 20) == (result.n_users, result.n_reports, result.n_sentinels)
     assert not any(result.refused.values())
-    assert _USERS == (await line.analyzer.store.ledger(0))[0].n_users
+    [entry] = await line.analyzer.store.ledger(0)
+    assert (_USERS, claimed(result.guarantees).epsilon) == (entry.n_users, entry.composed_epsilon)
     assert [] == [record for record in caplog.records if record.levelname in {"ERROR", "WARNING"}]
 
 
