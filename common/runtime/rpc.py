@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from common.errors import (
     PeerRefusalError,
     PeerUnableError,
     SettingsError,
+    WireError,
 )
 from common.runtime.access import CallKind, Connections
 from common.runtime.admission_interceptor import FORESEEN, AdmissionInterceptor
@@ -44,6 +46,8 @@ _PASSING: Final = frozenset(
     }
 )
 """Statuses of calls that are safe to retry. From our services, all others are refusals."""
+_TOO_LARGE: Final = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
+"""gRPC's details, with RESOURCE_EXHAUSTED, for a message above a limit on bytes."""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -197,8 +201,9 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
             answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
             reason.
-        PeerRefusalError: It refused the call; status and message are passed on. A refusal without
-            our services' trailer comes from a proxy or a wrong address, and is a PeerError.
+        PeerRefusalError: It refused the call, and status and message are passed on; or the request
+            or the answer exceeds a size limit. A refusal without our services' trailer comes from a
+            proxy or a wrong address, and is a PeerError.
     """
     try:
         answer = await call
@@ -209,6 +214,12 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         passing = code in _PASSING
         if foreseen and (exhausted or not passing):
             raise PeerRefusalError(code.name, details) from error
+        if too_large := _TOO_LARGE.search(details) if exhausted else None:
+            raise PeerRefusalError(
+                WireError.status,
+                f"a message to or from {whom} has {too_large[1]} bytes; the limit is "
+                f"{too_large[2]}",
+            ) from error
         if exhausted:
             raise PeerBusyError(f"{whom} has no room at the moment") from error
         if foreseen:

@@ -1,6 +1,6 @@
 import time
 
-from common.runtime.clock import SystemClock
+from common.runtime.clock import SystemClock, retry_pause
 
 
 def test_durations_do_not_follow_the_time_that_is_set() -> None:
@@ -8,3 +8,8 @@ def test_durations_do_not_follow_the_time_that_is_set() -> None:
     before = time.monotonic()
 
     assert before <= SystemClock().elapsed() <= time.monotonic()
+
+
+def test_pauses_between_retries_double_up_to_a_minute() -> None:
+    """The first pause is one second."""
+    assert [1, 2, 4, 60, 60] == [retry_pause(previous) for previous in (0, 1, 2, 31, 60)]

@@ -18,8 +18,9 @@ from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SigningIdentity
-from common.errors import UnknownKeyError
+from common.errors import SettingsError, UnknownKeyError
 from common.runtime.key_store import KeyStore, Rotation
+from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
@@ -32,6 +33,7 @@ _CAPS: Final = {
     "total_delta_cap": 1e-5,
     "lasting_responses": True,
 }
+_KEY_DAYS: Final = {"key_lifetime_days": 10.0, "key_overlap_days": 4.0, "key_keep_days": 3.0}
 _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
     analyzer.server: ("Releases", {"most_refused_share": 0.125}),
     shuffler.server: ("ActiveBatches", {"minimum_batch": 7, "most_dummies": 11}),
@@ -105,6 +107,8 @@ async def started(
     """Yield a running service that rotates its keys without a pause."""
     fields: dict[str, Any] = {"state_directory": tmp_path / "state", "plaintext": True}
     fields |= _FOLLOWED[request.param][1]
+    if request.param is not user_agent.server:
+        fields |= {"state_key": tmp_path / "own.key", **_KEY_DAYS}
     identity = SigningIdentity.generate().public_identity().raw.hex()
     if request.param is analyzer.server:
         settings: Any = AnalyzerSettings(**fields)
@@ -134,21 +138,30 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
 
 
+async def test_a_running_service_seals_its_secrets_under_its_state_key(
+    started: _Started, tmp_path: Path
+) -> None:
+    """The file that its settings name; without that file, the secrets do not open."""
+    assert [tmp_path / "own.key"] == list(tmp_path.glob("*.key"))
+    with pytest.raises(SettingsError, match="is sealed under it"):
+        StateDirectory.open(tmp_path / "state").secret("identity.key", bytes)
+
+
 async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
-    """A key is replaced, kept, and destroyed; the pool forgets it. Expired proofs are deleted."""
+    """By the days in its settings. The pool forgets destroyed keys; expired proofs are deleted."""
     if "InclusionProofs" in started.made:
         inclusions = started.made["InclusionProofs"]
         assert 40 * DAY == inclusions["keep_seconds"]
         await _until(lambda: not list(inclusions["directory"].iterdir()))
     [pool] = {given["pool"] for given in started.made.values() if "pool" in given}
     first, begin = started.keys.public_key(), started.clock.seconds
-    for day in (88, 90):
+    for day in (6, 10):
         started.clock.seconds = begin + day * DAY
         await asyncio.sleep(0.05)
     await _until(lambda: started.keys.public_key() != first)
     assert started.opens(first)
     assert 0 == pool.forgotten
-    started.clock.seconds = begin + 121 * DAY
+    started.clock.seconds = begin + 13.1 * DAY
 
     await _until(lambda: pool.forgotten > 0)
     assert not started.opens(first)

@@ -5,11 +5,11 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from common.errors import SettingsError, UnknownTaskError
+from common.errors import PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES
-from common.runtime.rpc import make_server, open_channel
+from common.runtime.rpc import bind, make_server, open_channel, reply
 from common.runtime.tls import TlsIdentity
 
 _OWN: Final = TlsIdentity(certificate=b"certificate", key=b"key", authority=b"authority")
@@ -92,3 +92,26 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     assert "sent 42" not in logged
     status, sentence, _ = errors._refusal(UnknownTaskError("there is no such task"))
     assert (grpc.StatusCode.NOT_FOUND, "there is no such task") == (status, sentence)
+
+
+async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
+    """gRPC gives it the status of an overloaded service, but no retry can help."""
+    repeat: Any = grpc.unary_unary_rpc_method_handler(_repeat)
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * _MIB)])
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("Repeater", {"Repeat": repeat}),)
+    )
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    async with open_channel(address, "analyzer", None, receive_limit=_MIB) as channel:
+        call: Any = channel.unary_unary("/Repeater/Repeat")
+        assert b"short" == await reply(call(b"short"), "the analyzer")
+        for mebibytes, limit in ((2, _MIB), (3, 2 * _MIB)):
+            size = mebibytes * _MIB
+            with pytest.raises(PeerRefusalError, match=f"has {size} bytes; the limit is {limit}"):
+                await reply(call(bytes(size)), "the analyzer")
+    await server.stop(None)
+
+
+async def _repeat(request: bytes, _context: object) -> bytes:
+    return request
