@@ -138,9 +138,8 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
 
 
-async def test_a_running_service_seals_its_secrets_under_its_state_key(
-    started: _Started, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("started")
+def test_a_running_service_seals_its_secrets_under_its_state_key(tmp_path: Path) -> None:
     """The file that its settings name; without that file, the secrets do not open."""
     assert [tmp_path / "own.key"] == list(tmp_path.glob("*.key"))
     with pytest.raises(SettingsError, match="is sealed under it"):

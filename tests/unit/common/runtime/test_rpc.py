@@ -95,7 +95,7 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """gRPC gives it the status of an overloaded service, but no retry can help."""
+    """Its status in gRPC is that of an overloaded service, but no retry can help."""
     repeat: Any = grpc.unary_unary_rpc_method_handler(_repeat)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * _MIB)])
     server.add_generic_rpc_handlers(
