@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.sorted_index import SortedIndex
 
 _HASH_BYTES: Final = 16

@@ -20,8 +20,8 @@ import scipy
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
-from common.chunks import split_every
 from common.crypto import merkle
+from common.crypto.hpke import split_every
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchManifest
 from common.task.task import Task

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NewType, Self, TypeAlias
+from typing import Final, NewType, Self, TypeAlias, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
@@ -308,3 +308,15 @@ def key_id(suite: str, public: bytes) -> KeyId:
 def fingerprint(public: bytes) -> str:
     """Return 16 hexadecimal digits of a public key's SHA-256, to print in place of a key."""
     return hashlib.sha256(public).hexdigest()[:16]
+
+
+B = TypeVar("B", bytes, memoryview)
+
+
+def split_every(content: B, size: int) -> list[B]:
+    """
+    Split concatenated items of `size` bytes each, such as sealed reports or hashes.
+
+    A remainder becomes a shorter last item.
+    """
+    return [content[start : start + size] for start in range(0, len(content), size)]

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
-from common.chunks import split_every
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, suite_named
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext, split_every, suite_named
 
 
 def end_with_parent() -> None:

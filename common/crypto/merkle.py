@@ -21,7 +21,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 
 HASH_BYTES: Final = 32
 SALT_BYTES: Final = 32

@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.task.task import SUBMISSION_ID_BYTES

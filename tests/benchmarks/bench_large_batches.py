@@ -20,8 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.chunks import split_every
-from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext
+from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext, split_every
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchState

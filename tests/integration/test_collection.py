@@ -8,8 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.chunks import split_every
-from common.crypto.hpke import DEFAULT_SUITE, SUITES
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.errors import PeerRefusalError
 from common.messages.batch import BatchState
 from common.task.task import Task

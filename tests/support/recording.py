@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.messages.submission import Submission, unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest

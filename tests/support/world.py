@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from common.chunks import split_every
-from common.crypto.hpke import envelope_context, report_context
+from common.crypto.hpke import envelope_context, report_context, split_every
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, ShuffleDpError, UnknownTaskError
 from common.mechanisms.base import is_null

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from common.chunks import split_every
 from common.crypto.hpke import (
     HpkePrivateKey,
     HpkePublicKey,
     envelope_context,
     report_context,
+    split_every,
 )
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt

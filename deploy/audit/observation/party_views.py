@@ -7,7 +7,7 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.runtime import logs
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import RelayedCall

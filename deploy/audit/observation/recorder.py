@@ -16,8 +16,13 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.chunks import split_every
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, envelope_context, report_context
+from common.crypto.hpke import (
+    DEFAULT_SUITE,
+    HpkePrivateKey,
+    envelope_context,
+    report_context,
+    split_every,
+)
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest
 from common.messages.result import Result

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.chunks import split_every
-from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
 from common.task.dummy_spec import ShufflerSpec

@@ -16,7 +16,7 @@ from analyzer.sentinels import (
     without_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.crypto.merkle import leaf, leaves_of
 from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.messages.batch import BatchId, BatchState
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles

@@ -5,7 +5,7 @@ from pathlib import Path, PosixPath
 
 import pytest
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.crypto.merkle import leaf, leaves_of, salted
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState

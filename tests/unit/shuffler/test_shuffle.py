@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.chunks import split_every
-from common.crypto.hpke import HpkePublicKey, SealContext, report_context
+from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split_every
 from common.errors import DamagedStorageError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.chunks import split_every
-from common.crypto.hpke import envelope_context, report_context
+from common.crypto.hpke import envelope_context, report_context, split_every
 from common.errors import ValueRangeError
 from common.mechanisms.base import is_null
 from common.mechanisms.registry import mechanism_of, randomizer_of

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from common.chunks import split_every
+from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.messages.submission import Outcome
