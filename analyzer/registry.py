@@ -16,10 +16,10 @@ from analyzer.storage.task_table import StoredTask, TaskLine
 from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
-from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskState, TaskSummary
+from common.messages.inclusion_proof import HASH_BYTES
 from common.runtime import logs
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock

@@ -20,9 +20,9 @@ import scipy
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
-from common.crypto import merkle
 from common.crypto.hpke import split_every
 from common.errors import SuspectBatchError, UnusableBatchError
+from common.messages import inclusion_proof
 from common.messages.batch import BatchManifest
 from common.task.task import Task
 
@@ -105,7 +105,7 @@ def match_sentinels(
     positions: dict[bytes, int] = {}
     n_repeated = 0
     for position, report in enumerate(_reports(chunks, size) if wanted else ()):
-        if (leaf := merkle.leaf(report)) in wanted:
+        if (leaf := inclusion_proof.leaf(report)) in wanted:
             n_repeated += leaf in positions
             positions.setdefault(leaf, position)
     return SentinelMatches(sentinels=tuple(sentinels), positions=positions, n_repeated=n_repeated)
@@ -187,7 +187,7 @@ def drop_sentinel_reports(
         left = [
             report
             for report in _reports([chunk], size)
-            if merkle.leaf(report) not in matches.positions
+            if inclusion_proof.leaf(report) not in matches.positions
         ]
         if left:
             yield b"".join(left)

@@ -17,7 +17,6 @@ from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.storage.store import Store
-from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import SigningIdentity
 from common.errors import (
     AccountingError,
@@ -30,7 +29,7 @@ from common.errors import (
     WireError,
 )
 from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import BatchCommitment
+from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, leaves_of
 from common.runtime import logs
 from common.task.task import Task
 from common.task_digest import TaskDigest

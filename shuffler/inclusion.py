@@ -15,11 +15,16 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.merkle import HASH_BYTES, Tree, leaves_of
 from common.crypto.signing import PublicIdentity
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
 from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import (
+    HASH_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    Tree,
+    leaves_of,
+)
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures

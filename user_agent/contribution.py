@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
-from common.crypto.merkle import leaf
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.registry import randomizer_of
+from common.messages.inclusion_proof import leaf
 from common.messages.submission import Submission, Value, pack
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -29,7 +29,7 @@ class PreparedSubmission:
     envelope: bytes
     """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports, which identify them in the batch (common/crypto/merkle.py)."""
+    """Hashes of its sealed reports, which identify them in the batch (inclusion_proof.py)."""
     deadline: int
     """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool

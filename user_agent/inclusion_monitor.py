@@ -7,10 +7,9 @@ from typing import Final
 import numpy as np
 
 from common.crypto.key_ring import DAY
-from common.crypto.merkle import split
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, ProofError, WireError
-from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment
+from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest

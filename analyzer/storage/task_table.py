@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final, Self
 
-from common.crypto.merkle import split
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, WireError
+from common.messages.inclusion_proof import split
 from common.task.task import Task
 from common.task_digest import TaskDigest
 

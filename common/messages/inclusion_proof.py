@@ -1,22 +1,182 @@
 """
-The analyzer's signed commitment to the reports it received, and inclusion proofs. Pure.
+Proofs that a report is in its batch: a tree of hashes, and the analyzer's commitment to it. Pure.
 
-The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
-acknowledges the delivery. The shuffler relays the commitment and single buckets; devices verify
-them.
+A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ salt ‖ leaf), once for
+each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
+`bits` bits; a bucket's hash is SHA-256(1 ‖ its leaves in order), a node's SHA-256(2 ‖ left ‖
+right). The first byte separates the four kinds of hashes. `bits` depends on the number of leaves
+alone, so that nobody can shrink a bucket. The salt is drawn after the last report: senders, who
+choose their sealed reports, could otherwise make a bucket as long as they like.
+
+The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
+hashes prove to a device that a leaf is in its bucket, or is not. The shuffler relays them; a
+request names a whole bucket, so that it does not reveal a leaf.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from common.crypto.merkle import HASH_BYTES, Tree, bits_for, prefix_of, root_of, salted, split
+import numpy as np
+from numpy.typing import NDArray
+
+from common.crypto.hpke import split_every
 from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 from common.errors import ProofError
 from common.messages.batch import BatchId
 from common.task_digest import TaskDigest
 
+HASH_BYTES: Final = 32
+SALT_BYTES: Final = 32
+MAX_BITS: Final = 32
+"""Maximum number of bits of a prefix on the wire."""
+BUCKET_LEAVES: Final = 256
+"""Average number of leaves per bucket: from this to twice as many, unless there are fewer."""
+
+_LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
+_AT_ONCE: Final = 1 << 14
+"""Number of leaves that are Python objects at a time, to bound memory."""
+
+
+def bits_for(n_leaves: int) -> int:
+    """Return the depth of the tree over n leaves: 0 below 2 · BUCKET_LEAVES."""
+    return min(MAX_BITS, max(0, (n_leaves // BUCKET_LEAVES).bit_length() - 1))
+
+
+def leaf(sealed_report: bytes) -> bytes:
+    """Return a sealed report's leaf."""
+    return hashlib.sha256(_LEAF + sealed_report).digest()
+
+
+def leaves_of(sealed_reports: bytes, size: int) -> bytes:
+    """Return sealed reports' leaves, concatenated. Cost: about a microsecond each."""
+    return b"".join([leaf(report) for report in split_every(sealed_reports, size)])
+
+
+def split(leaves: bytes) -> list[bytes]:
+    """Split concatenated leaves into single ones."""
+    return split_every(leaves, HASH_BYTES)
+
+
+def salted(salt: bytes, leaf: bytes) -> bytes:
+    """Return a leaf's salted hash."""
+    return hashlib.sha256(_SALTED + salt + leaf).digest()
+
+
+def prefix_of(leaf: bytes, bits: int) -> int:
+    """Return a salted leaf's first bits: the number of its bucket."""
+    return int.from_bytes(leaf[:4]) >> (32 - bits)
+
+
+def bucket_hash(leaves: bytes) -> bytes:
+    """Return the hash of a bucket from its sorted, concatenated leaves."""
+    return hashlib.sha256(_BUCKET + leaves).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of an inner node."""
+    return hashlib.sha256(_NODE + left + right).digest()
+
+
+def salt_all(leaves: bytearray, salt: bytes) -> None:
+    """Salt concatenated leaves in place. Cost: 10^7 in six seconds."""
+    prefix, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
+    for first in range(0, len(leaves), step):
+        part = split(bytes(leaves[first : first + step]))
+        leaves[first : first + step] = b"".join(
+            [hashlib.sha256(prefix + leaf).digest() for leaf in part]
+        )
+
+
+def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
+    """
+    Sort leaves in place and drop repeats; return an array over their memory.
+
+    Returns:
+        The distinct leaves in ascending order, shape (n, HASH_BYTES).
+
+    Cost: 10^7 in two seconds, and one byte of extra memory each.
+    """
+    rows = np.frombuffer(leaves, dtype=np.uint8)
+    # numpy compares byte strings as memcmp does, except for trailing zeros, which make no
+    # difference between strings of one length.
+    whole = rows.view(f"S{HASH_BYTES}")
+    whole.sort()
+    first = np.ones(len(whole), dtype=np.bool_)
+    np.not_equal(whole[1:], whole[:-1], out=first[1:])
+    end = int(np.argmin(first)) if not first.all() else len(whole)
+    for start in range(end, len(whole), _AT_ONCE):
+        part = whole[start : start + _AT_ONCE][first[start : start + _AT_ONCE]]
+        whole[end : end + len(part)] = part
+        end += len(part)
+    return rows.reshape(-1, HASH_BYTES)[:end]
+
+
+class Tree:
+    """The tree over sorted salted leaves."""
+
+    def __init__(self, leaves: NDArray[np.uint8]) -> None:
+        """
+        Build the tree over distinct leaves in ascending order, shape (n, HASH_BYTES).
+
+        The leaves may be memory-mapped.
+
+        Cost: one pass of SHA-256 over the leaves.
+        """
+        self.n_leaves = len(leaves)
+        self.bits = bits_for(self.n_leaves)
+        self.leaves = leaves
+        edges = np.arange((1 << self.bits) + 1, dtype=np.uint64) << np.uint64(32 - self.bits)
+        heads = np.ascontiguousarray(leaves[:, :4]).view(">u4").ravel().astype(np.uint64)
+        self._edges = np.searchsorted(heads, edges)
+        level = [bucket_hash(self.bucket(number)) for number in range(1 << self.bits)]
+        self._levels = [level]
+        while len(level) > 1:
+            pairs = zip(level[::2], level[1::2], strict=True)
+            level = [node_hash(left, right) for left, right in pairs]
+            self._levels.append(level)
+
+    @classmethod
+    def over(cls, leaves: bytearray, salt: bytes) -> Self:
+        """
+        Salt, sort and hash all reports' leaves, in their memory. Senders must not know the salt.
+
+        Cost: 10^7 in nine seconds.
+        """
+        salt_all(leaves, salt)
+        return cls(sorted_leaves(leaves))
+
+    @property
+    def root(self) -> bytes:
+        """The root hash."""
+        return self._levels[-1][0]
+
+    @property
+    def largest_bucket(self) -> int:
+        """Number of leaves in the fullest bucket."""
+        return int(np.diff(self._edges).max())
+
+    def bucket(self, prefix: int) -> bytes:
+        """Return a bucket's sorted leaves, concatenated."""
+        return self.leaves[self._edges[prefix] : self._edges[prefix + 1]].tobytes()
+
+    def path(self, prefix: int) -> list[bytes]:
+        """Return the sibling hashes on the path from a bucket to the root."""
+        return [level[(prefix >> up) ^ 1] for up, level in enumerate(self._levels[:-1])]
+
+
+def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
+    """Compute the root from a bucket's leaves, its number, and the sibling hashes of its path."""
+    found = bucket_hash(bucket)
+    for sibling in path:
+        left, right = (sibling, found) if prefix & 1 else (found, sibling)
+        found, prefix = node_hash(left, right), prefix >> 1
+    return found
+
+
 PREFIX_BYTES: Final = 4
+"""Bytes of a bucket's number on the wire."""
 PROOF_DAYS: Final = 14
 """Days after a task's deadline during which devices ask for proofs and shufflers keep them."""
 _LABEL: Final = b"shuffledp v1 batch commitment"

@@ -6,11 +6,18 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from common.crypto.merkle import HASH_BYTES, MAX_BITS, SALT_BYTES, split
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
 from common.messages.batch import BATCH_ID_BYTES
-from common.messages.inclusion_proof import PREFIX_BYTES, BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import (
+    HASH_BYTES,
+    MAX_BITS,
+    PREFIX_BYTES,
+    SALT_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    split,
+)
 from common.task_digest import TaskDigest
 from common.wire.fields import (
     MAX_MESSAGE_BYTES,

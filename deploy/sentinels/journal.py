@@ -18,9 +18,9 @@ from typing import Annotated, BinaryIO, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SIGNATURE_BYTES, envelope_hash
 from common.errors import SettingsError
+from common.messages.inclusion_proof import HASH_BYTES
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
 from user_agent.contribution import PreparedSubmission

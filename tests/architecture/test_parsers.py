@@ -47,7 +47,7 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "what the function, or its own workers or child processes, have just made": (
         "analyzer.batch_counts.open_and_count",  # reports are fed to every mechanism
-        "common.crypto.merkle.sorted_leaves",
+        "common.messages.inclusion_proof.sorted_leaves",
         "common.mechanisms.base.null_reports",
         "common.mechanisms.hashing.local_hashing.Placement.__call__",
         "common.mechanisms.hashing.string_hashing.StringHashing._digests",

@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 import pytest
 
-from common.crypto.merkle import SALT_BYTES, Tree, salt_all, sorted_leaves
 from common.crypto.randomness import secure_generator
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
+from common.messages.inclusion_proof import SALT_BYTES, Tree, salt_all, sorted_leaves
 from shuffler.permutation import permute
 from tests.benchmarks.conftest import Best, Line, best_of
 

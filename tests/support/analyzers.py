@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
-from common.crypto.merkle import HASH_BYTES, Tree, leaves_of
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import BatchCommitment
+from common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, Tree, leaves_of
 from common.task_digest import TaskDigest
 from tests.support.leaves import SALT
 

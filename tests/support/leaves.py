@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from common.crypto.merkle import Tree, leaf
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
-from common.messages.inclusion_proof import BatchCommitment
+from common.messages.inclusion_proof import BatchCommitment, Tree, leaf
 from common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))

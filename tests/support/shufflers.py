@@ -1,9 +1,8 @@
 """An in-memory shuffler for a user agent's tests."""
 
-from common.crypto.merkle import Tree
 from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import PeerError, PeerRefusalError
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree
 from common.task_digest import TaskDigest
 
 

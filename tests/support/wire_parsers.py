@@ -8,7 +8,6 @@ from typing import Any, Final
 from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
-from common.crypto.merkle import split
 from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt
 from common.messages.batch import (
     BatchId,
@@ -18,7 +17,7 @@ from common.messages.batch import (
     TaskState,
     TaskSummary,
 )
-from common.messages.inclusion_proof import InclusionProof
+from common.messages.inclusion_proof import InclusionProof, split
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
 from common.task.draft import PairDraft

@@ -9,8 +9,8 @@ from scipy import stats
 
 from analyzer.sentinels import FALSE_ALARM, check_sentinels, match_sentinels
 from analyzer.storage.task_table import Sentinel
-from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
+from common.messages.inclusion_proof import leaf
 from common.task.dummy_spec import KEEP_SUM
 from common.task.task import Task
 from deploy.audit.finding import Checks, Finding, Rows

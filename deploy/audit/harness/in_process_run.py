@@ -15,13 +15,18 @@ from common.crypto.hpke import (
     report_context,
     split_every,
 )
-from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import (
+    SALT_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    Tree,
+    leaves_of,
+)
 from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
 from common.task.task import Task

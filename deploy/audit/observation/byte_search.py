@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.merkle import leaf
+from common.messages.inclusion_proof import leaf
 
 _WORD: Final = 8
 _SIEVE: Final = np.uint64(0xFFFFF)

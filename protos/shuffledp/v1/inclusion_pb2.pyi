@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class BatchCommitment(_message.Message):
-    """The analyzer's signed commitment to a batch's sealed reports: common/messages/inclusion_proof.py, common/crypto/merkle.py."""
+    """The analyzer's signed commitment to a batch's sealed reports: common/messages/inclusion_proof.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

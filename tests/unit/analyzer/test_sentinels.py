@@ -17,10 +17,9 @@ from analyzer.sentinels import (
 )
 from analyzer.storage.task_table import Sentinel
 from common.crypto.hpke import split_every
-from common.crypto.merkle import leaf, leaves_of
 from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment
+from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
 from common.task.dummy_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest

@@ -6,10 +6,9 @@ from pathlib import Path, PosixPath
 import pytest
 
 from common.crypto.hpke import split_every
-from common.crypto.merkle import leaf, leaves_of, salted
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest, BatchState
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof, leaf, leaves_of, salted
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire

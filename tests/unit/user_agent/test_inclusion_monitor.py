@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.crypto.merkle import prefix_of, salted, split
 from common.crypto.signing import SigningIdentity, envelope_hash, receipt_holds
 from common.errors import PeerError, UnknownTaskError
-from common.messages.inclusion_proof import InclusionProof
+from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock

@@ -1,9 +1,8 @@
 import pytest
 
-from common.crypto.merkle import leaf, prefix_of
 from common.crypto.signing import SigningIdentity
 from common.errors import WireError
-from common.messages.inclusion_proof import InclusionProof
+from common.messages.inclusion_proof import InclusionProof, leaf, prefix_of
 from common.task_digest import TaskDigest
 from common.wire import evidence as wire_evidence
 from common.wire.fields import MAX_MESSAGE_BYTES
