@@ -6,7 +6,7 @@ from typing import Literal
 
 from analyzer.storage.store import DeliveredState
 from common.messages.result import Result
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.task_digest import TaskDigest
 
 

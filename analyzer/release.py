@@ -44,7 +44,7 @@ from common.runtime import logs
 from common.runtime.clock import retry_pause
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.evidence import commitment_from_bytes
+from common.wire.batches import commitment_from_bytes
 from common.wire.results import result_from_bytes, result_to_bytes
 
 

@@ -20,7 +20,7 @@ from common.crypto.randomness import secure_generator
 from common.errors import LedgerError
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import Rotation
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for

@@ -8,8 +8,13 @@ import grpc
 
 from analyzer.registry import Registry, TaskListing
 from analyzer.release import Releases
-from common.wire.batches import REPORTS_WANTED, chunk_from_wire, manifest_from_wire
-from common.wire.evidence import delivered_to_wire, sentinels_from_wire
+from common.wire.batches import (
+    REPORTS_WANTED,
+    chunk_from_wire,
+    delivered_to_wire,
+    manifest_from_wire,
+    sentinels_from_wire,
+)
 from common.wire.fields import digest_from_wire
 from common.wire.results import after_from_wire, ledger_to_wire, result_to_wire
 from common.wire.tasks import (

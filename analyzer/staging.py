@@ -33,7 +33,7 @@ from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, l
 from common.runtime import logs
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.evidence import commitment_to_bytes
+from common.wire.batches import commitment_to_bytes
 
 _HASH_BYTES: Final = 32
 

@@ -15,7 +15,6 @@ from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
-from common.task.composition import check_domain_size
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
@@ -27,7 +26,7 @@ from common.task.specs import (
     check_new_labels,
     normalised,
 )
-from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.task import MAX_LOCAL_EPSILON, Task, check_domain_size
 
 MIN_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives an estimate."""

@@ -13,8 +13,7 @@ from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
-from common.wire.batches import chunk_to_wire, manifest_to_wire, wants_reports
-from common.wire.evidence import delivered_from_wire
+from common.wire.batches import chunk_to_wire, delivered_from_wire, manifest_to_wire, wants_reports
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 

@@ -31,7 +31,7 @@ from common.runtime.database import storage_failures
 from common.runtime.state_directory import atomic_write
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.evidence import commitment_from_bytes, commitment_to_bytes
+from common.wire.batches import commitment_from_bytes, commitment_to_bytes
 
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8

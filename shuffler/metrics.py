@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from common.messages.batch import BatchId, BatchState
-from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, ProcessMetrics
 from shuffler.batch_states import AFTER_COLLECTING
 from shuffler.refusals import RefusalCounts
 

@@ -14,7 +14,7 @@ from common.crypto.signing import PublicIdentity, TokenIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore, Rotation, load_identity
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory

@@ -6,8 +6,7 @@ from typing import Final, Protocol
 from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from common.wire.batches import progress_to_wire, status_to_wire
-from common.wire.evidence import prefix_from_wire, proof_to_wire
+from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wire, status_to_wire
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire

@@ -31,7 +31,7 @@ from common.runtime.clock import Clock
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.evidence import prefix_to_wire, proof_from_wire
+from common.wire.batches import prefix_to_wire, proof_from_wire
 from common.wire.submissions import AnswerRecord, receipt_from_wire
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc

@@ -10,7 +10,7 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory

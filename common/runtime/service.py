@@ -21,8 +21,7 @@ from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.metrics import MetricsServer
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import MetricsServer, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory

@@ -1,9 +1,15 @@
-"""Convert batches' states and deliveries between protocol buffers and values."""
+"""
+Convert the messages about a batch between protocol buffers and values: its state, delivery,
+commitment, inclusion proofs and sentinels.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
+from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
 from common.messages.batch import (
     BATCH_ID_BYTES,
@@ -12,10 +18,30 @@ from common.messages.batch import (
     BatchState,
     BatchStatus,
 )
+from common.messages.inclusion_proof import (
+    HASH_BYTES,
+    MAX_BITS,
+    PREFIX_BYTES,
+    SALT_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    split,
+)
 from common.messages.submission import REFUSALS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
-from common.wire.fields import Codec, EnumCodec, at_most, count, exactly, whole, word
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
+from common.task_digest import TaskDigest
+from common.wire.fields import (
+    MAX_MESSAGE_BYTES,
+    Codec,
+    EnumCodec,
+    at_most,
+    count,
+    digest_from_wire,
+    exactly,
+    whole,
+    word,
+)
+from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
@@ -87,3 +113,149 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
     return at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
+
+
+MAX_SENTINELS: Final = 10_000
+"""Maximum number of sentinels in one call."""
+_PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Maximum size of one call's sentinels, so that it is read in time over a slow line."""
+_FIELD_BYTES: Final = 8
+"""Maximum overhead of each sentinel on the wire."""
+_COUNT_BYTES: Final = 4
+
+
+# --- the analyzer's commitments ------------------------------------------------------------------
+
+
+_COMMITMENT: Final = Codec(
+    BatchCommitment,
+    inclusion_pb2.BatchCommitment,
+    {
+        "batch_id": partial(exactly, length=BATCH_ID_BYTES),
+        "bits": partial(count, most=MAX_BITS),
+        "salt": partial(exactly, length=SALT_BYTES),
+        "root": partial(exactly, length=HASH_BYTES),
+        "signature": partial(exactly, length=SIGNATURE_BYTES),
+    },
+)
+commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
+"""Parse a commitment; the caller checks the signer."""
+
+
+def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
+    """Encode a commitment for storage."""
+    return commitment_to_wire(commitment).SerializeToString()
+
+
+def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
+    """
+    Parse a stored commitment; None if an earlier version stored it, without a salt.
+
+    Raises:
+        WireError: The stored bytes are damaged.
+    """
+    try:
+        message = inclusion_pb2.BatchCommitment.FromString(stored)
+    except DecodeError as error:
+        raise WireError("the stored commitment of this batch is damaged") from error
+    if message.signature and not message.salt:
+        return None
+    return commitment_from_wire(message)
+
+
+def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
+    """Encode the answer to a delivery."""
+    if commitment is None:
+        return analyzer_pb2.DeliverBatchResponse()
+    return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
+
+
+def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
+    """Parse the answer to a delivery; None from an earlier version without a salt."""
+    if not message.commitment.salt:
+        return None
+    return commitment_from_wire(message.commitment)
+
+
+# --- the shuffler's proofs -----------------------------------------------------------------------
+
+
+def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
+    """Encode a request for a bucket, or for the commitment if None; each kind has one length."""
+    number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
+    return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
+
+
+def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
+    """Parse the requested bucket, None for the commitment alone. Run by the shuffler."""
+    digest = digest_from_wire(message.task_digest)
+    if not message.prefix:
+        return digest, None
+    return digest, int.from_bytes(exactly("prefix", message.prefix, PREFIX_BYTES))
+
+
+def proof_to_wire(
+    relayed: BatchCommitment | InclusionProof, room: int
+) -> shuffler_pb2.GetInclusionResponse:
+    """Encode a commitment, or a proof whose bucket is padded to `room` leaves, the fullest's."""
+    if isinstance(relayed, BatchCommitment):
+        return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
+    n_leaves = len(relayed.bucket) // HASH_BYTES
+    bucket = n_leaves.to_bytes(_COUNT_BYTES) + relayed.bucket
+    return shuffler_pb2.GetInclusionResponse(
+        commitment=commitment_to_wire(relayed.commitment),
+        bucket=bucket.ljust(_COUNT_BYTES + room * HASH_BYTES, b"\0"),
+        path=b"".join(relayed.path),
+    )
+
+
+def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProof:
+    """Parse a proof; the caller verifies it."""
+    commitment = commitment_from_wire(message.commitment)
+    padded = at_most("bucket", message.bucket, MAX_MESSAGE_BYTES)
+    n_leaves, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
+    if n_leaves * HASH_BYTES > len(leaves):
+        raise WireError(
+            f"a bucket of {n_leaves} leaves has {len(leaves)} bytes; a leaf has {HASH_BYTES}"
+        )
+    path = at_most("path", message.path, MAX_BITS * HASH_BYTES)
+    return InclusionProof(
+        commitment=commitment, bucket=leaves[: n_leaves * HASH_BYTES], path=split(path)
+    )
+
+
+# --- sentinels -----------------------------------------------------------------------------------
+
+
+def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Split an operator's sentinels, each its concatenated leaves, into parts for one call each."""
+    start, size = 0, 0
+    for index, leaves in enumerate(sentinels):
+        size += len(leaves) + _FIELD_BYTES
+        if size > _PART_BYTES or index - start == MAX_SENTINELS:
+            yield sentinels[start:index]
+            start, size = index, len(leaves) + _FIELD_BYTES
+    if start < len(sentinels):
+        yield sentinels[start:]
+
+
+def sentinels_to_wire(
+    digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+) -> analyzer_pb2.RegisterSentinelsRequest:
+    """Encode an operator's sentinels, each its concatenated leaves."""
+    return analyzer_pb2.RegisterSentinelsRequest(
+        task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
+    )
+
+
+def sentinels_from_wire(
+    message: analyzer_pb2.RegisterSentinelsRequest,
+) -> tuple[TaskDigest, list[bytes], bool]:
+    """Parse an operator's sentinels. Run by the analyzer."""
+    count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
+    for leaves in message.sentinels:
+        if not leaves or len(leaves) % HASH_BYTES:
+            raise WireError(
+                f"a sentinel has {len(leaves)} bytes of leaves; each leaf has {HASH_BYTES}"
+            )
+    return digest_from_wire(message.task_digest), list(message.sentinels), message.acknowledged

@@ -15,7 +15,7 @@ from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
-from common.wire.evidence import sentinel_parts, sentinels_to_wire
+from common.wire.batches import sentinel_parts, sentinels_to_wire
 from common.wire.results import MAX_RESULT_BYTES, ledger_from_wire, result_from_wire
 from common.wire.tasks import (
     description_from_wire,

@@ -15,7 +15,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import SettingsError
-from common.runtime.process_metrics import Usage, measure
+from common.runtime.metrics import Usage, measure
 
 GENERATOR: Final = "load generator"
 SINK: Final = "sink"

@@ -81,7 +81,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "the operating system's, the service's own, or read by gRPC": (
         "common.crypto.randomness._fresh_bits",
         "common.runtime.health_check.check",
-        "common.runtime.process_metrics.memory_limit",
+        "common.runtime.metrics.memory_limit",
         "deploy.terminal.files.read_file",
         "user_agent.budget._upgrade",
     ),

@@ -18,7 +18,7 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
-from common.wire.evidence import proof_from_wire, proof_to_wire
+from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from shuffler.servicer import receipt

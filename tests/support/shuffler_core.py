@@ -10,7 +10,7 @@ from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool

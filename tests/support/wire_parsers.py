@@ -1,4 +1,4 @@
-"""Parsers of all protobuf messages, and of the shuffler's stored evidence."""
+"""Parsers of all protobuf messages, and of the shuffler's stored batches."""
 
 import asyncio
 from functools import partial
@@ -23,7 +23,7 @@ from common.messages.submission import Outcome
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire import batches, evidence, fields, results, submissions, tasks
+from common.wire import batches, fields, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
@@ -67,7 +67,7 @@ _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
 _TREE: Final = tree_over(_LEAVES)
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
-_KEPT_COMMITMENT: Final = evidence.commitment_to_bytes(_COMMITMENT)
+_KEPT_COMMITMENT: Final = batches.commitment_to_bytes(_COMMITMENT)
 _UNTIL: Final = (2**40).to_bytes(8)
 
 
@@ -89,7 +89,7 @@ def _summary(state: TaskState) -> TaskSummary:
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
     tree, signed = tree_over(leaves), commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
     proof = InclusionProof.of(tree, signed, signed.prefix_of(leaves[0]))
-    return evidence.proof_to_wire(proof, tree.largest_bucket)
+    return batches.proof_to_wire(proof, tree.largest_bucket)
 
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
@@ -98,11 +98,11 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
 
 
 def _concluded(message: shuffler_pb2.GetInclusionResponse) -> bool:
-    return evidence.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST)
+    return batches.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST)
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
-    _, sentinels, known = evidence.sentinels_from_wire(message)
+    _, sentinels, known = batches.sentinels_from_wire(message)
     wanted = [Sentinel(leaves=tuple(split(one)), acknowledged=known) for one in sentinels]
     return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
 
@@ -122,7 +122,7 @@ def _inclusions(folder: Path) -> InclusionProofs:
 
 def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | None) -> bytes:
     relayed = asyncio.run(inclusions.relay(digest, prefix))
-    return evidence.proof_to_wire(*relayed).SerializeToString()
+    return batches.proof_to_wire(*relayed).SerializeToString()
 
 
 def _relayed(path: Path) -> bytes:
@@ -134,7 +134,7 @@ def _relayed(path: Path) -> bytes:
         inclusions.delete_expired()
 
 
-_sentinels: Final = partial(evidence.sentinels_to_wire, EXAMPLE_DIGEST)
+_sentinels: Final = partial(batches.sentinels_to_wire, EXAMPLE_DIGEST)
 
 _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ("signed task", tasks.signed_task_from_wire, tasks.signed_task_to_wire(_SIGNED)),
@@ -207,24 +207,24 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         "commitment",
-        lambda message: evidence.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST),
-        evidence.commitment_to_wire(_COMMITMENT),
+        lambda message: batches.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST),
+        batches.commitment_to_wire(_COMMITMENT),
     ),
     (
         "answer to a delivery",
-        lambda message: (evidence.delivered_from_wire(message) or _COMMITMENT).check(
+        lambda message: (batches.delivered_from_wire(message) or _COMMITMENT).check(
             _PINNED, EXAMPLE_DIGEST
         ),
-        *map(evidence.delivered_to_wire, (_COMMITMENT, None)),
+        *map(batches.delivered_to_wire, (_COMMITMENT, None)),
     ),
     ("proof", _concluded, _proof(_LEAVES), _proof(some_leaves(3))),
     (
         "question for a bucket",
         lambda message: _answered(
-            _inclusions(directory() / "asked"), *evidence.prefix_from_wire(message)
+            _inclusions(directory() / "asked"), *batches.prefix_from_wire(message)
         ),
-        evidence.prefix_to_wire(EXAMPLE_DIGEST, None),
-        evidence.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
+        batches.prefix_to_wire(EXAMPLE_DIGEST, None),
+        batches.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
     ),
     (
         *("sentinels", _matched),
@@ -257,7 +257,7 @@ PARSERS: Final = (
     ),
     Parser(
         name="commitment kept by the analyzer",
-        read=lambda raw: evidence.delivered_to_wire(evidence.commitment_from_bytes(raw)),
+        read=lambda raw: batches.delivered_to_wire(batches.commitment_from_bytes(raw)),
         seeds=(_KEPT_COMMITMENT,),
         form="protobuf",
     ),

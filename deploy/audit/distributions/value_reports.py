@@ -32,7 +32,7 @@ from common.task.specs import (
 )
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
-from user_agent.encoding import encoder_for
+from user_agent.contribution import encoder_for
 
 Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
 """Draws the reports of `count` users who all hold the same value."""

@@ -17,7 +17,7 @@ from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task

@@ -15,7 +15,7 @@ from common.task.draft import PairDraft
 from common.task.task import Task
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
-from user_agent.encoding import encoder_for
+from user_agent.contribution import encoder_for
 
 _PEOPLE: Final = 1500
 

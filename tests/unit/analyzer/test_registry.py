@@ -19,7 +19,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
 from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
-from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock

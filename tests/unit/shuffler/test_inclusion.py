@@ -11,7 +11,7 @@ from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof, leaf, leaves_of, salted
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
+from common.wire.batches import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import SentBatch
 from shuffler.servicer import ShufflerServicer

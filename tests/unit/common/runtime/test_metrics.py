@@ -16,13 +16,11 @@ from common.errors import OverloadError, SettingsError, ShareError, StorageError
 from common.runtime.metrics import (
     DEFINITIONS,
     PARTIES,
+    WINDOW,
+    FailureCounters,
     Metrics,
     MetricsServer,
     Party,
-)
-from common.runtime.process_metrics import (
-    WINDOW,
-    FailureCounters,
     ProcessMetrics,
     measure,
     memory_limit,

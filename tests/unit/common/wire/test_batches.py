@@ -1,10 +1,14 @@
 import pytest
 
+from common.crypto.signing import SigningIdentity
 from common.errors import WireError
 from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
+from common.messages.inclusion_proof import InclusionProof, leaf, prefix_of
 from common.task_digest import TaskDigest
 from common.wire import batches
+from common.wire.fields import MAX_MESSAGE_BYTES
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
+from tests.support.leaves import commitment_over, some_leaves, tree_over
 
 _MANIFEST = BatchManifest(
     task_digest=TaskDigest(b"d" * 32), batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
@@ -68,3 +72,112 @@ def test_progress_out_of_range_is_refused(change: dict[str, int], message: str) 
 
     with pytest.raises(WireError, match=message):
         batches.progress_from_wire(answer)
+
+
+_DIGEST = TaskDigest(b"d" * 32)
+_LEAVES = some_leaves(2500)
+_TREE = tree_over(_LEAVES)
+_ANALYZER = SigningIdentity.generate()
+_COMMITMENT = commitment_over(_LEAVES, _ANALYZER, _DIGEST)
+
+
+def test_every_value_is_read_back_as_it_was_written() -> None:
+    """Both directions of each pair agree."""
+    proof = InclusionProof.of(_TREE, _COMMITMENT, 5)
+    written = batches.proof_to_wire(proof, _TREE.largest_bucket)
+    planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
+
+    assert proof == batches.proof_from_wire(written)
+    assert _COMMITMENT == batches.commitment_from_bytes(batches.commitment_to_bytes(_COMMITMENT))
+    for answer in (None, _COMMITMENT):
+        delivered = batches.delivered_to_wire(answer)
+        assert answer == batches.delivered_from_wire(delivered)
+    for prefix in (None, 0, 5, 2**32 - 1):
+        asked = batches.prefix_to_wire(_DIGEST, prefix)
+        assert (_DIGEST, prefix) == batches.prefix_from_wire(asked)
+    for acknowledged in (False, True):
+        registered = batches.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
+        assert (_DIGEST, planned, acknowledged) == batches.sentinels_from_wire(registered)
+
+
+def test_lengths_of_questions_and_answers_are_independent_of_the_bucket() -> None:
+    """Although buckets differ in size, and protobuf encodes a 0 in no byte."""
+    sizes = {len(_TREE.bucket(prefix)) for prefix in range(8)}
+    questions = {
+        len(batches.prefix_to_wire(_DIGEST, prefix).SerializeToString()) for prefix in range(8)
+    }
+    answers = {
+        len(
+            batches.proof_to_wire(
+                InclusionProof.of(_TREE, _COMMITMENT, prefix), _TREE.largest_bucket
+            ).SerializeToString()
+        )
+        for prefix in range(8)
+    }
+
+    assert len(sizes) > 1
+    assert (1, 1) == (len(questions), len(answers))
+
+
+def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
+    """A twentieth of 21,000 reports is ground into one of 64 buckets, or copied from one."""
+    honest = some_leaves(20_000)
+    ground = [one for one in some_leaves(64_000, start=10**6) if prefix_of(one, 6) == 0]
+    copied = ground[:1] * len(ground)
+
+    def answer(leaves: list[bytes]) -> int:
+        tree = tree_over(leaves)
+        proof = InclusionProof.of(tree, commitment_over(leaves, _ANALYZER, _DIGEST), 0)
+        return len(batches.proof_to_wire(proof, tree.largest_bucket).SerializeToString())
+
+    assert 900 < len(ground) < 1100
+    for crafted in (ground, copied):
+        assert answer([*honest, *crafted]) < 1.1 * answer(honest)
+
+
+def test_a_commitment_without_a_salt_is_not_accepted() -> None:
+    """Earlier versions signed none. In storage it counts as missing; in a proof it is refused."""
+    message = batches.commitment_to_wire(_COMMITMENT)
+    message.ClearField("salt")
+    delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)
+
+    assert batches.commitment_from_bytes(message.SerializeToString()) is None
+    assert batches.delivered_from_wire(delivered) is None
+    with pytest.raises(WireError, match="salt has 0 bytes; it must have 32"):
+        batches.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
+
+
+def test_malformed_evidence_is_refused() -> None:
+    """Wrong lengths of buckets, prefixes and sentinels, too many sentinels, a damaged file."""
+    for sentinels, rule in (
+        ([leaf(b"")] * 10_001, "the number of sentinels is 10001; it may be at most 10000"),
+        ([b""], "a sentinel has 0 bytes of leaves"),
+        ([bytes(33)], "a sentinel has 33 bytes of leaves; each leaf has 32"),
+    ):
+        request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
+        with pytest.raises(WireError, match=rule):
+            batches.sentinels_from_wire(request)
+    proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
+    message = batches.proof_to_wire(proof, _TREE.largest_bucket)
+    message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
+    with pytest.raises(WireError, match="a bucket of 1000000 leaves"):
+        batches.proof_from_wire(message)
+    for length in (1, 3, 5):
+        asked = shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
+        with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
+            batches.prefix_from_wire(asked)
+    with pytest.raises(WireError, match="stored commitment of this batch is damaged"):
+        batches.commitment_from_bytes(b"\xff")
+
+
+@pytest.mark.parametrize(("count", "reports"), [(10_000, 14), (20_001, 1), (3, 20_000), (0, 1)])
+def test_sentinels_are_split_into_calls_within_the_limits(count: int, reports: int) -> None:
+    """Complete, in order, in messages that a server accepts."""
+    planned = [number.to_bytes(32) * reports for number in range(count)]
+    parts = list(batches.sentinel_parts(planned))
+
+    assert planned == [leaves for part in parts for leaves in part]
+    for part in parts:
+        message = batches.sentinels_to_wire(_DIGEST, part, acknowledged=True)
+        assert message.ByteSize() <= MAX_MESSAGE_BYTES
+        assert len(batches.sentinels_from_wire(message)[1]) == len(part) > 0

@@ -14,7 +14,7 @@ from common.protocols import Kind, protocol_named
 from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
 from deploy.tasks.demo_task import closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
-from user_agent.encoding import encoder_for
+from user_agent.contribution import encoder_for
 
 _USERS: Final = 300
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.metrics import Metrics, MetricsServer
-from common.runtime.process_metrics import Usage
+from common.runtime.metrics import Metrics, MetricsServer, Usage
 from deploy.load.usage import GENERATOR, Meter, page_from, read_usage, usage_from
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.

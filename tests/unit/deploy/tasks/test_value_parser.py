@@ -8,7 +8,7 @@ from common.task.task import Task
 from deploy.tasks.value_parser import parse_value, sample_value
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
-from user_agent.encoding import encoder_for
+from user_agent.contribution import encoder_for
 
 
 @pytest.mark.parametrize(
