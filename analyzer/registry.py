@@ -113,6 +113,10 @@ class Registry:
             raise UnknownTaskError("there is no task with this digest")
         return signed
 
+    async def task(self, digest: TaskDigest) -> Task:
+        """Parse a published task; raise UnknownTaskError, or TaskError if it cannot be read."""
+        return Task.from_bytes((await self.get(digest)).task_bytes)
+
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
@@ -130,7 +134,7 @@ class Registry:
             BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
                 exceed target_size.
         """
-        task = Task.from_bytes((await self.get(digest)).task_bytes)
+        task = await self.task(digest)
         for leaves in sentinels:
             if len(leaves) != task.reports_per_user * HASH_BYTES:
                 raise WireError(

@@ -146,8 +146,7 @@ class Releases:
 
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
-        signed = await self._registry.get(delivered.task_digest)
-        task = Task.from_bytes(signed.task_bytes)
+        task = await self._registry.task(delivered.task_digest)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         size = task.sealed_report_bytes
         sentinels = await self._store.sentinels(delivered.task_digest)

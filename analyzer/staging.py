@@ -115,9 +115,8 @@ class Staging:
             AccountingError: No guarantee exists for so many users of this task.
             DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
-        signed = await self._registry.get(manifest.task_digest)
         with _own_failures():
-            task = Task.from_bytes(signed.task_bytes)
+            task = await self._registry.task(manifest.task_digest)
         _check_manifest(manifest, task)
         if manifest.task_digest in self._receiving:
             raise DeliveryUnderWayError("this batch is being delivered by another call")

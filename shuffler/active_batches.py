@@ -16,7 +16,6 @@ from common.errors import (
     OverloadError,
     PeerError,
     PeerRefusalError,
-    ProofError,
     SettingsError,
     TaskError,
     UnknownTaskError,
@@ -148,7 +147,7 @@ class ActiveBatches:
 
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         stored = await self._spool.get(digest)
-        task = await self._parse(stored.signed)
+        task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # The batch may have begun meanwhile, and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
 
@@ -248,7 +247,7 @@ class ActiveBatches:
         with suppress(UnknownTaskError):
             return await self.find(digest)
         signed = await self._fetch(digest)
-        task = await self._parse(signed)
+        task = await self._parse(Task.verified, signed, digest, self._identity)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
@@ -263,15 +262,15 @@ class ActiveBatches:
         finally:
             self._beginning_keys.remove(key)
 
-    async def _parse(self, signed: SignedTask) -> Task:
+    async def _parse(self, parse: Callable[..., Task], *given: object) -> Task:
         """Parse a task in a thread, one at a time."""
         async with self._parsing:
-            return await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
+            return await asyncio.to_thread(parse, *given)
 
     async def _fetch(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the analyzer, and check its digest and signature."""
+        """Fetch a task from the analyzer, unverified."""
         try:
-            signed = await self._analyzer.get_task(digest)
+            return await self._analyzer.get_task(digest)
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 raise UnknownTaskError("there is no task with this digest") from error
@@ -279,10 +278,6 @@ class ActiveBatches:
         except PeerError as error:
             logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
             raise
-        if signed.digest() != digest:
-            raise ProofError("the analyzer returned another task than the one requested")
-        self._identity.verify(signed)
-        return signed
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
         """Read a batch's key; make one while the batch is empty."""

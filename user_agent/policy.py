@@ -7,7 +7,7 @@ from typing import Self
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
 from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import AccountingError, BudgetError, PolicyError, ProofError
+from common.errors import AccountingError, BudgetError, PolicyError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
@@ -50,23 +50,6 @@ class Claim:
         )
 
 
-def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None) -> Task:
-    """
-    Verify and parse a task from a shuffler. Run by the user agent.
-
-    Simulations have no pinned identity, and pass None.
-
-    Raises:
-        ProofError: Its digest differs, or the pinned identity did not sign it.
-        TaskError: The task is invalid.
-    """
-    if signed.digest() != digest:
-        raise ProofError("the shuffler returned another task than the one requested")
-    if identity is not None:
-        identity.verify(signed)
-    return Task.from_bytes(signed.task_bytes)
-
-
 def check(
     signed: SignedTask,
     digest: TaskDigest,
@@ -84,11 +67,11 @@ def check(
 
     Raises:
         PolicyError: Its deadline has passed, its local ε exceeds the cap, or a claim is false.
-        ProofError, TaskError: As `authentic`.
+        ProofError, TaskError: As `Task.verified`.
 
     Cost: tenths of a second, unless the claim is confirmed.
     """
-    task = authentic(signed, digest, policy.identity)
+    task = Task.verified(signed, digest, policy.identity)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
     if task.lasting and not policy.lasting_responses:

@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
-from common.errors import TaskError
+from common.crypto.signing import PublicIdentity, SignedTask
+from common.errors import ProofError, TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
 from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
 from common.task.specs import (
@@ -37,6 +38,7 @@ from common.task.specs import (
     spec_from_fields,
     within,
 )
+from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -275,6 +277,25 @@ class Task:
         if len(text) > MAX_TASK_BYTES:
             raise TaskError(f"the task has {len(text)} bytes; at most {MAX_TASK_BYTES} are read")
         return text.encode("ascii")
+
+    @classmethod
+    def verified(
+        cls, signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None
+    ) -> Self:
+        """
+        Verify and parse a task from another party. Run by the user agent and by the shuffler.
+
+        `identity` is the pinned analyzer's; None, in simulations, skips the signature.
+
+        Raises:
+            ProofError: The task's digest differs, or the pinned identity did not sign the task.
+            TaskError: The task is invalid.
+        """
+        if signed.digest() != digest:
+            raise ProofError("the answer is another task than the one requested")
+        if identity is not None:
+            identity.verify(signed)
+        return cls.from_bytes(signed.task_bytes)
 
     @classmethod
     def from_bytes(cls, task_bytes: bytes) -> Self:

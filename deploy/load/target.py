@@ -45,7 +45,6 @@ from deploy.tasks.demo_task import HASHED, closing_draft
 from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.agent import DeviceClient
-from user_agent.policy import authentic
 
 _DAY: Final = 24 * 3600
 
@@ -113,7 +112,7 @@ async def connect(
             )
         async with open_channel(shuffler, "shuffler", trusted) as channel:
             signed = await DeviceClient(channel).fetch_task(digest)
-        authentic(signed, digest, None)
+        Task.verified(signed, digest, None)
         yield Target(
             kind=kind,
             to=Destination(address=shuffler, authority=trusted),

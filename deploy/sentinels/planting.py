@@ -16,13 +16,13 @@ import numpy as np
 from common.crypto.signing import PublicIdentity, receipt_holds
 from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
 from common.runtime.rpc import open_channel
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
 from user_agent.agent import DeviceClient, Shuffler
 from user_agent.contribution import Contributor
-from user_agent.policy import authentic
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ class SentinelRun:
             )
         async with self.connect() as shuffler:
             signed = await shuffler.fetch_task(self.digest)
-        task = authentic(signed, self.digest, self.analyzer_identity)
+        task = Task.verified(signed, self.digest, self.analyzer_identity)
         room = max(0, task.target_size - task.n_min)
         if count > room:  # before registering some, which would take the room of others
             raise BatchStateError(

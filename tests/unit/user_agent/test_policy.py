@@ -5,35 +5,19 @@ from typing import Any
 import pytest
 
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import BudgetError, PolicyError, ProofError
+from common.errors import BudgetError, PolicyError
 from common.task.draft import TextDraft
-from common.task_digest import TaskDigest
 from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
-from user_agent.policy import Claim, Policy, authentic, check, check_totals
+from user_agent.policy import Claim, Policy, check, check_totals
 
 _NOW = 1_000_000_000.0
 
 
 def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
     return Policy(identity=case.identity.public_identity(), local_epsilon_cap=cap)
-
-
-def test_a_task_is_authentic_by_its_digest_and_the_pinned_identity() -> None:
-    """Without a pinned identity the digest decides alone."""
-    case, stranger = published(), SigningIdentity.generate().public_identity()
-    digest = case.signed.digest()
-
-    assert case.task == authentic(case.signed, digest, case.identity.public_identity())
-    assert case.task == authentic(case.signed, digest, None)
-    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
-        authentic(case.signed, digest, stranger)
-    with pytest.raises(ProofError):
-        check(case.signed, digest, Policy(identity=stranger, local_epsilon_cap=4.0), _NOW)
-    with pytest.raises(ProofError, match="another task"):
-        authentic(case.signed, TaskDigest(bytes(32)), None)
 
 
 def test_a_local_epsilon_over_the_cap_is_refused() -> None:

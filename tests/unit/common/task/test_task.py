@@ -6,13 +6,28 @@ from typing import Any
 import pytest
 
 from common.crypto.hpke import SUITES
-from common.errors import TaskError
+from common.crypto.signing import SigningIdentity
+from common.errors import ProofError, TaskError
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 _SPEC = published().task.item_mechanism
+
+
+def test_a_task_is_verified_by_its_digest_and_the_pinned_identity() -> None:
+    """Without a pinned identity the digest decides alone."""
+    case, stranger = published(), SigningIdentity.generate().public_identity()
+    digest = case.signed.digest()
+
+    assert case.task == Task.verified(case.signed, digest, case.identity.public_identity())
+    assert case.task == Task.verified(case.signed, digest, None)
+    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
+        Task.verified(case.signed, digest, stranger)
+    with pytest.raises(ProofError, match="another task"):
+        Task.verified(case.signed, TaskDigest(bytes(32)), None)
 
 
 def test_a_task_has_one_byte_form_only() -> None:
