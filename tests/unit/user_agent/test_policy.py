@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import BudgetError, PolicyError
+from common.errors import BudgetError, PolicyError, ProofError
 from common.task.draft import TextDraft
 from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.kind_tasks import kind_draft_fields
@@ -18,6 +18,13 @@ _NOW = 1_000_000_000.0
 
 def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
     return Policy(identity=case.identity.public_identity(), local_epsilon_cap=cap)
+
+
+def test_a_task_of_another_signer_is_refused() -> None:
+    """Whatever it claims."""
+    stranger, case = SigningIdentity.generate().public_identity(), published()
+    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
+        check(case.signed, case.signed.digest(), Policy(identity=stranger, local_epsilon_cap=4), 1)
 
 
 def test_a_local_epsilon_over_the_cap_is_refused() -> None:

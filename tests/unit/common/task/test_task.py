@@ -1,9 +1,11 @@
 import dataclasses
+import hashlib
 import json
 import math
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
@@ -11,7 +13,8 @@ from common.errors import ProofError, TaskError
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from tests.support.protocol_tasks import protocol_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
 
 _SPEC = published().task.item_mechanism
@@ -263,3 +266,18 @@ def test_a_domain_size_of_any_length_is_refused(protocol: str) -> None:
 
     with pytest.raises(TaskError, match="domain_size is 1000"):
         Task.from_bytes(written)
+
+
+def _task(name: str) -> Task:
+    if name == "lasting":
+        return lasting_task()
+    return protocol_task(name) if name in ITEM_PROTOCOLS else kind_task(name)
+
+
+@pytest.mark.parametrize("name", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS, "lasting"])
+def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAssertion) -> None:
+    """A task of every protocol keeps the digest that earlier versions published."""
+    task_bytes = _task(name).to_bytes()
+
+    assert snapshot == hashlib.sha256(task_bytes).hexdigest()
+    assert task_bytes == Task.from_bytes(task_bytes).to_bytes()
