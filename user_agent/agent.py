@@ -35,9 +35,9 @@ from common.wire.batches import prefix_to_wire, proof_from_wire
 from common.wire.submissions import AnswerRecord, receipt_from_wire
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.budget import Budget, InclusionState, SavedSubmission, SubmissionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
 from user_agent.policy import Claim, Policy, check
 
 _RESEND_SECONDS: Final = 30.0
@@ -61,7 +61,7 @@ class Shuffler(Protocol):
         """Fetch the signed commitment to a task's batch, with one bucket if a prefix is given."""
 
 
-class DeviceClient:
+class RemoteShuffler:
     """A device's client of the shuffler, over a gRPC channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -103,7 +103,7 @@ class Agent:
     """Answers tasks for one person, or for several if configured."""
 
     shuffler: Shuffler
-    budget: Budget
+    store: DeviceStore
     policy: Policy
     several_persons: bool
     """Each call names the person, who has a budget of their own."""
@@ -138,7 +138,7 @@ class Agent:
             SettingsError: The token file cannot be read, or is malformed.
         """
         self._check_person(person)
-        saved = await self.budget.find(person, digest)
+        saved = await self.store.find(person, digest)
         repeated = saved is not None
         if saved is None:
             task = await self._fetch(digest)
@@ -151,8 +151,8 @@ class Agent:
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
         """Return the record of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
-        saved = await self.budget.find(person, digest)
-        evidence = await self.budget.evidence(person, digest)
+        saved = await self.store.find(person, digest)
+        evidence = await self.store.evidence(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has answered no task with this digest")
         return AnswerRecord(
@@ -184,10 +184,10 @@ class Agent:
     async def _prepare(
         self, task: Task, digest: TaskDigest, value: Value, person: str
     ) -> tuple[SavedSubmission, bool]:
-        """Charge, prepare and save an answer in one transaction; see `Budget.spend`."""
+        """Charge, prepare and save an answer in one transaction; see `DeviceStore.spend`."""
         secret = None if self.secrets is None else self.secrets.of(person)
         contributor = Contributor(task, digest, secret)
-        return await self.budget.spend(
+        return await self.store.spend(
             person,
             digest,
             Claim.of(task),
@@ -198,7 +198,7 @@ class Agent:
     async def _submit(self, saved: SavedSubmission) -> bool:
         """Submit an answer, one call at a time; return False if it has already arrived."""
         async with self._lock_of(saved):
-            latest = await self.budget.find(saved.person, saved.task_digest)
+            latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
             token = self.tokens.token(saved.person)
@@ -207,10 +207,10 @@ class Agent:
             except PeerRefusalError as error:
                 # The person may still get a valid token; the answer stays pending.
                 if error.status != CredentialError.status:
-                    await self.budget.refused(saved)
+                    await self.store.refused(saved)
                 raise
             verified = self._verify(saved, receipt)
-            await self.budget.arrived(saved, receipt, verified=verified)
+            await self.store.arrived(saved, receipt, verified=verified)
             return True
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
@@ -231,7 +231,7 @@ class Agent:
 
     async def resend_pending(self) -> None:
         """Resend saved answers that may not have arrived, unless a call is submitting them."""
-        for saved in await self.budget.pending():
+        for saved in await self.store.pending():
             if self._lock_of(saved).locked():
                 continue
             try:

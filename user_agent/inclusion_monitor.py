@@ -14,7 +14,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from user_agent.agent import Shuffler
-from user_agent.budget import Budget, Evidence, InclusionState
+from user_agent.device_store import DeviceStore, Evidence, InclusionState
 
 MOST_CHECKED: Final = 64
 """Maximum number of an answer's reports to check, drawn at random once: if each try drew others, a
@@ -31,7 +31,7 @@ class InclusionMonitor:
     """Checks that every answer that arrived was counted."""
 
     shuffler: Shuffler
-    budget: Budget
+    store: DeviceStore
     identity: PublicIdentity
     """The pinned analyzer's."""
     clock: Clock
@@ -52,7 +52,7 @@ class InclusionMonitor:
 
     async def check_due(self) -> None:
         """Check the answers that are due. Each has its own random schedule."""
-        for evidence in await self.budget.unchecked():
+        for evidence in await self.store.unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self.clock.elapsed()
             if key not in self._not_before:
@@ -64,7 +64,7 @@ class InclusionMonitor:
             found = await self._ask(drawn)
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
-                await self.budget.conclude(drawn, found)
+                await self.store.conclude(drawn, found)
                 logs.event(
                     "answer checked",
                     {"task_digest": evidence.task_digest.hex(), "state": found.value},
@@ -77,7 +77,7 @@ class InclusionMonitor:
         if len(own) <= MOST_CHECKED:
             return evidence
         drawn = sorted(own[index] for index in self.rng.permutation(len(own))[:MOST_CHECKED])
-        return await self.budget.keep(evidence, b"".join(drawn))
+        return await self.store.keep(evidence, b"".join(drawn))
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
         """Fetch the signed root, then the bucket of each leaf, with one bucket in memory."""

@@ -16,9 +16,9 @@ from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent, DeviceClient
-from user_agent.budget import Budget
+from user_agent.agent import Agent, RemoteShuffler
 from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
@@ -32,7 +32,7 @@ class UserAgentService:
     """A running user agent."""
 
     listener: Listener
-    budget: Budget
+    store: DeviceStore
     channel: grpc.aio.Channel
     running: list[asyncio.Task[None]]
 
@@ -48,7 +48,7 @@ class UserAgentService:
             running.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
         await self.channel.close()
-        self.budget.close()
+        self.store.close()
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
@@ -56,15 +56,15 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     clock = SystemClock()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
-    budget = Budget(state.path / "budget.sqlite")
-    secrets = await _lasting_secrets(state, budget) if settings.lasting_responses else None
+    store = DeviceStore(state.path / "budget.sqlite")
+    secrets = await _lasting_secrets(state, store) if settings.lasting_responses else None
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
-    shuffler = DeviceClient(channel)
+    shuffler = RemoteShuffler(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     pinned = settings.shuffler_identity
     agent = Agent(
         shuffler=shuffler,
-        budget=budget,
+        store=store,
         policy=Policy(
             identity=identity,
             local_epsilon_cap=settings.local_epsilon_cap,
@@ -82,7 +82,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     )
     monitor = InclusionMonitor(
         shuffler=shuffler,
-        budget=budget,
+        store=store,
         identity=identity,
         clock=clock,
         rng=secure_generator(),
@@ -99,14 +99,14 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         asyncio.create_task(agent.keep_resending()),
         asyncio.create_task(monitor.keep_checking()),
     ]
-    return UserAgentService(listener=listener, budget=budget, channel=channel, running=running)
+    return UserAgentService(listener=listener, store=store, channel=channel, running=running)
 
 
-async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
+async def _lasting_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
     """Read or make the device's lasting secret; refuse another one than earlier answers used."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
-    if not await budget.pin_fingerprint(secrets.fingerprint):
-        budget.close()
+    if not await store.pin_fingerprint(secrets.fingerprint):
+        store.close()
         raise SettingsError(
             f"{_LASTING_FILE} is not the secret of earlier answers, and new noise would break "
             "their privacy guarantees: restore it from a backup of the state directory, or leave "

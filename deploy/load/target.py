@@ -44,7 +44,7 @@ from deploy.tasks import drafts
 from deploy.tasks.demo_task import HASHED, closing_draft
 from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.agent import DeviceClient
+from user_agent.agent import RemoteShuffler
 
 _DAY: Final = 24 * 3600
 
@@ -111,7 +111,7 @@ async def connect(
                 ShufflerClient.connect(shuffler, authority, shuffler_token_file)
             )
         async with open_channel(shuffler, "shuffler", trusted) as channel:
-            signed = await DeviceClient(channel).fetch_task(digest)
+            signed = await RemoteShuffler(channel).fetch_task(digest)
         Task.verified(signed, digest, None)
         yield Target(
             kind=kind,

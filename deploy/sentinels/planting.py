@@ -21,7 +21,7 @@ from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
-from user_agent.agent import DeviceClient, Shuffler
+from user_agent.agent import RemoteShuffler, Shuffler
 from user_agent.contribution import Contributor
 
 
@@ -29,7 +29,7 @@ from user_agent.contribution import Contributor
 async def shuffler_at(address: str, authority: bytes | None) -> AsyncIterator[Shuffler]:
     """Open a new connection to a shuffler, as a device does."""
     async with open_channel(address, "shuffler", authority) as channel:
-        yield DeviceClient(channel)
+        yield RemoteShuffler(channel)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

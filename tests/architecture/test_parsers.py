@@ -83,7 +83,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.runtime.health_check.check",
         "common.runtime.metrics.memory_limit",
         "deploy.terminal.files.read_file",
-        "user_agent.budget._upgrade",
+        "user_agent.device_store._upgrade",
     ),
 }
 """Functions that only look like parsers of outside data, by the reason."""

@@ -37,7 +37,7 @@ from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
-from user_agent.agent import DeviceClient
+from user_agent.agent import RemoteShuffler
 
 _UNKNOWN = bytes(32)
 
@@ -253,8 +253,8 @@ async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: b
             for call in (
                 AnalyzerClient(channel).get_task(digest),
                 AnalyzerClient(channel).deliver(manifest, _nothing()),
-                DeviceClient(channel).fetch_task(digest),
-                DeviceClient(channel).submit(digest, b""),
+                RemoteShuffler(channel).fetch_task(digest),
+                RemoteShuffler(channel).submit(digest, b""),
                 OperatorClient(channel, address, "token").result(digest),
             ):
                 with pytest.raises(PeerError):

@@ -22,7 +22,7 @@ from deploy.audit.harness.in_process_run import (
 )
 from deploy.results.verification import check_fits, check_guarantees
 from tests.support.tasks import draft
-from user_agent.budget import InclusionState, SubmissionState
+from user_agent.device_store import InclusionState, SubmissionState
 
 _USERS = 20
 _SENTINELS = 20
@@ -75,7 +75,7 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     await _contribute(line)
     await line.shuffler.deliver(tampering)
     found = await line.inclusions(_USERS)
-    kept = await line.budget.evidence("person 7", line.digest)
+    kept = await line.store.evidence("person 7", line.digest)
 
     assert InclusionState.MISSING is found.pop(7)
     assert {InclusionState.COUNTED} == set(found)
@@ -146,9 +146,9 @@ async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
     other = line.device(line.analyzer.keys.identity.public_identity())
     with pytest.raises(PeerError, match="shuffler identity did not sign"):
         await other.contribute(line.digest, 0, "person 0")
-    saved = await line.budget.find("person 0", line.digest)
+    saved = await line.store.find("person 0", line.digest)
 
     assert saved is not None
     assert SubmissionState.PENDING is saved.state
     await line.agent.resend_pending()
-    assert [] == await line.budget.pending()
+    assert [] == await line.store.pending()

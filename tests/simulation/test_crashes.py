@@ -17,7 +17,7 @@ from common.task.task import Task
 from shuffler.batch_states import TRANSITIONS
 from tests.support.faults import Boundary
 from tests.support.world import World
-from user_agent.budget import SubmissionState
+from user_agent.device_store import SubmissionState
 
 _PERSONS: Final = 3
 Begin = Callable[[], None]

@@ -10,8 +10,8 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask
 from user_agent.agent import Agent
-from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
+from user_agent.device_store import DeviceStore
 
 
 def agent_of(
@@ -20,7 +20,7 @@ def agent_of(
     """Return an agent of one person for a published task; its budget is in `path`."""
     fields: dict[str, Any] = {
         "shuffler": shuffler,
-        "budget": Budget(path / "budget.sqlite"),
+        "store": DeviceStore(path / "budget.sqlite"),
         "policy": generous(case.identity.public_identity()),
         "several_persons": False,
         "clock": ManualClock(),

@@ -27,8 +27,8 @@ from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Lif
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
-from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
+from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 
 T = TypeVar("T")
@@ -197,12 +197,12 @@ class DeviceParty:
     async def start(self) -> None:
         """Start, or restart on the same files."""
         self.life = Life("user_agent", self._around.faults)
-        self.budget = Budget(self.path / "budget.sqlite")
-        self.budget._database = FaultyDatabase(self.budget._database, self.life)
+        self.store = DeviceStore(self.path / "budget.sqlite")
+        self.store._database = FaultyDatabase(self.store._database, self.life)
         identity = self._analyzer.keys.identity.public_identity()
         shared: dict[str, Any] = {
             "shuffler": self,
-            "budget": self.budget,
+            "store": self.store,
             "clock": self._around.clock,
             "rng": self._around.rng(),
         }
@@ -243,4 +243,4 @@ class DeviceParty:
     async def end(self) -> None:
         """Stop at once, as a killed process does."""
         self.life.over.set()
-        self.budget.close()
+        self.store.close()

@@ -30,7 +30,7 @@ from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.faults import Crash, Life
 from tests.support.parties import AnalyzerParty, DeviceParty, ShufflerParty, Surroundings
 from tests.support.tasks import draft
-from user_agent.budget import InclusionState, SavedSubmission, SubmissionState
+from user_agent.device_store import InclusionState, SavedSubmission, SubmissionState
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20
@@ -212,7 +212,7 @@ class World:
         by_hand = self._cells_of([one for them in counted.values() for one in them], digest)
         assert cells.tolist() == by_hand.tolist(), "another histogram"
         for each in arrived:
-            evidence = await self.device.budget.evidence(each.person, digest)
+            evidence = await self.device.store.evidence(each.person, digest)
             assert evidence is not None
             assert evidence.inclusion is InclusionState.COUNTED, "its device has no proof"
             assert evidence.receipt_verified
@@ -231,7 +231,7 @@ class World:
         """Return every person's saved submission for a task."""
         people = [f"person {number}" for number in range(PERSONS)]
         with self._without_faults():
-            found = [await self.device.budget.find(person, digest) for person in people]
+            found = [await self.device.store.find(person, digest) for person in people]
         return [each for each in found if each is not None]
 
     async def batch_state(self, digest: TaskDigest) -> BatchState | None:

@@ -38,7 +38,7 @@ from deploy.audit.harness.in_process_run import (
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import check_guarantees
-from user_agent.budget import InclusionState
+from user_agent.device_store import InclusionState
 
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
 

@@ -36,9 +36,9 @@ from deploy.audit.harness.clock import ManualClock
 from shuffler.inclusion import InclusionProofs
 from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
-from user_agent.budget import Budget, InclusionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
+from user_agent.device_store import DeviceStore, InclusionState
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 
@@ -206,11 +206,11 @@ class InProcessRun:
             self.shuffler_key,
             seed=int(self._rng.integers(2**63)),
         )
-        self.budget = Budget(self.path / "budget.sqlite")
+        self.store = DeviceStore(self.path / "budget.sqlite")
         self.agent = self.device(self.shuffler.identity.public_identity())
         self.watch = InclusionMonitor(
             shuffler=self.shuffler,
-            budget=self.budget,
+            store=self.store,
             identity=self.analyzer.keys.identity.public_identity(),
             clock=self.clock,
             rng=self._rng,
@@ -226,7 +226,7 @@ class InProcessRun:
         """Return a device that serves several people, pins a shuffler and has no privacy caps."""
         return Agent(
             shuffler=self.shuffler,
-            budget=self.budget,
+            store=self.store,
             policy=Policy(
                 identity=self.analyzer.keys.identity.public_identity(),
                 local_epsilon_cap=math.inf,
@@ -264,12 +264,11 @@ class InProcessRun:
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
         kept = [
-            await self.budget.evidence(f"person {number}", self.digest)
-            for number in range(n_people)
+            await self.store.evidence(f"person {number}", self.digest) for number in range(n_people)
         ]
         return [evidence.inclusion for evidence in kept if evidence is not None]
 
     async def stop(self) -> None:
         """Stop the parties."""
-        self.budget.close()
+        self.store.close()
         await self.analyzer.stop()

@@ -27,9 +27,9 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent, DeviceClient
-from user_agent.budget import Budget, SubmissionState
+from user_agent.agent import Agent, RemoteShuffler
 from user_agent.credentials import TokenFile
+from user_agent.device_store import DeviceStore, SubmissionState
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -46,7 +46,7 @@ def agent(tmp_path: Path, shuffler: MemoryShuffler) -> Iterator[Agent]:
     """Yield one person's agent."""
     made = agent_of(tmp_path, _CASE, shuffler)
     yield made
-    made.budget.close()
+    made.store.close()
 
 
 async def test_the_answer_is_saved_before_it_is_sent(
@@ -56,7 +56,7 @@ async def test_the_answer_is_saved_before_it_is_sent(
     found: list[SubmissionState] = []
 
     async def look(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
-        saved = await agent.budget.find("", _DIGEST)
+        saved = await agent.store.find("", _DIGEST)
         assert digest == _DIGEST
         assert saved is not None
         assert envelope == saved.envelope
@@ -97,12 +97,12 @@ async def test_a_refusal_is_final_and_the_spend_stands(
     shuffler.closed = True
     with pytest.raises(PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
-    saved = await agent.budget.find("", _DIGEST)
+    saved = await agent.store.find("", _DIGEST)
 
     assert caught.value.status == "FAILED_PRECONDITION"
     assert saved is not None
     assert SubmissionState.REFUSED is saved.state
-    assert await agent.budget.pending() == []
+    assert await agent.store.pending() == []
 
 
 async def test_a_restarted_agent_resends_the_same_bytes(
@@ -119,12 +119,12 @@ async def test_a_restarted_agent_resends_the_same_bytes(
     stopped = agent_of(tmp_path, _CASE, shuffler, seed=1)
     with pytest.raises(PeerError):
         await stopped.contribute(_DIGEST, 3, "")
-    stopped.budget.close()
+    stopped.store.close()
     shuffler.submit = taking  # type: ignore[method-assign]
     restarted = agent_of(tmp_path, _CASE, shuffler, seed=2)
     await restarted.resend_pending()
-    pending = await restarted.budget.pending()
-    restarted.budget.close()
+    pending = await restarted.store.pending()
+    restarted.store.close()
 
     first, second = shuffler.received
     assert first == second
@@ -155,7 +155,7 @@ async def test_a_refused_answer_spends_nothing(agent: Agent, shuffler: MemoryShu
     with pytest.raises(BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
         await agent.contribute(_DIGEST, 3, "")
 
-    assert await agent.budget.find("", _DIGEST) is None
+    assert await agent.store.find("", _DIGEST) is None
     assert [] == shuffler.received
     assert np.random.default_rng(1).random() == agent.rng.random()
 
@@ -191,8 +191,8 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         stored = _bytes_in(path)
         # The look is at the right place: the envelope is there.
         assert shuffler.received[0] in stored
-        assert await agent.budget.pin_fingerprint(b"f" * 32)
-        agent.budget.close()
+        assert await agent.store.pin_fingerprint(b"f" * 32)
+        agent.store.close()
         stored += _bytes_in(path)
         connection = sqlite3.connect(path / "budget.sqlite")
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
@@ -255,12 +255,12 @@ async def test_an_answer_waits_for_its_token(
     agent.tokens = TokenFile(file)
     with pytest.raises(PeerRefusalError, match="a token is asked for"):
         await agent.contribute(_DIGEST, 3, "")
-    [saved] = await agent.budget.pending()
+    [saved] = await agent.store.pending()
     file.write_text(shuffler.token.hex() + "\n", encoding="ascii")
     await agent.resend_pending()
 
     assert [saved.envelope] == shuffler.received
-    assert await agent.budget.pending() == []
+    assert await agent.store.pending() == []
 
 
 class _Channel:
@@ -284,7 +284,7 @@ class _Channel:
 async def test_a_submission_carries_no_headers() -> None:
     """Only the envelope and its token, and a timeout."""
     channel = _Channel()
-    await DeviceClient(cast("grpc.aio.Channel", channel)).submit(_DIGEST, b"envelope", b"token")
+    await RemoteShuffler(cast("grpc.aio.Channel", channel)).submit(_DIGEST, b"envelope", b"token")
     [(path, sent, beside)] = channel.made
     expected = shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=b"envelope", token=b"token")
 
@@ -296,7 +296,7 @@ async def test_a_submission_carries_no_headers() -> None:
 _PERSONS = ("a", "b", "c")
 
 
-async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
+async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, DeviceStore]:
     """Return an agent of three people with unsent answers."""
     agent = agent_of(path, _CASE, shuffler, several_persons=True)
     shuffler.reachable = False
@@ -304,13 +304,13 @@ async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
         with pytest.raises(PeerError):
             await agent.contribute(_DIGEST, 3, person)
     shuffler.reachable = True
-    return agent, agent.budget
+    return agent, agent.store
 
 
 async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) -> None:
     """Another person's answer arrives during a resend, which does not send it again."""
     shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
+    agent, store = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
 
     async def meanwhile(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
@@ -323,14 +323,14 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
     shuffler.submit = meanwhile  # type: ignore[method-assign]
     await agent.resend_pending()
 
-    found = [await budget.find(person, _DIGEST) for person in _PERSONS]
+    found = [await store.find(person, _DIGEST) for person in _PERSONS]
     assert [
         SubmissionState.ARRIVED,
         SubmissionState.ARRIVED,
         SubmissionState.REFUSED,
     ] == [saved.state for saved in found if saved]
-    assert {"a", "b"} == {kept.person for kept in await budget.unchecked()}
-    budget.close()
+    assert {"a", "b"} == {kept.person for kept in await store.unchecked()}
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
 ) -> None:
     """Whatever error of this project stops the first one."""
     shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
+    agent, store = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
 
     async def first_fails(*_: object) -> bytes:
@@ -352,14 +352,14 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     await agent.resend_pending()
 
     assert len(_PERSONS) - 1 == len(shuffler.received)
-    budget.close()
+    store.close()
 
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
     """Three calls submit one answer: one at a time, until it arrives once."""
     shuffler = MemoryShuffler(_CASE.signed)
-    agent, budget = await _owing(tmp_path, shuffler)
+    agent, store = await _owing(tmp_path, shuffler)
     taking, under_way, most, tries = shuffler.submit, 0, 0, 0
 
     async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
@@ -380,7 +380,7 @@ async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
     assert most == 1
     assert sum(isinstance(call.result(), PeerError) for call in calls) == int(fails)
     assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
-    budget.close()
+    store.close()
 
 
 async def _outcome(call: Awaitable[object]) -> object:
@@ -438,7 +438,7 @@ async def _answered(
         shuffler.reachable = True
         await agent.resend_pending()
         await agent.contribute(_DIGEST, value, _PERSON)
-    agent.budget.close()
+    agent.store.close()
     names = tuple(sorted(file.name for file in path.iterdir()))
     return (shuffler.fetched, list(map(len, shuffler.received)), names, pauses), writes
 
@@ -449,7 +449,7 @@ async def test_a_device_behaves_alike_whatever_its_value(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In its calls, pauses, logs and files; it writes only to its budget."""
+    """In its calls, pauses, logs and files; it writes only to its store."""
     caplog.set_level(logging.DEBUG)
     seen, lines = list[object](), list[object]()
     for value in (0, 1, 2, 50, 98, 99):

@@ -148,7 +148,7 @@ async def _report(
         secrets=PersonalSecrets(b"s" * 32),
     )
     await agent.contribute(digest, text, person)
-    agent.budget.close()
+    agent.store.close()
     [envelope] = shuffler.received
     content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))

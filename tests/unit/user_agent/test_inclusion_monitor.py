@@ -16,7 +16,7 @@ from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.budget import Budget, Evidence, InclusionState
+from user_agent.device_store import DeviceStore, Evidence, InclusionState
 from user_agent.inclusion_monitor import MOST_CHECKED, InclusionMonitor
 
 _CASE = published()
@@ -39,10 +39,10 @@ class Device:
             policy=generous(case.identity.public_identity(), float("inf")),
             shuffler_identity=self.shuffler.identity.public_identity(),
         )
-        self.budget = self.agent.budget
+        self.store = self.agent.store
         self.watch = InclusionMonitor(
             shuffler=self.shuffler,
-            budget=self.budget,
+            store=self.store,
             identity=case.identity.public_identity(),
             clock=self.clock,
             rng=np.random.default_rng(2),
@@ -51,7 +51,7 @@ class Device:
 
     async def evidence(self) -> Evidence:
         """Return the stored evidence of the answer."""
-        kept = await self.budget.evidence("", self.digest)
+        kept = await self.store.evidence("", self.digest)
         assert kept is not None
         return kept
 
@@ -75,7 +75,7 @@ async def device(tmp_path: Path) -> AsyncIterator[Device]:
     started = Device(tmp_path)
     await started.agent.contribute(started.digest, 3, "")
     yield started
-    started.budget.close()
+    started.store.close()
 
 
 async def test_a_counted_answer_is_asked_for_by_prefixes_and_its_leaves_erased(
@@ -181,7 +181,7 @@ async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) 
     assert InclusionState.SAMPLED is await device.check()
     assert b"" == (await device.evidence()).leaves
     assert [] == device.shuffler.asked
-    device.budget.close()
+    device.store.close()
 
 
 async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: Device) -> None:
@@ -208,12 +208,12 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
 
 async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:
     """Its file has no table of evidence."""
-    device.budget.close()
+    device.store.close()
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
         connection.execute("DROP TABLE evidence")
     connection.close()
-    device.budget = device.agent.budget = Budget(device.path / "budget.sqlite")
+    device.store = device.agent.store = DeviceStore(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")
 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
@@ -224,7 +224,7 @@ async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
 ) -> None:
     """Of 300 reports, 64 are drawn once and saved; another draw could miss the bucket."""
     own, asked = some_leaves(300), list[bytes]()
-    await device.budget.keep(await device.evidence(), b"".join(own))
+    await device.store.keep(await device.evidence(), b"".join(own))
     device.show(own)
 
     async def counted(_: InclusionMonitor, leaf: bytes, _commitment: object) -> bool:

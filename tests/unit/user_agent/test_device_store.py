@@ -9,8 +9,8 @@ import pytest
 from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError
 from common.task_digest import TaskDigest
-from user_agent.budget import Budget
 from user_agent.contribution import PreparedSubmission
+from user_agent.device_store import DeviceStore
 from user_agent.policy import Claim, Policy
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
@@ -32,15 +32,15 @@ def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
 
 
 @pytest.fixture
-def budget(tmp_path: Path) -> Iterator[Budget]:
-    """Yield the budget of a new device."""
-    made = Budget(tmp_path / "budget.sqlite")
+def store(tmp_path: Path) -> Iterator[DeviceStore]:
+    """Yield the store of a new device."""
+    made = DeviceStore(tmp_path / "budget.sqlite")
     yield made
     made.close()
 
 
 async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
-    budget: Budget, tmp_path: Path
+    store: DeviceStore, tmp_path: Path
 ) -> None:
     """There is room for two of five; nothing is prepared for the others, even after a restart."""
     prepared = list[bytes]()
@@ -50,13 +50,13 @@ async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
         return _envelope()()
 
     outcomes = await asyncio.gather(
-        *(budget.spend("", _task(n), _ANSWER, _POLICY, prepare) for n in range(5)),
+        *(store.spend("", _task(n), _ANSWER, _POLICY, prepare) for n in range(5)),
         return_exceptions=True,
     )
 
     assert 3 == sum(isinstance(outcome, BudgetError) for outcome in outcomes)
-    assert 2 == len(prepared) == len(await budget.pending())
-    again = Budget(tmp_path / "budget.sqlite")
+    assert 2 == len(prepared) == len(await store.pending())
+    again = DeviceStore(tmp_path / "budget.sqlite")
     with pytest.raises(BudgetError, match="4 is spent on 2 tasks, and this one would add 2"):
         await again.spend("", _task(9), _ANSWER, _POLICY, prepare)
     assert {_ANSWER} == {saved.claim for saved in await again.pending()}
@@ -64,37 +64,37 @@ async def test_answers_at_the_same_time_cannot_both_pass_a_cap(
     again.close()
 
 
-async def test_every_earlier_answer_counts(budget: Budget) -> None:
+async def test_every_earlier_answer_counts(store: DeviceStore) -> None:
     """A cap with room for 100 answers refuses the 101st."""
     small = Claim(local_epsilon=0.125, central_epsilon=0.125, delta=0.0)
     policy = dataclasses.replace(
         _POLICY, total_local_epsilon_cap=12.5, total_central_epsilon_cap=20.0
     )
     for number in range(100):
-        await budget.spend("", _task(number), small, policy, _envelope())
+        await store.spend("", _task(number), small, policy, _envelope())
     with pytest.raises(BudgetError, match=r"12\.5 is spent on 100 tasks"):
-        await budget.spend("", _task(100), small, policy, _envelope())
+        await store.spend("", _task(100), small, policy, _envelope())
 
 
-async def test_an_answered_task_costs_nothing_more(budget: Budget) -> None:
+async def test_an_answered_task_costs_nothing_more(store: DeviceStore) -> None:
     """The same bytes are returned, even over a cap."""
-    first, repeated = await budget.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"one"))
+    first, repeated = await store.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"one"))
     assert not repeated
-    await budget.spend("", _task(2), _ANSWER, _POLICY, _envelope())
-    again, repeated = await budget.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"other"))
+    await store.spend("", _task(2), _ANSWER, _POLICY, _envelope())
+    again, repeated = await store.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"other"))
 
     assert (first, True) == (again, repeated)
     assert b"one" == again.envelope
 
 
-async def test_every_person_has_a_budget_of_their_own(budget: Budget) -> None:
+async def test_every_person_has_a_budget_of_their_own(store: DeviceStore) -> None:
     """Refused submissions count too."""
     for person in ("one", "two"):
         for number in range(2):
-            saved, _ = await budget.spend(person, _task(number), _ANSWER, _POLICY, _envelope())
-            await budget.refused(saved)
+            saved, _ = await store.spend(person, _task(number), _ANSWER, _POLICY, _envelope())
+            await store.refused(saved)
         with pytest.raises(BudgetError):
-            await budget.spend(person, _task(3), _ANSWER, _POLICY, _envelope())
+            await store.spend(person, _task(3), _ANSWER, _POLICY, _envelope())
 
 
 def _old_file(path: Path) -> None:
@@ -117,14 +117,14 @@ async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path)
     path = tmp_path / "budget.sqlite"
     _old_file(path)
     for _ in range(2):
-        budget = Budget(path)
-        [saved] = await budget.pending()
+        store = DeviceStore(path)
+        [saved] = await store.pending()
         assert Claim(local_epsilon=0.75, central_epsilon=0.75, delta=0.0) == saved.claim
         assert b"old" == saved.envelope
-        budget.close()
-    budget = Budget(path)
+        store.close()
+    store = DeviceStore(path)
     small = Claim(local_epsilon=0.5, central_epsilon=0.2, delta=0.0)
-    await budget.spend("", _task(2), small, _POLICY, _envelope())
+    await store.spend("", _task(2), small, _POLICY, _envelope())
     with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
-        await budget.spend("", _task(3), small, _POLICY, _envelope())
-    budget.close()
+        await store.spend("", _task(3), small, _POLICY, _envelope())
+    store.close()

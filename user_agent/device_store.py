@@ -98,7 +98,7 @@ class Evidence:
     receipt_verified: bool
 
 
-class Budget:
+class DeviceStore:
     """The device's durable record of submissions."""
 
     def __init__(self, path: Path) -> None:
