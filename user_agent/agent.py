@@ -184,10 +184,10 @@ class Agent:
     async def _prepare(
         self, task: Task, digest: TaskDigest, value: Value, person: str
     ) -> tuple[SavedSubmission, bool]:
-        """Charge, prepare and save an answer in one transaction; see `DeviceStore.spend`."""
+        """Charge, prepare and save an answer in one transaction; see `DeviceStore.charge`."""
         secret = None if self.secrets is None else self.secrets.of(person)
         contributor = Contributor(task, digest, secret)
-        return await self.store.spend(
+        return await self.store.charge(
             person,
             digest,
             Claim.of(task),

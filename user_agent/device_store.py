@@ -99,7 +99,7 @@ class Evidence:
 
 
 class DeviceStore:
-    """The device's durable record of submissions."""
+    """Stores submissions, their costs and their evidence, durably."""
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
@@ -113,7 +113,7 @@ class DeviceStore:
         """Look up a person's submission to a task; None if there is none."""
         return await self._database.run(_find, person, digest)
 
-    async def spend(
+    async def charge(
         self,
         person: str,
         digest: TaskDigest,
@@ -135,7 +135,7 @@ class DeviceStore:
             BudgetError: A cap would be exceeded.
         """
         return await self._database.run(
-            _spend, person, digest, claim=claim, policy=policy, prepare=prepare
+            _charge, person, digest, claim=claim, policy=policy, prepare=prepare
         )
 
     async def refused(self, submission: SavedSubmission) -> None:
@@ -243,7 +243,7 @@ def _pending(connection: sqlite3.Connection) -> list[SavedSubmission]:
     return [_saved(row) for row in rows]
 
 
-def _spend(
+def _charge(
     connection: sqlite3.Connection,
     person: str,
     digest: TaskDigest,
