@@ -1,1 +1,1 @@
-"""What the parties must agree on, and what two of them compute."""
+"""Formats, rules and computations that two or more parties share."""

@@ -25,7 +25,7 @@ class WireError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """
     Bytes from outside are malformed: a message, a delivery, a key, or a ciphertext.
 
-    A ciphertext that does not open never says why.
+    The error for a ciphertext that does not open never names the cause.
     """
 
 
@@ -62,7 +62,7 @@ class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task names a key that this party does not hold: another's, or a destroyed one."""
+    """A task names a key that this party does not hold: another party's, or a destroyed key."""
 
 
 class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
@@ -78,7 +78,7 @@ class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
 
 
 class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """The batch's state does not allow this; its result may not be released yet."""
+    """The batch's state does not allow this call; for example, it has no result yet."""
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
@@ -98,7 +98,7 @@ class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
 
 
 class SuspectBatchError(UnusableBatchError):
-    """A batch failed a check that an honest shuffler's passes; it is kept, but not estimated."""
+    """A batch failed a check that every honest shuffler's batch passes; it is never estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
         """Take the message, and the number of missing sentinels."""
@@ -107,7 +107,7 @@ class SuspectBatchError(UnusableBatchError):
 
 
 class BudgetError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
-    """A release, or an answer, would exceed a budget."""
+    """A release or an answer would exceed a privacy budget."""
 
 
 class LedgerError(ShuffleDpError, status="DATA_LOSS"):
@@ -119,7 +119,7 @@ class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
 
 
 class ShareError(OverloadError):
-    """This connection, or a minor kind of call, has reached its limit; the service has not."""
+    """One connection, or a minor kind of call, is at its limit; the service is not overloaded."""
 
 
 class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):

@@ -85,12 +85,12 @@ class Protocol:
 
     @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
-        """The mechanism if there are no fewer buckets than items, so that hashing gains nothing."""
+        """The mechanism for at least as many buckets as items, where hashing gains nothing."""
         return "grr" if self.mechanism == "local-hashing" else self.mechanism
 
     @property
     def hashes(self) -> bool:
-        """True if reports may answer for a hashed value."""
+        """True if reports may describe a hash of the value instead of the value."""
         return self.mechanism in _HASHING
 
     @property
@@ -102,7 +102,8 @@ class Protocol:
         """
         Choose the refinement of a mechanism's counts. Run by the analyzer.
 
-        If a hashing protocol reports plain items, EM gains little, and loses if many are rare.
+        Norm-Sub if a hashing protocol reports plain items: EM would gain little in accuracy, and
+        would lose if many items are rare.
         """
         return self.refinement if mechanism == self.mechanism else "norm-sub"
 

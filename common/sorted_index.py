@@ -15,7 +15,7 @@ Words = NDArray[np.uint64]
 _EVENNESS: Final = 2
 """A run is merged into the previous one unless that is more than this many times as long."""
 _MANY: Final = 2**18
-"""Number of entries sorted in together."""
+"""Minimum number of added entries that are sorted at once, before the next look-up."""
 _RECENT: Final = 2**12
 """Maximum entries, added a few at a time, that a dictionary holds until they make a run."""
 _FEW: Final = 64
@@ -42,9 +42,9 @@ class SortedIndex:
 
     def add(self, keys: Words, values: Words) -> None:
         """
-        Add entries, shape (n,) each.
+        Add entries: keys and values of shape (n,) each.
 
-        A few go to a dictionary until they are many. Others are sorted in at the next look-up.
+        Up to _FEW go to a dictionary. Others are sorted at the next look-up, or once _MANY wait.
         """
         if len(keys) <= _FEW:
             for key, value in zip(keys.tolist(), values.tolist(), strict=True):

@@ -49,7 +49,7 @@ _WHOM: Final = "the shuffler"
 
 
 class Shuffler(Protocol):
-    """The shuffler's interface to the user agent."""
+    """The calls of the shuffler that a user agent makes."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
@@ -62,25 +62,25 @@ class Shuffler(Protocol):
 
 
 class RemoteShuffler:
-    """A device's client of the shuffler, over a gRPC channel."""
+    """The shuffler behind a gRPC channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """See Shuffler."""
+        """Fetch a published task, unverified; raise as `reply`."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _WHOM)
         return signed_task_from_wire(response.task)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """See Shuffler."""
+        """Submit an envelope; return the receipt, empty if the shuffler signs none."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
         response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _WHOM)
         return receipt_from_wire(response)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """See Shuffler."""
+        """Fetch a batch's commitment, with one bucket if a prefix is given; not verified."""
         request = prefix_to_wire(digest, prefix)
         answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _WHOM)
         return proof_from_wire(answer)
@@ -91,11 +91,11 @@ class Acknowledgement:
     """The agent's reply to a person's call."""
 
     repeated: bool
-    """The task was already answered; this call's value was not used."""
+    """Whether the task was already answered; this call's value was then not used."""
     local_epsilon: float
     """Local ε of the answer, as its task claims."""
     sent: bool
-    """This call submitted the answer, and the shuffler acknowledged it."""
+    """Whether this call submitted the answer, and the shuffler acknowledged it."""
 
 
 @dataclass(kw_only=True)
@@ -106,7 +106,7 @@ class Agent:
     store: DeviceStore
     policy: Policy
     several_persons: bool
-    """Each call names the person, who has a budget of their own."""
+    """Whether each call names the person; each has a budget of their own."""
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
@@ -128,7 +128,7 @@ class Agent:
         Answer a task for a person. Only the first call for a task uses its value.
 
         Raises:
-            WireError: An agent of one person got a name, or an agent of several got none.
+            WireError: A name was given to an agent of one person, or none to one of several.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
             ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value does not fit the task.

@@ -89,8 +89,8 @@ class Evidence:
     person: str
     task_digest: TaskDigest
     leaves: bytes
-    """Sorted, concatenated leaves of its sealed reports, of all or of those drawn to be checked;
-    empty if there is nothing to check."""
+    """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
+    empty if there are none."""
     deadline: int
     inclusion: InclusionState
     receipt: bytes
@@ -106,7 +106,7 @@ class DeviceStore:
         self._database = Database(path, _SCHEMA)
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
-        """Pin a lasting secret's fingerprint unless one is pinned; return whether it is this."""
+        """Pin a lasting secret's fingerprint; return False if another one is pinned already."""
         return await self._database.run(_pin_fingerprint, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
@@ -124,8 +124,8 @@ class DeviceStore:
         """
         Check a person's caps, prepare an answer, and save it with its cost, in one transaction.
 
-        One transaction, so that two concurrent answers cannot both pass a cap. `prepare` runs in
-        the database's thread; its errors propagate, and nothing is charged. If another call has
+        Two concurrent answers therefore cannot both pass a cap. `prepare` runs in the database's
+        thread; its errors propagate, and nothing is charged. If another call has
         answered the task meanwhile, its answer is returned.
 
         Returns:

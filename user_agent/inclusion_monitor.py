@@ -80,7 +80,7 @@ class InclusionMonitor:
         return await self.store.keep(evidence, b"".join(drawn))
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
-        """Fetch the signed root, then the bucket of each leaf, with one bucket in memory."""
+        """Fetch the signed root, then the bucket of each leaf, one bucket at a time."""
         digest = evidence.task_digest
         try:
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.

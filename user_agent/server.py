@@ -103,7 +103,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
 
 
 async def _lasting_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
-    """Read or make the device's lasting secret; refuse another one than earlier answers used."""
+    """Read or make the lasting secret; SettingsError if earlier answers used another one."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
     if not await store.pin_fingerprint(secrets.fingerprint):
         store.close()

@@ -5,8 +5,8 @@ HPKE's `info` binds every ciphertext to its sender, recipient and task, in field
 report is sealed by the user agent to the analyzer; the envelope around a user's reports by the user
 agent to the shuffler.
 
-A task names one suite for both layers, and a key belongs to one. Private keys have 32 bytes in
-every suite; for the post-quantum hybrid they are the seed of ML-KEM-768's and X25519's keys
+A task names one suite for both layers, and a key belongs to one suite. Private keys have 32 bytes
+in every suite; for the post-quantum hybrid they are the seed of ML-KEM-768's and X25519's keys
 [XWing]. The hybrid protects reports recorded today from later quantum computers, and holds as long
 as either half does. Its reports are 1,088 bytes longer.
 """
@@ -272,7 +272,7 @@ class HpkePrivateKey:
         Decrypt a ciphertext sealed to this key under this context.
 
         Raises:
-            WireError: It does not open. One message, whatever the cause.
+            WireError: The ciphertext does not open. The message never names the cause.
 
         Cost: one X25519 operation, about 0.05 ms; with the hybrid suite about twice that.
         """

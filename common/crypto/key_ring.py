@@ -3,7 +3,7 @@ The life cycle of encryption keys. Pure: the caller passes the time and makes th
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap, before its use. New tasks are sealed to the active key
+A pending key is published for the overlap before its use. New tasks are sealed to the active key
 of a suite. An expired key still opens; it is destroyed after its retention once no unfinished task
 needs it.
 """
@@ -108,7 +108,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Return the id of a key that a task names as `whose`, if held; else UnknownKeyError."""
+        """Return the id of a task's key, or raise UnknownKeyError, which calls the key `whose`."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:
@@ -121,7 +121,7 @@ class KeyRing:
         raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
-        """Add a key."""
+        """Return the ring with one more key, in this state since `now`."""
         entry = KeyEntry(suite=key.suite, public=key.raw, state=state, since=now)
         return KeyRing((*self.entries, entry))
 

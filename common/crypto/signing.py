@@ -3,9 +3,9 @@ Signing identities (Ed25519 [RFC8032]), signed tasks, the shuffler's receipts an
 
 Devices pin identities, not encryption keys, so that encryption keys can change with every task.
 Every kind of message has its own label, so that no signature is valid for another kind. A receipt
-is signed after the commit: with a batch commitment that lacks the reports, it is evidence that an
-acknowledged submission was not forwarded. It covers an envelope, which only the shuffler's key
-opens, so it does not reveal the content.
+is signed once the submission is stored. Together with a batch commitment that lacks the reports, it
+proves that an acknowledged submission was not forwarded. It covers the envelope, which only the
+shuffler's key opens, so it does not reveal the content.
 """
 
 import hashlib

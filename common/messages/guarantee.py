@@ -41,7 +41,8 @@ def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
     """
     Return the guarantee that a task claims, and that its release is charged for.
 
-    It is the one against the analyzer and colluding users, if any, or against the analyzer.
+    It is the one against the analyzer and colluding users if there is one, otherwise the one
+    against the analyzer alone.
     """
     by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
@@ -52,7 +53,7 @@ _DIGITS: Final = 4
 
 def sum_upper(figures: Iterable[float]) -> float:
     """
-    Add up privacy figures: the least float that is not below their exact sum.
+    Return the least float that is not below the exact sum of privacy figures.
 
     Each figure counts as its shortest decimal: ten times .1 is 1.
     """

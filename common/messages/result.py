@@ -52,7 +52,8 @@ class Histogram:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        They are Bonferroni's: of many absent items, some have single intervals above 0 by chance.
+        The intervals are Bonferroni's: of many absent items, some have single intervals above 0 by
+        chance.
         """
         size = len(self.frequencies)
         low, _ = self.interval(1 - (1 - confidence) / max(1, size))
@@ -90,11 +91,11 @@ class Owners:
     frequencies: Figures
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
     frequency_errors: Figures
-    """Their standard errors."""
+    """Standard errors of the shares."""
     means: Figures
     """Mean over the owners, corrected for fakes by the estimated shares: nearly unbiased."""
     mean_errors: Figures
-    """Their standard errors."""
+    """Standard errors of the means."""
 
     def __post_init__(self) -> None:
         lists = (self.frequencies, self.frequency_errors, self.means, self.mean_errors)
@@ -109,7 +110,7 @@ class KeyValues:
     """Mean of a key's reported values, in the units of the range; biased towards the fakes of
     people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from it."""
     errors_with_fakes: Figures
-    """Their standard errors without the bias of fakes, so no confidence interval follows."""
+    """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
     reports: NDArray[np.int64]
     """Number of reports about each key. Without any, the key's share and means are the middle of
     their range, and their errors half of it."""

@@ -45,7 +45,7 @@ class Outcome(StrEnum):
     """
     The shuffler's answer to one submission.
 
-    Text, since other enumerations are hashed in Python: too slow for millions.
+    A StrEnum, since Python hashes other enumerations too slowly for millions of outcomes.
     """
 
     STORED = "stored"
@@ -56,11 +56,11 @@ class Outcome(StrEnum):
     CLOSED = "closed"
     """The batch no longer collects."""
     MALFORMED = "malformed"
-    """It does not open, or has the wrong length."""
+    """The envelope does not open, or has the wrong length."""
     TOKEN_USED = "token used"  # noqa: S105  # no password
-    """Its token was used with another submission."""
+    """The token was used with another submission."""
     UNAUTHENTICATED = "unauthenticated"
-    """Its token is missing or invalid."""
+    """The token is missing or invalid."""
 
 
 REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})

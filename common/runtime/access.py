@@ -188,7 +188,7 @@ class Connections:
 
 _AGE: Final = 300.0
 _CERTIFIED_AGE: Final = 3600.0
-"""Bounds the time for which an expired certificate is accepted."""
+"""Seconds; bounds the time for which an expired certificate is accepted."""
 _MARGIN: Final = 10.0
 """Seconds after the longest call for its answer to arrive."""
 

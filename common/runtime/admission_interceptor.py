@@ -150,7 +150,7 @@ class AdmittedCall:
             self._has_slot = True
 
     def free_slot(self) -> None:
-        """Free the read slot, unless it is free."""
+        """Free the read slot if the call holds one."""
         if self._has_slot and self._queue is not None:
             self._has_slot = False
             self._queue.leave(self._peer)
@@ -343,7 +343,7 @@ class Deadline:
 
     @contextmanager
     def reading(self, seconds: float) -> Generator[None]:
-        """Shorten the deadline while a request is read. It reuses the one timer, for speed."""
+        """Shorten the deadline to `seconds` while a request is read; reuse the timer, for speed."""
         end, whole = self._timeout.when(), (self._what, self._seconds)
         now = asyncio.get_running_loop().time
         if end is not None and (soon := now() + seconds) < end:

@@ -153,8 +153,8 @@ class Authority:
         """
         Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
-        It names the party, loopback and the hosts. It expires a year after `now`, in seconds since
-        1970 UTC, or with the authority. Earlier certificates stay valid.
+        The certificate names the party, loopback and the hosts. It expires a year after `now`, in
+        seconds since 1970 UTC, or with the authority. Earlier certificates stay valid.
 
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.

@@ -31,5 +31,5 @@ _MAX_PAUSE: Final = 60.0
 
 
 def retry_pause(previous: float) -> float:
-    """Return the seconds before the next retry: 1 after a pause of 0, doubled up to 60."""
+    """Return the seconds to wait before the next retry: twice the previous pause, in 1 .. 60."""
     return min(max(_MIN_PAUSE, 2 * previous), _MAX_PAUSE)

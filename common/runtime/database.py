@@ -29,7 +29,7 @@ _DAMAGE: Final = "a database of the state directory is damaged"
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 """Start of Python's message, which has no code, for a text column that is not UTF-8."""
 _PRIMARY: Final = 0xFF
-"""SQLite's extended codes carry their primary one in the lowest byte."""
+"""SQLite's extended codes have the primary code in their lowest byte."""
 
 
 @contextmanager

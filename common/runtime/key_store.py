@@ -24,7 +24,7 @@ from common.runtime.state_directory import StateDirectory
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
 _FORMER_FILES: Final = ("reports.key", "envelope.key")
-"""The single, unencrypted key of an early version."""
+"""Files of an early version, with its single, unencrypted key."""
 
 
 class KeyStore:
@@ -84,7 +84,7 @@ class KeyStore:
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """Return the private half of a key that a task names, or raise UnknownKeyError."""
+        """Return a task's key, or raise UnknownKeyError, which calls the key `whose`."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -107,7 +107,7 @@ class KeyStore:
         except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
-                "or remove it, and every key that has a file still opens, but none is used again"
+                "or remove it. Without it, keys that have a file still open, but none seals again"
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:

@@ -38,8 +38,7 @@ Party = Literal["analyzer", "shuffler", "user_agent"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
-"""States of a batch at the shuffler, without the start of collection: one person's call causes
-it."""
+"""Counted states of a batch at the shuffler: all but collecting, which one person's call starts."""
 COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
 """Reasons to refuse submissions while a batch collects. Later submissions are not counted."""
 
@@ -53,7 +52,7 @@ class MetricDefinition:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Each label with all its values."""
     absent: bool = False
-    """Hidden until it is known; others start at 0, so that no series appears later."""
+    """Whether it is hidden until its value is known. Others start at 0: no series appears later."""
 
     @property
     def is_counter(self) -> bool:
@@ -392,14 +391,14 @@ class ProcessMetrics:
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Make readings fail while the event loop hangs: alerts watch for failed scrapes."""
+        """Make readings fail if the event loop hangs for `patience` seconds; alerts watch it."""
 
         @self.metrics.on_collect
         def check_loop() -> None:
             responded = threading.Event()
             loop.call_soon_threadsafe(responded.set)
             if not responded.wait(patience):
-                raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
+                raise TimeoutError(f"the event loop has not responded for {patience:g} seconds")
 
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""

@@ -221,7 +221,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
                 f"{too_large[2]}",
             ) from error
         if exhausted:
-            raise PeerBusyError(f"{whom} has no room at the moment") from error
+            raise PeerBusyError(f"{whom} is overloaded; retry later") from error
         if foreseen:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""

@@ -144,8 +144,8 @@ def _silence_grpc(party: str) -> None:
     """
     Disable gRPC's own log, by restarting this program if its variables enable it.
 
-    The log names peers and, with tracing, holds headers and decrypted bytes. gRPC has read its
-    variables by now, when it was loaded, so only a restart can change them.
+    The log names peers and, with tracing, holds headers and decrypted bytes. gRPC reads its
+    variables when it is loaded, so only a restart can change them.
     """
     silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE

@@ -94,7 +94,7 @@ class KeyHolderSettings(ServiceSettings):
 
     state_key: FilePath | None = None
     """File of the 32-byte key that encrypts the secrets in state_directory; made on first start. By
-    default, a file beside the directory, called like it with .key appended."""
+    default, the directory's path with .key appended."""
     key_lifetime_days: float = 90.0
     """Days for which an encryption key is used for new tasks; 0 means for ever."""
     key_overlap_days: float = 2.0
@@ -117,7 +117,7 @@ class KeyHolderSettings(ServiceSettings):
             )
 
     def schedule(self) -> Schedule:
-        """Return the key schedule."""
+        """Return the key schedule in seconds; a lifetime of 0 days becomes infinite."""
         return Schedule(
             lifetime=self.key_lifetime_days * DAY or math.inf,
             overlap=self.key_overlap_days * DAY,

@@ -142,7 +142,7 @@ class StateDirectory:
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read or make a secret; raise SettingsError if it is damaged or readable by others."""
+        """Read a secret, or store `make`'s; SettingsError if damaged or readable by others."""
         key, path = self._state_key(), self.path / name
         if not path.exists():
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
@@ -150,7 +150,7 @@ class StateDirectory:
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read or make an unencrypted secret that only its owner can read."""
+        """Read an unencrypted secret that only its owner can read, or store that of `make`."""
         path = self.path / name
         if not path.exists():
             atomic_write(path, make(), _OWNER_ONLY_FILE)
@@ -211,7 +211,7 @@ class StateDirectory:
 
 
 def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
-    """Write a file atomically, even if the system crashes."""
+    """Write a file with permissions `mode` atomically and durably, even if the system crashes."""
     _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)
 

@@ -55,8 +55,8 @@ def validated(
     """
     Make a dataclass with the configuration STRICT from the keys of a file.
 
-    JSON's rules apply: a list becomes a tuple, a table a dataclass. Errors call a key by `noun`,
-    such as "setting".
+    JSON's rules apply: a list becomes a tuple, a table a dataclass. Errors call a key a `noun`,
+    such as a "setting".
 
     Raises:
         refusal: A key is unknown, missing, of the wrong type, or breaks a rule. The message names

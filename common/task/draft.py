@@ -19,17 +19,18 @@ class TextDraft:
     """RAPPOR's parameters: k, h, m, f, p and q of its paper [EPK14]."""
 
     bits: int = 0
-    """k. 0 for 32, or with labels for one bit per label."""
+    """k; 0 stands for 32 bits, or for one bit per label if there are labels."""
     hashes: int = 1
     """h."""
     cohorts: int = 64
-    """m, a power of two; with labels there is one: 1 or the default."""
+    """m, a power of two. With labels, which have one cohort: 1 or the default."""
     permanent: float = 0.5
     """f; rounded up to the next 1/128."""
     unset: float = 0.25
     """p; rounded up to the next 1/65,536."""
     set: float = 0.75
-    """q; rounded down likewise. 0 and 1 for reports that are the permanent response itself."""
+    """q; rounded down to the next 1/65,536. With p = 0 and q = 1, reports are the permanent
+    response itself."""
     most_bytes: int = 64
     """Maximum bytes of a text in UTF-8."""
     question: str = ""

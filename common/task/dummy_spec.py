@@ -21,8 +21,8 @@ EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 
 _LEAST_CHANCE: Final = 2.0**-8
-"""Minimum probability of the accepted draws where most draws exceed the maximum; below it,
-rejection would take too long."""
+"""Minimum probability that a draw is accepted if the mean exceeds the maximum; below it, rejection
+would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +34,12 @@ class DummySpec:
 
     * `fixed`: none;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
-    * `binomial`: the number of heads among `trials` such coins;
+    * `binomial`: the number of successes in `trials` draws with that probability;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
     * `each-item`: one dummy naming each item, each with that probability; `trials` is the domain
       size [BC20]. All other dummies are uniform reports.
 
-    The last two are conditioned on at most `most`: a larger draw is drawn again. Accounting uses
+    The last two are conditioned on at most `most`: a larger number is drawn again. Accounting uses
     the conditional distribution.
     """
 
@@ -97,13 +97,13 @@ class DummySpec:
             )
         if self.law == "negative-binomial" and self.trials > MAX_GEOMETRICS:
             raise TaskError(
-                f"trials is {self.trials}; a negative binomial number is of at most "
-                f"{MAX_GEOMETRICS} geometric ones"
+                f"trials is {self.trials}; a negative binomial number is the sum of at most "
+                f"{MAX_GEOMETRICS} geometric numbers"
             )
         if self.expected_per_user > MAX_DUMMIES:
             raise TaskError(
-                f"{self.expected_per_user:.4g} dummies of a user are expected; at most "
-                f"{MAX_DUMMIES} are carried"
+                f"{self.expected_per_user:.4g} dummies of a user are expected; an envelope holds "
+                f"at most {MAX_DUMMIES}"
             )
 
     def _log_chance_of_most(self) -> float:
@@ -200,7 +200,7 @@ class ShufflerSpec:
 
     * keeps each user's report with probability keep_weight / KEEP_SUM, and
     * adds z dummies that name an item, for each item independently. z is `binomial`, the heads
-      among `trials` fair coins; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
+      in `trials` tosses of a fair coin; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
       ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM, r = right_weight / RATIO_SUM,
       conditioned on z ≤ most.
 
@@ -230,8 +230,8 @@ class ShufflerSpec:
         if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
             raise TaskError(
                 f"the distribution of the shuffler's dummies is {self.law}, trials is "
-                f"{self.trials} and most is {self.most}; trials is above 0, and most the same, for "
-                "binomial alone"
+                f"{self.trials} and most is {self.most}; both are the same number above 0 for "
+                "binomial, and trials is 0 for every other distribution"
             )
         flanks = self.left_weight > 0 and self.right_weight > 0
         if geometric and not (flanks and self.most >= max(1, self.peak)):
@@ -245,7 +245,7 @@ class ShufflerSpec:
         if not geometric and (self.peak or self.left_weight or self.right_weight):
             raise TaskError(
                 f"the distribution of the shuffler's dummies is {self.law}; peak and weights are "
-                "for geometric alone"
+                "for geometric only"
             )
         if self.law == "none" and self.most:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
@@ -291,8 +291,8 @@ class ShufflerSpec:
         """
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
-        The number lies within them in all but one of 10^12 batches: ten standard deviations and
-        some slack. A number outside shows that dummies were lost or made twice.
+        The bounds, ten standard deviations and some slack, hold in all but one of 10^12 batches. A
+        number outside them shows that dummies were lost or made twice.
         """
         if self.idle:
             return sent, sent

@@ -25,27 +25,27 @@ def within(name: str, value: int, least: int, most: int) -> None:
 
 
 def between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
-    """Check that a field is above low and below high, or at most high if `or_high`."""
+    """Raise TaskError unless a field is above low and below high, or at high if `or_high`."""
     if not (low < real(name, value) < high or (or_high and value == high)):
         most = "at most" if or_high else "below"
         raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
 
 
 def real(name: str, value: float) -> float:
-    """Check that a field is a float, and return it; JSON's 2 would be another form of 2.0."""
+    """Return a field if it is a float, or raise TaskError: JSON's 2 is another form of 2.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Check that a field is one of the allowed words."""
+    """Check that a field is one of the allowed words, or raise TaskError."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
 def printable(name: str, text: str, most: int) -> None:
-    """Check that a field is printable ASCII of at most `most` characters; it may be empty."""
+    """Raise TaskError unless a field is printable ASCII of 0 to `most` characters."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():
@@ -162,7 +162,7 @@ class NumberSpec:
 
 
 def check_range(low: float, high: float) -> None:
-    """Check that floats can resolve the range, and that no end is -0.0."""
+    """Raise TaskError unless floats can resolve the range and no end is -0.0."""
     for name, end in (("low", low), ("high", high)):
         between(name, end, -MAX_BOUND, MAX_BOUND)
         if end == 0 and math.copysign(1, end) < 0:
@@ -328,7 +328,7 @@ S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:
-    """Return a spec as one of type `form`; raise TaskError if it is for other values."""
+    """Return a spec of type `form`; raise TaskError if it is of another type."""
     if not isinstance(spec, form):
         raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
     return spec

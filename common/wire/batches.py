@@ -164,7 +164,7 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
 
 
 def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
-    """Encode the answer to a delivery."""
+    """Encode the answer to a delivery; None for a batch without a commitment."""
     if commitment is None:
         return analyzer_pb2.DeliverBatchResponse()
     return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
@@ -197,7 +197,7 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
 def proof_to_wire(
     relayed: BatchCommitment | InclusionProof, room: int
 ) -> shuffler_pb2.GetInclusionResponse:
-    """Encode a commitment, or a proof whose bucket is padded to `room` leaves, the fullest's."""
+    """Encode a commitment, or a proof padded to `room` leaves, the size of the fullest bucket."""
     if isinstance(relayed, BatchCommitment):
         return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
     n_leaves = len(relayed.bucket) // HASH_BYTES

@@ -34,9 +34,9 @@ MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one call."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MOST_FIGURE: Final = 1e30
-"""Largest debiased share, mean or error: a generous bound, whatever devices sent. 2^30 reports for
-each user, the shuffler's dummies among them, over the least p - q that weights below 2^63 make,
-2^-63, come to 10^28; a range reaches 10^12, times d/k."""
+"""Largest debiased share, mean or error: a generous bound, whatever devices sent. A share is at
+most 10^28: 2^30 reports for each user, the shuffler's dummies included, over p - q, which weights below
+2^63 keep above 2^-63. A mean is at most 10^12, the largest bound of a range, times d/k."""
 _MOST_REFINED: Final = 1 + 1e-6
 """Maximum share of a distribution, rounding included."""
 
@@ -232,12 +232,12 @@ def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
 
 
 def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResponse:
-    """Encode entries."""
+    """Encode a page of ledger entries."""
     return analyzer_pb2.GetLedgerResponse(entries=map(_ENTRY.to_wire, entries))
 
 
 def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[LedgerEntry]:
-    """Parse entries, or raise WireError; `verify` checks that they form a chain."""
+    """Parse a page of ledger entries; `verify` checks that they form a chain."""
     if len(message.entries) > MAX_LEDGER_ENTRIES:
         raise WireError(
             f"{len(message.entries)} ledger entries in one answer; "
