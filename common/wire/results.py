@@ -35,8 +35,8 @@ MAX_LEDGER_ENTRIES: Final = 10_000
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MOST_FIGURE: Final = 1e30
 """Largest debiased share, mean or error: a generous bound, whatever devices sent. A share is at
-most 10^28: 2^30 reports for each user, the shuffler's dummies included, over p - q, which weights below
-2^63 keep above 2^-63. A mean is at most 10^12, the largest bound of a range, times d/k."""
+most 10^28: 2^30 reports for each user, the shuffler's dummies included, over p - q, which weights
+below 2^63 keep above 2^-63. A mean is at most 10^12, the largest bound of a range, times d/k."""
 _MOST_REFINED: Final = 1 + 1e-6
 """Maximum share of a distribution, rounding included."""
 
