@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from common.errors import (
+    ForeignReplyError,
     PeerBusyError,
     PeerError,
     PeerRefusalError,
@@ -196,9 +197,8 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     Raises:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
             answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
-            reason.
-        PeerRefusalError: It refused the call; status and message are passed on. A refusal without
-            our services' trailer comes from a proxy or a wrong address, and is a PeerError.
+            reason, ForeignReplyError if a refusal lacks our services' trailer.
+        PeerRefusalError: It refused the call; status and message are passed on.
     """
     try:
         answer = await call
@@ -213,8 +213,10 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             raise PeerBusyError(f"{whom} has no room at the moment") from error
         if foreseen:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
+        if not passing:
+            hint = "from a proxy, or another program or version at its address"
+            raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""
-        hint = hint if passing else ": from a proxy, or another program or version at its address"
         raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
     if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")
