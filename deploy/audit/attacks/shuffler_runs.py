@@ -23,7 +23,7 @@ from common.errors import (
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
-from deploy.audit.attacks.detection_rates import IN_ORDER, keeping_the_order, sentinel_rate
+from deploy.audit.attacks.detection_rates import IN_ORDER, Loss, keeping_the_order, sentinel_rate
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.in_process_run import (
@@ -185,19 +185,22 @@ def _losing(
     subject: AuditSubject,
     rng: np.random.Generator,
     *,
-    word: str,
-    lose: Callable[[int], Tampering],
+    loss: Loss,
     attentive: bool = True,
 ) -> Rows:
-    """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
-    rows = _run(_lost, subject, rng, word=word, lose=lose, attentive=attentive)
-    return (*rows, sentinel_rate(subject, rng, planted=attentive))
+    """
+    Lose a person's submission, then a sentinel, then many submissions.
+
+    `attentive`: devices check for their answers, and the analyzer knows the sentinels.
+    """
+    rows = _run(_lost, subject, rng, loss=loss, attentive=attentive)
+    return (*rows, sentinel_rate(subject, rng, loss=loss, planted=attentive))
 
 
-async def _lost(
-    attack: _Attack, *, word: str, lose: Callable[[int], Tampering], attentive: bool
-) -> Rows:
+async def _lost(attack: _Attack, *, loss: Loss, attentive: bool) -> Rows:
+    """Lose a person's submission, then a sentinel, in two collections."""
     n, nothing = attack.n_people, Counter[InclusionState]()
+    lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
         parties.shuffler.forges = True
@@ -209,7 +212,7 @@ async def _lost(
     if attack.samples:
         return (
             attack.finding(
-                f"One person {word}; the task lets the shuffler drop reports",
+                f"One person {loss}; the task lets the shuffler drop reports",
                 "Where the task lets the shuffler drop reports, no device can tell that its own "
                 "was lost on purpose.",
                 known_limit=True,
@@ -227,12 +230,12 @@ async def _lost(
     attack.checks.must("a batch that lacks a sentinel is not released", held_back)
     return (
         attack.finding(
-            f"One person {word}, whose device checks; one sentinel {word}",
+            f"One person {loss}, whose device checks; one sentinel {loss}",
             "The person's own device has signed proof of the loss, and the analyzer does not "
             "release a batch that lacks a sentinel.",
         ),
         attack.finding(
-            f"One person {word}, whose device does not check, and no sentinels",
+            f"One person {loss}, whose device does not check, and no sentinels",
             "If no device checks and no sentinel is planted, the loss is not detected.",
             known_limit=True,
         ),
@@ -309,7 +312,7 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
 
 
 async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
-    """Announce wrong numbers of reports, and invent users."""
+    """Deliver more or fewer reports than announced or allowed; then invent users."""
     n = attack.n_people
     async with attack.collection() as parties:
         shuffler = parties.shuffler
@@ -331,7 +334,7 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
     return (
         attack.finding(
             "More or fewer reports than belong to the users",
-            "The analyzer takes exactly as many reports as were announced and belong to the users.",
+            "The analyzer takes exactly the announced number of reports, if it fits the users.",
         ),
         attack.finding(
             f"{_INVENTED} invented users added to {n} people",
@@ -399,14 +402,14 @@ SCENARIOS: Final = (
     Scenario(
         name="shuffler-drops",
         title="A shuffler that drops submissions",
-        check=partial(_losing, word="dropped", lose=drops),
+        check=partial(_losing, loss="dropped"),
         weakness=_INATTENTIVE,
         broken={"attentive": False},
     ),
     Scenario(
         name="shuffler-replaces",
         title="A shuffler that replaces submissions with its own reports",
-        check=partial(_losing, word="replaced", lose=replaces),
+        check=partial(_losing, loss="replaced"),
         weakness=_INATTENTIVE,
         broken={"attentive": False},
     ),
@@ -434,7 +437,11 @@ SCENARIOS: Final = (
         )
         for name, title, attack in (
             ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
-            ("shuffler-injects", "A shuffler that invents users", _injecting),
+            (
+                "shuffler-injects",
+                "A shuffler that adds or omits reports, or invents users",
+                _injecting,
+            ),
             ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
         )
     ),

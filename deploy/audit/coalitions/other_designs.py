@@ -31,8 +31,8 @@ _GEOMETRIC: Final = ShufflerSpec(
     law="geometric", peak=20, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 2, most=60
 )
 _SHUFFLER_MADE: Final = (
-    ("dummies by the shuffler alone", "sageo", math.inf),
-    ("dummies by the shuffler, and local noise", "hybrid", 4.0),
+    ("sageo: dummies by the shuffler alone", "sageo", math.inf),
+    ("hybrid: dummies by the shuffler, and local noise", "hybrid", 4.0),
 )
 _ALL: Final = 0.9
 """Share of ε that an attack must gain where only local noise protects a user."""
@@ -92,7 +92,7 @@ def run_shuffler_dummies(
         row = dataclasses.replace(
             row,
             subject=design,
-            title="The shuffler subtracts its own dummies from the result",
+            title="The shuffler subtracts its own dummies",
             sentence="A shuffler that made the dummies subtracts them from the published "
             "counts; the victim is left with their own noise, or none.",
             advice="",
@@ -150,7 +150,7 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
         result=result,
         statistic="likelihood ratio of messages grouped by their seed",
         subject="OD-HP as printed",
-        title=f"The printed dummies, {_PRINTED_USERS} users",
+        title=f"Dummies reuse their user's seed, {_PRINTED_USERS} users",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "
         "seed, which its theorem excludes.",
         advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "

@@ -241,7 +241,6 @@ def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool =
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
     row = checks.finding(
-        title="Seeds link no two messages",
         heading="anonymity",
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "

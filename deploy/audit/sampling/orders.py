@@ -102,7 +102,6 @@ def run_orders(
         _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
         check_order(checks, secure, ordering(_LARGE, secure_generator()))
     row = checks.finding(
-        title="Every order of a batch is equally likely",
         heading="anonymity",
         coalition="analyzer",
         sentence=f"In batches of up to {_LARGE:,} reports, these tests found no relation between "

@@ -55,7 +55,6 @@ def run_randomizer(
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
-        title="This task's reports and dummies have their distributions",
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities from which all "
         "guarantees are computed.",
