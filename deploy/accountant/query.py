@@ -169,10 +169,7 @@ class Query:
                 f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
             )
         return MatchCountReduction.for_epsilon(
-            answers=self.k,
-            local_epsilon=self.eps_l,
-            hashed=_HASHED[mechanism],
-            collision=self.coll,
+            answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
         )
 
     @cached_property

@@ -83,7 +83,11 @@ def sentinel_rate(
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
-    """Check batches of sentinels with and without shuffling. `planted`: the analyzer knows them."""
+    """
+    Check that unshuffled batches of sentinels are rejected and shuffled ones are not.
+
+    `planted`: the analyzer knows the sentinels.
+    """
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()

@@ -64,7 +64,7 @@ class _Outcome:
 
     @property
     def n_users(self) -> int:
-        """Users in the result; 0 without one."""
+        """Number of users in the result; 0 if there is no result."""
         return 0 if self.result is None else self.result.n_users
 
     @property
@@ -99,7 +99,7 @@ class _Attack:
     async def collection(
         self, *, sentinels: int = 0, most_refused_share: float = _REFUSED_SHARE
     ) -> AsyncIterator[InProcessRun]:
-        """Start the parties, let people submit, and plant sentinels."""
+        """Yield running parties, after people have submitted and sentinels are planted."""
         with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
             parties = InProcessRun(Path(folder), seed=int(self.rng.integers(2**63)))
             parties.analyzer.most_refused_share = most_refused_share
@@ -128,7 +128,7 @@ class _Attack:
     async def refuses(
         self, what: str, call: Awaitable[object], cause: type[ShuffleDpError]
     ) -> None:
-        """Check that a call fails with this error."""
+        """Check that a call fails with an error of the class `cause`."""
         refused = False
         try:
             await call
@@ -182,11 +182,7 @@ async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
 
 
 def _losing(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    *,
-    loss: Loss,
-    attentive: bool = True,
+    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, attentive: bool = True
 ) -> Rows:
     """
     Lose a person's submission, then a sentinel, then many submissions.
@@ -243,7 +239,11 @@ async def _lost(attack: _Attack, *, loss: Loss, attentive: bool) -> Rows:
 
 
 async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
-    """Replace users' reports by copies of another's. `tolerant`: the analyzer accepts copies."""
+    """
+    Replace one user's reports, then all other users', by copies of a user's reports.
+
+    `tolerant`: the analyzer accepts copies.
+    """
     checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, attack.n_people - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
@@ -266,7 +266,7 @@ async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
 
 
 async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
-    """Deliver a batch to the analyzer, and wait for its verdict."""
+    """Deliver a batch, wait until it is released or rejected, and return the commitment."""
     taken = await run.analyzer.releases.deliver(manifest, chunks_of(reports, 100))
     await run.analyzer.settle()
     return taken
@@ -275,7 +275,7 @@ async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[byte
 async def deliver_without_errors(
     run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
 ) -> object:
-    """Deliver a batch, and ignore the analyzer's refusal."""
+    """Deliver a batch as `deliver` does; return None if the analyzer refuses it."""
     with suppress(WireError, ConflictError):
         return await deliver(run, manifest, reports)
     return None

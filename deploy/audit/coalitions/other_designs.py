@@ -108,7 +108,7 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
 
 
 def _must_reach(row: Finding, epsilon: float) -> Finding:
-    """Fail a finding that did not reach its claim, or 90% of ε or the lower ceiling."""
+    """Fail a finding that did not reach its claim, or 90% of the smaller of ε and its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)
@@ -119,9 +119,9 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
 
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
-    dummies, and overwriting the dummies' seeds gives the printed algorithm, which refutes
-    Theorem 1 [CC24]: all users but the victim hold one value z, and the odds of a group are
-    compared with z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
+    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game, which refutes
+    Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
+    divided by z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))

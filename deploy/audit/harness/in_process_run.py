@@ -9,12 +9,7 @@ from typing import Final
 import numpy as np
 
 from common.chunks import split_every
-from common.crypto.hpke import (
-    HpkePrivateKey,
-    HpkePublicKey,
-    envelope_context,
-    report_context,
-)
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError
@@ -97,7 +92,7 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return the analyzer's proof, or with `forges` one of all submissions by its own key."""
+        """Return the analyzer's proof, or with `forges` a self-signed one of all submissions."""
         if not self.forges:
             relayed, _ = await self.inclusions.relay(digest, prefix)
             if isinstance(relayed, InclusionProof):

@@ -72,11 +72,7 @@ def _check_items(
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value", subject.sizes.reports, rng),
-        (
-            "every value, production generator",
-            number // _PRODUCTION,
-            secure_generator(),
-        ),
+        ("every value, production generator", number // _PRODUCTION, secure_generator()),
     ):
         values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))

@@ -7,13 +7,7 @@ from typing import Any, Final, cast
 import grpc
 import pytest
 
-from common.errors import (
-    ForeignReplyError,
-    LedgerError,
-    PeerBusyError,
-    PeerError,
-    PeerUnableError,
-)
+from common.errors import ForeignReplyError, LedgerError, PeerBusyError, PeerError, PeerUnableError
 from common.messages.ledger_entry import LedgerEntry
 from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
