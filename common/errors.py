@@ -146,6 +146,10 @@ class PeerUnableError(PeerError):
     """Another party cannot serve at the moment, for example because its disk is full."""
 
 
+class ForeignReplyError(PeerError):
+    """A proxy, or another program or version, refused the call; retrying seldom helps."""
+
+
 class PeerRefusalError(ShuffleDpError):
     """Another party refused the call; its status is passed on."""
 

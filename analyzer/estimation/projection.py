@@ -64,7 +64,7 @@ def norm_cut(shares: Vector) -> Vector:
     return norm_mul(np.where(shares >= descending[reached[0]], shares, 0.0))
 
 
-FALSE_ALARM: Final = 0.05
+SIGNIFICANCE: Final = 0.05
 """Probability that noise lifts any absent item over the threshold [WLLSL20]."""
 
 
@@ -72,17 +72,18 @@ def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     """
     Keep significant shares, and spread the rest of 1 evenly over the others (Base-Cut).
 
-    A share is significant from Φ⁻¹(1 - FALSE_ALARM / domain_size) standard errors of an absent item
-    on. The paper sets the others to 0, which gives no distribution; an even spread favours no item,
-    and gives the uniform distribution if no share is significant. If the significant shares exceed
-    1, or all are significant, they are projected by Norm-Sub and the others are 0.
+    A share is significant if it is at least Φ⁻¹(1 - SIGNIFICANCE / domain_size) standard errors of
+    an absent item. The paper sets the others to 0, so the shares need not sum to 1; an even spread
+    favours no item, and gives the uniform distribution if no share is significant. If the
+    significant shares exceed 1, or all are significant, they are projected by Norm-Sub and the
+    others are 0.
 
     `absent_errors` holds the standard error of each share if no user held its item, shape
     (domain_size,). Where it is 0, a share is kept if it is at least 0.
 
     Cost: one pass, or one sort.
     """
-    threshold = -float(special.ndtri(FALSE_ALARM / len(shares)))
+    threshold = -float(special.ndtri(SIGNIFICANCE / len(shares)))
     significant = shares >= threshold * absent_errors
     left = 1 - float(shares[significant].sum())
     refined = np.zeros(len(shares))

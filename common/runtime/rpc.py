@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from common.errors import (
+    ForeignReplyError,
     PeerBusyError,
     PeerError,
     PeerRefusalError,
@@ -200,10 +201,9 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     Raises:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
             answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
-            reason.
+            reason, ForeignReplyError if a refusal lacks our services' trailer.
         PeerRefusalError: It refused the call, and status and message are passed on; or the request
-            or the answer exceeds a size limit. A refusal without our services' trailer comes from a
-            proxy or a wrong address, and is a PeerError.
+            or the answer exceeds a size limit.
     """
     try:
         answer = await call
@@ -224,8 +224,10 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             raise PeerBusyError(f"{whom} is overloaded; retry later") from error
         if foreseen:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
+        if not passing:
+            hint = "from a proxy, or another program or version at its address"
+            raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""
-        hint = hint if passing else ": from a proxy, or another program or version at its address"
         raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
     if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")

@@ -144,7 +144,7 @@ class Query:
         """The randomizer; raises AccountingError if its parameters are missing or do not fit."""
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
-            raise AccountingError(f"the mechanism must be one of olh, {', '.join(MECHANISMS)}")
+            raise AccountingError(f"the mechanism must be one of {', '.join(MECHANISMS)}")
         if mechanism not in _HASHED and (self.k is not None or self.coll is not None):
             raise AccountingError(
                 f"{mechanism} has neither an alphabet nor a collision probability; remove them"
@@ -169,10 +169,7 @@ class Query:
                 f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
             )
         return MatchCountReduction.for_epsilon(
-            answers=self.k,
-            local_epsilon=self.eps_l,
-            hashed=_HASHED[mechanism],
-            collision=self.coll,
+            answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
         )
 
     @cached_property
@@ -239,12 +236,13 @@ class Query:
         honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
-            f"{honest} users are honest, and {anonymity_set.colluders} others collude",
-            f"the batch has {anonymity_set.dummies} dummies, and {random_dummies or 'no'} more",
-            f"the analyzer knows {anonymity_set.known_dummies} of them",
+            f"{honest:,} users are honest and {anonymity_set.colluders:,} collude",
+            f"the batch has {anonymity_set.dummies:,} dummies",
+            f"the analyzer recognises {anonymity_set.known_dummies:,} dummies",
         ]
-        if general and random_dummies is not None:
-            assumptions.append("random dummies are ignored")
+        if random_dummies is not None:
+            ignored = ", which this bound ignores" * general
+            assumptions.append(f"the batch has {random_dummies} further dummies{ignored}")
         return Guarantee(
             coalition="analyzer+users" if anonymity_set.colluders else "analyzer",
             epsilon=epsilon,

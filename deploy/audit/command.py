@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from rich.table import Table
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
@@ -98,9 +99,10 @@ def run_self_test(
 
 def show_names(console: Console) -> None:
     """List the scenarios, each with its self-test weakness."""
+    table = Table.grid("name", "title", padding=(0, 2, 0, 0))
     for scenario in SCENARIOS:
-        console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
-        console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)
+        table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness}")
+    console.print(table)
 
 
 def _progress() -> Progress:

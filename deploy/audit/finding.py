@@ -56,7 +56,7 @@ class Finding:
     scenario: str = ""
     """Name of the scenario, set by Scenario.run; findings may share it."""
     title: str = ""
-    """Title; defaults to the scenario's."""
+    """Short name of the check; by default, the scenario's title."""
     heading: Heading
     coalition: str
     """Parties that pool their views; `nobody` for a check of the running code itself."""
@@ -66,7 +66,7 @@ class Finding:
     subject: str = ""
     """Name of the attacked design, if it is not the audited task."""
     aside: bool = False
-    """Whether the figures are for several tasks or fewer users, not for the task itself."""
+    """Whether the claim is for several rounds or fewer users, and not the task's own."""
     advice: str = ""
     """Suggested remedy."""
     claim_epsilon: float | None = None
@@ -77,9 +77,9 @@ class Finding:
     """Neighbouring relation of the claim."""
     assumptions: tuple[str, ...] = ()
     exact_epsilon: float | None = None
-    """Computed ε of the attack: exact, or a lower bound."""
+    """ε that the attack reaches, computed: exact, or a lower bound."""
     empirical_epsilon_lower: float | None = None
-    """Measured ε of the attack: a lower bound at the finding's confidence."""
+    """ε that the attack reached, measured: a lower bound at the finding's confidence."""
     ceiling: float | None = None
     """ε that this number of trials would show for a perfect attack."""
     confidence: float | None = None
@@ -88,7 +88,7 @@ class Finding:
     advantage: float | None = None
     """True positive rate minus false positive rate of the best guess; an estimate."""
     statistic: str = ""
-    """Method of the measurement."""
+    """Attack statistic, or summary of the statistical tests."""
     expected: float | None = None
     """Value of a formula, where the measured quantity is not an ε."""
     measured: float | None = None
@@ -161,7 +161,11 @@ class Checks:
         self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
-        """Test the number of draws in each cell 0, 1, …; a draw out of range fails."""
+        """
+        Test drawn cell numbers, shape (n,), against the cells' relative probabilities, shape (k,).
+
+        A number outside 0 .. k-1 fails.
+        """
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
         self.must(f"{name}: within the range", inside)
         if inside and len(chances) > 1:

@@ -117,7 +117,7 @@ def self_test(
 
 
 def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
-    """Run one scenario in this process; an exception becomes a finding."""
+    """Run one scenario in this process; an exception becomes a failed finding."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
         return scenario.run(subject, rng, broken=broken)

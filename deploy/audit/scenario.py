@@ -91,7 +91,7 @@ class Scenario:
     def run(
         self, subject: AuditSubject, rng: np.random.Generator, *, broken: bool = False
     ) -> Findings:
-        """Run the scenario, with its weakness if `broken`, and label its findings."""
+        """Run the scenario, with its weakness if `broken`; set its findings' names and titles."""
         found = self.check(subject, rng, **(self.broken if broken else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)
         rows = (

@@ -71,7 +71,7 @@ COALITIONS: Final = (
     ),
     Scenario(
         name="linking",
-        title="Messages are linked by their seeds",
+        title="Seeds link no two messages",
         check=run_linking,
         weakness="Devices keep their seed for the second round.",
         broken={"kept": True},
@@ -112,7 +112,7 @@ SAMPLING: Final = (
     ),
     Scenario(
         name="randomizer",
-        title="The task's randomizer has its distribution",
+        title="The task's reports and dummies have their distributions",
         check=run_randomizer,
         weakness="One device in five answers with another value than its user's.",
         broken={"draw": draw_for_others},

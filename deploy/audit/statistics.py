@@ -37,7 +37,7 @@ def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) ->
 
 
 def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """Return the bound on ε at δ that a perfect distinguisher shows in this many trials."""
+    """Return the lower bound of ε at δ that a perfect attack reaches in this number of trials."""
     hits = probability_lower(trials, trials, level / 2)
     misses = probability_upper(0, trials, level / 2)
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
@@ -68,7 +68,7 @@ def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # a f
 
 
 def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
-    """Test counts of equal binomial trials: each count, and their sum."""
+    """Test several counts, each of `trials` trials with one success probability, and their sum."""
     seen = np.asarray(successes, dtype=np.int64)
     levels = [
         p_binomial(int(seen.sum()), trials * len(seen), chance),
@@ -117,27 +117,27 @@ def _pooled(
 
 
 Places = NDArray[np.int64]
-
+"""Arrival index of each report, in delivery order; shape (n,)."""
 _CELL: Final = 50
 """Minimum expected reports in a cell of the table of blocks."""
 _MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
-    """Test Kendall's correlation of delivery order with arrival indices, each unique."""
+    """Test Kendall's rank correlation of delivery order with arrival order."""
     if len(before) < 2:  # noqa: PLR2004  # nothing to correlate
         return 1.0
     return float(stats.kendalltau(np.arange(len(before)), before).pvalue)
 
 
 def p_successions(before: Places) -> float:
-    """Test the number of neighbours that also arrived as neighbours, whose mean is 2(N-1)/N."""
+    """Test the number of delivered neighbours that arrived as neighbours; its mean is 2(N-1)/N."""
     number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
     return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
 
 
 def p_neighbours(owners: Places) -> float:
-    """Test the number of neighbours with the same owner."""
+    """Test the number of neighbours that have the same owner; `owners` has one per report."""
     n = len(owners)
     _, counts = np.unique(owners, return_counts=True)
     mean = float((counts * (counts - 1)).sum()) / max(1, n)
@@ -147,10 +147,11 @@ def p_neighbours(owners: Places) -> float:
 
 def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
-    Test by χ² the table of arrival blocks by delivery blocks; None for too few reports.
+    Test by χ² whether each block of the arrivals spreads evenly over the blocks of the delivery.
 
-    All margins are fixed, so entries are hypergeometric: their variance is (1 - 1/b)²·N/(N-1)
-    times their mean. There are (b-1)² degrees of freedom.
+    All margins of this table of b x b counts are fixed, so each is hypergeometric: its variance is
+    (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom. None for too few
+    reports.
     """
     n = len(before)
     blocks = min(most, int(np.sqrt(n / _CELL)))
@@ -172,7 +173,7 @@ def p_rank_sum(marked: NDArray[np.bool_]) -> float:
 
 
 def p_group_order(groups: Sequence[Places]) -> float:
-    """Test whether groups of arrival indices lie on disk in arrival order, or reversed."""
+    """Test whether groups of reports, in disk order, follow the order of arrival or its reverse."""
     ranks = _ranks(np.array([float(group.mean()) for group in groups if len(group)]))
     return min(1.0, 2 * min(p_rank(ranks), p_successions(ranks)))
 

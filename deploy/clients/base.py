@@ -32,7 +32,7 @@ class ServiceClient:
         except (PeerBusyError, PeerUnableError):
             raise  # the service runs at that address
         except PeerError as error:
-            raise PeerError(
+            raise type(error)(
                 f"{error}. Check that it is running, the address and the authority"
             ) from error
 

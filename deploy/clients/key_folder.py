@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
-from common.runtime.certificates import (
-    AUTHORITY,
-    PARTIES,
-    Authority,
-    Certificate,
-    extra_hosts,
-)
+from common.runtime.certificates import AUTHORITY, PARTIES, Authority, Certificate, extra_hosts
 from common.runtime.state_directory import atomic_write
 
 _NAME: Final = "shuffledp authority"

@@ -52,7 +52,7 @@ def make(
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now())
-    _print(folder, json=json)
+    _print(folder, json=json, written=True)
 
 
 @keys_app.command("renew", epilog=example("shuffledp keys renew keys shuffler"))
@@ -69,7 +69,7 @@ def renew(
     """
     folder = KeyFolder(directory)
     folder.renew(party, SystemClock().now())
-    _print(folder, json=json)
+    _print(folder, json=json, written=True)
 
 
 @keys_app.command(
@@ -121,7 +121,9 @@ def identity(
     terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
 
 
-def _print(folder: KeyFolder, *, json: bool, identity: str | None = None) -> None:
+def _print(
+    folder: KeyFolder, *, json: bool, identity: str | None = None, written: bool = False
+) -> None:
     now = SystemClock().now()
     listed: list[dict[str, Any]] = [
         {
@@ -143,6 +145,8 @@ def _print(folder: KeyFolder, *, json: bool, identity: str | None = None) -> Non
         days = "ended" if one["days_left"] < 0 else str(one["days_left"])
         table.add_row(one["party"], days, ", ".join(one["names"]), one["sha256"])
     console.print(table)
+    if written:
+        console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"The analyzer's signing identity: {identity}.")
     soon = [one["party"] for one in listed if one["ends_soon"]]

@@ -19,6 +19,7 @@ import numpy as np
 from common.crypto.signing import SignedTask
 from common.errors import (
     BatchStateError,
+    ForeignReplyError,
     PeerError,
     PeerRefusalError,
     PlanError,
@@ -43,6 +44,8 @@ _ANSWER_SECONDS: Final = 1800.0
 """Timeout in seconds for the shuffler's counts, and for a closed batch's result."""
 _PAUSE: Final = 1.0
 """Seconds before asking an unresponsive service again."""
+_FOREIGN_REPLIES: Final = 60
+"""Successive refusals by a proxy before giving up: it may refuse while the service restarts."""
 _MAX_IN_FLIGHT: Final = 4096
 """Maximum users in flight in an open loop over all processes; more wait, which counts as wait."""
 _LEAD_SECONDS: Final = 0.5
@@ -185,12 +188,19 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
 
 
 async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
-    """Retry until the service answers: it may be restarting."""
+    """Retry until the service answers or refuses, or a proxy keeps refusing the calls to it."""
+    foreign = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):
             while True:
-                with suppress(PeerError):
+                try:
                     return await ask()
+                except ForeignReplyError:
+                    foreign += 1
+                    if foreign == _FOREIGN_REPLIES:
+                        raise
+                except PeerError:
+                    foreign = 0
                 await asyncio.sleep(_PAUSE)
     raise PeerError(f"{what} did not come within {_ANSWER_SECONDS:g} seconds")
 

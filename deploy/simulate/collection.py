@@ -40,12 +40,7 @@ def few_enough_reports(task: Task, n_users: int) -> bool:
 
 
 def collect(
-    task: Task,
-    mechanism: Mechanism,
-    users: Counts,
-    rng: np.random.Generator,
-    *,
-    one_by_one: bool,
+    task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator, *, one_by_one: bool
 ) -> CellCounts:
     """
     Simulate a collection, and count its reports by cell.

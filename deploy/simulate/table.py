@@ -30,6 +30,8 @@ _MAX_VALUES: Final = 20
 """Most rows of the table by value."""
 _FEW_VALUES: Final = 12
 """Most values for which the table by value is always shown."""
+_SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
+"""Headings of a row's setting; a row without any other cell is not shown."""
 _FIXED_COLUMNS: Final = 3
 """First columns that a table keeps on a narrow terminal."""
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
@@ -158,7 +160,8 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
         for cells in rows:
-            table.add_row(*(cells.get(heading, "-") for heading in kept))
+            if (cells.keys() & set(kept)) - _SETTING:
+                table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table
 
     table, left_out = fit_table(make, headings, optional[::-1], console)

@@ -19,7 +19,7 @@ from common.protocols import Refinement
 
 _CLOSE: Final = 1e-6
 _HALVINGS: Final = 100
-_FALSE_ALARM: Final = 0.05
+_SIGNIFICANCE: Final = 0.05
 """Base-Cut's, as in its paper."""
 _NODES: Final = 20_000
 _LEFT: Final = 0.5
@@ -85,7 +85,7 @@ def _norm_cut(shares: Vector) -> Vector:
 
 def _base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     """Keep significant shares, and spread the rest of 1 evenly over the others."""
-    reach = NormalDist().inv_cdf(1 - _FALSE_ALARM / len(shares))
+    reach = NormalDist().inv_cdf(1 - _SIGNIFICANCE / len(shares))
     kept = shares >= reach * absent_errors
     left = 1 - float(shares[kept].sum())
     if kept.all() or left < 0:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from scipy import stats
@@ -17,6 +17,9 @@ from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_poisson
 
+Loss = Literal["dropped", "replaced"]
+"""How a dishonest shuffler loses submissions: with or without others in their place."""
+
 _REPORT_BYTES: Final = 64
 _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
@@ -24,7 +27,7 @@ _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
 """Number of sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
-"""Share of the reports left by the task's sampling that a dishonest shuffler drops."""
+"""Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
 _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
 IN_ORDER: Final = 16
@@ -32,13 +35,13 @@ IN_ORDER: Final = 16
 
 
 def sentinel_rate(
-    subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
+    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, planted: bool = True
 ) -> Finding:
     """
-    Drop m of N submissions, s of which are sentinels, and test how often the batch is rejected.
+    Drop or replace m of N submissions, s of which are sentinels; test how often it is detected.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
-    keep each report with probability κ, and it drops a share φ of those, Bin(s, κ(1-φ)) sentinels'
+    keep each report with probability κ, and it loses a share φ of those, Bin(s, κ(1-φ)) sentinels'
     reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted`: the
     analyzer knows the sentinels.
     """
@@ -58,13 +61,15 @@ def sentinel_rate(
         if kept < 1:
             lost = s - int(rng.binomial(s, kept * (1 - _SAMPLED_SHARE)))
         remaining = [batch[place] for place in places[lost:].tolist()]
+        remaining += _draw_reports(lost, rng) if loss == "replaced" else []
         rejected += rejects(remaining, sentinels if planted else [], task)
     checks = Checks()
     checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
-    what = "submissions" if kept == 1 else "reports, beside those that the task drops"
-    share = _DROPPED / _SUBMISSIONS if kept == 1 else _SAMPLED_SHARE
+    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
+    if kept < 1:
+        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
     return checks.finding(
-        title=f"Detection by {s} sentinels of the loss of {share:.0%} of the {what}",
+        title=f"Detection by {s} sentinels if {share} are {loss}",
         heading="server disruption",
         coalition="shuffler",
         sentence="A shuffler that loses submissions is detected if they include a sentinel, with "
@@ -78,7 +83,11 @@ def sentinel_rate(
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
-    """Check batches of sentinels with and without shuffling. `planted`: the analyzer knows them."""
+    """
+    Check that unshuffled batches of sentinels are rejected and shuffled ones are not.
+
+    `planted`: the analyzer knows the sentinels.
+    """
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()

@@ -37,7 +37,7 @@ _TRIED: Final = 2**18
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leverage:
-    """Weights of reports for one set of targets."""
+    """Weights of honest, random and crafted reports, for one set of r targets."""
 
     targets: Items
     signal: float
@@ -61,12 +61,20 @@ class Leverage:
         return self.own_floor + self.signal
 
     def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """Return the number of honest answers that reports of these weights equal."""
+        """
+        Return the number of honest answers that raise the targets as much as one submission does.
+
+        The submission has one report of weight `own` and `further` reports of weight `each`.
+        """
         moved = own - self.own_floor + further * (each - self.dummy_floor)
         return moved / self.signal
 
     def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
-        """Return the mean rise of the targets' shares by the formula above; `held` is f_T."""
+        """
+        Return the mean rise of the sum of the targets' shares, by the formula of this module.
+
+        λ is `share`, h is `own`, k is `further`, h' is `each`, and f_T is `held`.
+        """
         return share * (self.answers(own, further=further, each=each) - held)
 
 

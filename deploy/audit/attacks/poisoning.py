@@ -39,10 +39,10 @@ _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 """Tolerance for rounding in sums of float64."""
 _FLOOD: Final = 10
-"""Number of submissions whose reports a flooding user sends in one."""
+"""Number of submissions whose reports a flooding user puts into one."""
 
 
-def poison(  # each term of the formula
+def poison(
     subject: AuditSubject,
     rng: np.random.Generator,
     *,
@@ -63,8 +63,9 @@ def poison(  # each term of the formula
         rng: Draws users and reports.
         first: A fake user's first report: an honest answer for a target, a uniformly random
             report, or the crafted one.
-        sentence: `{answers}` stands for the number of honest answers that a fake user equals.
-        title: `{number}` stands for the number of reports that each fake user crafts.
+        sentence: The finding's sentence. `{answers}` becomes the number of honest answers that
+            raise the targets as much as one fake user.
+        title: The finding's title. `{number}` becomes the number of reports per fake user.
         submissions: Number of submissions whose reports are all crafted; 0: one crafted report and
             honest dummies.
         refused: Whether the attack gains nothing; otherwise it is a known limit.
@@ -113,11 +114,7 @@ def poison(  # each term of the formula
         float(mechanism.debias(counts, mixture_of(task, among, counted=counted))[targets].sum())
         for counts, among, counted in (
             (honest.cells, n_honest, honest.n_reports),
-            (
-                honest.cells + (1 + counted_twice) * cells,
-                n_users,
-                honest.n_reports + n_reports,
-            ),
+            (honest.cells + (1 + counted_twice) * cells, n_users, honest.n_reports + n_reports),
         )
     )
     # Both estimates count the same honest reports, so their noise cancels.
@@ -155,7 +152,11 @@ def poison(  # each term of the formula
 
 
 def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
-    """Draw the honest users' items from a Zipf distribution; the rarest items are the targets."""
+    """
+    Return the honest users by item, the number of fake users, and the targets.
+
+    Items have a Zipf distribution; the targets are the rarest.
+    """
     task, most = subject.task, _MAX_USERS
     if isinstance(subject.mechanism, StringHashing):
         pairs = task.domain_size * (1 + task.dummies.expected_per_user)

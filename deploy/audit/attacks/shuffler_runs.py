@@ -23,7 +23,7 @@ from common.errors import (
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
-from deploy.audit.attacks.detection_rates import IN_ORDER, keeping_the_order, sentinel_rate
+from deploy.audit.attacks.detection_rates import IN_ORDER, Loss, keeping_the_order, sentinel_rate
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.in_process_run import (
@@ -64,7 +64,7 @@ class _Outcome:
 
     @property
     def n_users(self) -> int:
-        """Users in the result; 0 without one."""
+        """Number of users in the result; 0 if there is no result."""
         return 0 if self.result is None else self.result.n_users
 
     @property
@@ -99,7 +99,7 @@ class _Attack:
     async def collection(
         self, *, sentinels: int = 0, most_refused_share: float = _REFUSED_SHARE
     ) -> AsyncIterator[InProcessRun]:
-        """Start the parties, let people submit, and plant sentinels."""
+        """Yield running parties, after people have submitted and sentinels are planted."""
         with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
             parties = InProcessRun(Path(folder), seed=int(self.rng.integers(2**63)))
             parties.analyzer.most_refused_share = most_refused_share
@@ -128,7 +128,7 @@ class _Attack:
     async def refuses(
         self, what: str, call: Awaitable[object], cause: type[ShuffleDpError]
     ) -> None:
-        """Check that a call fails with this error."""
+        """Check that a call fails with an error of the class `cause`."""
         refused = False
         try:
             await call
@@ -182,22 +182,21 @@ async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
 
 
 def _losing(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    *,
-    word: str,
-    lose: Callable[[int], Tampering],
-    attentive: bool = True,
+    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, attentive: bool = True
 ) -> Rows:
-    """Lose a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
-    rows = _run(_lost, subject, rng, word=word, lose=lose, attentive=attentive)
-    return (*rows, sentinel_rate(subject, rng, planted=attentive))
+    """
+    Lose a person's submission, then a sentinel, then many submissions.
+
+    `attentive`: devices check for their answers, and the analyzer knows the sentinels.
+    """
+    rows = _run(_lost, subject, rng, loss=loss, attentive=attentive)
+    return (*rows, sentinel_rate(subject, rng, loss=loss, planted=attentive))
 
 
-async def _lost(
-    attack: _Attack, *, word: str, lose: Callable[[int], Tampering], attentive: bool
-) -> Rows:
+async def _lost(attack: _Attack, *, loss: Loss, attentive: bool) -> Rows:
+    """Lose a person's submission, then a sentinel, in two collections."""
     n, nothing = attack.n_people, Counter[InclusionState]()
+    lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
         parties.shuffler.forges = True
@@ -209,7 +208,7 @@ async def _lost(
     if attack.samples:
         return (
             attack.finding(
-                f"One person {word}; the task lets the shuffler drop reports",
+                f"One person {loss}; the task lets the shuffler drop reports",
                 "Where the task lets the shuffler drop reports, no device can tell that its own "
                 "was lost on purpose.",
                 known_limit=True,
@@ -227,12 +226,12 @@ async def _lost(
     attack.checks.must("a batch that lacks a sentinel is not released", held_back)
     return (
         attack.finding(
-            f"One person {word}, whose device checks; one sentinel {word}",
+            f"One person {loss}, whose device checks; one sentinel {loss}",
             "The person's own device has signed proof of the loss, and the analyzer does not "
             "release a batch that lacks a sentinel.",
         ),
         attack.finding(
-            f"One person {word}, whose device does not check, and no sentinels",
+            f"One person {loss}, whose device does not check, and no sentinels",
             "If no device checks and no sentinel is planted, the loss is not detected.",
             known_limit=True,
         ),
@@ -240,7 +239,11 @@ async def _lost(
 
 
 async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
-    """Replace users' reports by copies of another's. `tolerant`: the analyzer accepts copies."""
+    """
+    Replace one user's reports, then all other users', by copies of a user's reports.
+
+    `tolerant`: the analyzer accepts copies.
+    """
     checks, share = attack.checks, 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, attack.n_people - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
@@ -263,7 +266,7 @@ async def _duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
 
 
 async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
-    """Deliver a batch to the analyzer, and wait for its verdict."""
+    """Deliver a batch, wait until it is released or rejected, and return the commitment."""
     taken = await run.analyzer.releases.deliver(manifest, chunks_of(reports, 100))
     await run.analyzer.settle()
     return taken
@@ -272,7 +275,7 @@ async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[byte
 async def deliver_without_errors(
     run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
 ) -> object:
-    """Deliver a batch, and ignore the analyzer's refusal."""
+    """Deliver a batch as `deliver` does; return None if the analyzer refuses it."""
     with suppress(WireError, ConflictError):
         return await deliver(run, manifest, reports)
     return None
@@ -309,7 +312,7 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
 
 
 async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
-    """Announce wrong numbers of reports, and invent users."""
+    """Deliver more or fewer reports than announced or allowed; then invent users."""
     n = attack.n_people
     async with attack.collection() as parties:
         shuffler = parties.shuffler
@@ -331,7 +334,7 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
     return (
         attack.finding(
             "More or fewer reports than belong to the users",
-            "The analyzer takes exactly as many reports as were announced and belong to the users.",
+            "The analyzer takes exactly the announced number of reports, if it fits the users.",
         ),
         attack.finding(
             f"{_INVENTED} invented users added to {n} people",
@@ -399,14 +402,14 @@ SCENARIOS: Final = (
     Scenario(
         name="shuffler-drops",
         title="A shuffler that drops submissions",
-        check=partial(_losing, word="dropped", lose=drops),
+        check=partial(_losing, loss="dropped"),
         weakness=_INATTENTIVE,
         broken={"attentive": False},
     ),
     Scenario(
         name="shuffler-replaces",
         title="A shuffler that replaces submissions with its own reports",
-        check=partial(_losing, word="replaced", lose=replaces),
+        check=partial(_losing, loss="replaced"),
         weakness=_INATTENTIVE,
         broken={"attentive": False},
     ),
@@ -434,7 +437,11 @@ SCENARIOS: Final = (
         )
         for name, title, attack in (
             ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
-            ("shuffler-injects", "A shuffler that invents users", _injecting),
+            (
+                "shuffler-injects",
+                "A shuffler that adds or omits reports, or invents users",
+                _injecting,
+            ),
             ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
         )
     ),

@@ -4,8 +4,8 @@ Likelihood scores of users' messages for two items, and the analyzer's attack on
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
 probability γ and otherwise uniform among those that support v, so it is
 w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. In a set of messages with one own
-report, the odds of v are the mean of w(v) over the set [BBGN19]: a ratio of sums is the best
-statistic.
+report, the likelihood of v is proportional to the mean of w(v) over the set [BBGN19], so the ratio
+of two items' sums is the most powerful statistic.
 """
 
 import math
@@ -28,7 +28,7 @@ FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more take minutes."""
 STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
 _CERTAIN: Final = 1e100
-"""Score of a view that is impossible under the other value; finite, to allow differences."""
+"""Score of messages that are impossible under the other value; finite, so differences exist."""
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
 """Maximum messages, or trials with one user, where dummies are drawn user by user."""
@@ -51,7 +51,7 @@ def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) ->
     """
     Draw the scores of all messages of a user who holds the first item, then the last.
 
-    Where dummies are drawn user by user, there are fewer trials.
+    Each has shape (trials,), with fewer trials where dummies are drawn user by user.
     """
     trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
     mechanism = subject.mechanism
@@ -63,7 +63,11 @@ def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) ->
 def report_worlds(
     mechanism: Mechanism, trials: int, rng: np.random.Generator, rounds: int = 1
 ) -> list[Vector]:
-    """Draw the scores of one user's own reports, summed over all rounds, without dummies."""
+    """
+    Draw the scores of the own reports of a user who holds the first item, then the last.
+
+    Each has shape (trials,) and is summed over all rounds; dummies are left out.
+    """
     return [
         np.sum(
             [scores(mechanism, own_reports(mechanism, item, trials, rng)) for _ in range(rounds)],
@@ -103,7 +107,7 @@ def scores(mechanism: Mechanism, sent: Sent) -> Vector:
 
 def _count_scores(task: Task, mechanism: Mechanism, sent: Sent, rng: np.random.Generator) -> Vector:
     """
-    Return the difference of the items' counts in each batch that the shuffler forwards.
+    Return the difference of the items' counts in each forwarded batch; shape (trials,).
 
     Where the shuffler adds dummies that name items, these two counts are all the evidence.
     """

@@ -31,8 +31,8 @@ _GEOMETRIC: Final = ShufflerSpec(
     law="geometric", peak=20, left_weight=RATIO_SUM // 2, right_weight=RATIO_SUM // 2, most=60
 )
 _SHUFFLER_MADE: Final = (
-    ("dummies by the shuffler alone", "sageo", math.inf),
-    ("dummies by the shuffler, and local noise", "hybrid", 4.0),
+    ("sageo: dummies by the shuffler alone", "sageo", math.inf),
+    ("hybrid: dummies by the shuffler, and local noise", "hybrid", 4.0),
 )
 _ALL: Final = 0.9
 """Share of ε that an attack must gain where only local noise protects a user."""
@@ -92,7 +92,7 @@ def run_shuffler_dummies(
         row = dataclasses.replace(
             row,
             subject=design,
-            title="The shuffler subtracts its own dummies from the result",
+            title="The shuffler subtracts its own dummies",
             sentence="A shuffler that made the dummies subtracts them from the published "
             "counts; the victim is left with their own noise, or none.",
             advice="",
@@ -108,7 +108,7 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
 
 
 def _must_reach(row: Finding, epsilon: float) -> Finding:
-    """Fail a finding that did not reach its claim, or 90% of ε or the lower ceiling."""
+    """Fail a finding that did not reach its claim, or 90% of the smaller of ε and its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)
@@ -119,9 +119,9 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
 
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
-    dummies, and overwriting the dummies' seeds gives the printed algorithm, which refutes
-    Theorem 1 [CC24]: all users but the victim hold one value z, and the odds of a group are
-    compared with z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
+    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game, which refutes
+    Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
+    divided by z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -150,7 +150,7 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
         result=result,
         statistic="likelihood ratio of messages grouped by their seed",
         subject="OD-HP as printed",
-        title=f"The printed dummies, {_PRINTED_USERS} users",
+        title=f"Dummies reuse their user's seed, {_PRINTED_USERS} users",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "
         "seed, which its theorem excludes.",
         advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "

@@ -1,6 +1,8 @@
 """
-Attacks on one user's messages: shuffler and analyzer together link each opened report to its
-sender, the n-1 attack isolates a user, and equal seeds could link messages.
+Attacks on one user's messages.
+
+Shuffler and analyzer together link each opened report to its sender; a shuffler isolates a user by
+replacing all other reports (the n-1 attack); the analyzer links messages with equal seeds.
 """
 
 import dataclasses
@@ -172,8 +174,8 @@ def run_n_minus_one(
     Run the attack of a shuffler that replaces all reports except the victim's with its own.
 
     It subtracts its own reports, and the dummies that it adds itself, from the published result.
-    What remains is how often the victim's messages support each item, which determines the
-    likelihood ratio.
+    The remaining counts show how often the victim's messages support each item, and so determine
+    the likelihood ratio.
     """
     terms, task = subject.terms, subject.task
     if terms.reduction is None:
@@ -211,7 +213,7 @@ def run_n_minus_one(
 
 
 def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
-    """Forge a batch around one user; return whether the permutation loses nothing."""
+    """Permute one user's messages among forged reports; return whether all are still there."""
     sent = user_messages(subject, 0, 1, rng).reports
     reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED, rng)])
     rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
@@ -220,9 +222,9 @@ def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permut
 
 def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool = False) -> Rows:
     """
-    Check that equal seeds link neither two rounds nor one user's messages.
+    Check that seeds are equal only by chance, over two rounds and among one user's messages.
 
-    `kept`: weakness; devices keep their seed for the second round.
+    No findings if reports have no seed. `kept`: weakness; devices keep their seed.
     """
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
@@ -241,7 +243,6 @@ def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool =
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
     row = checks.finding(
-        title="Seeds link no two messages",
         heading="anonymity",
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "

@@ -241,7 +241,7 @@ def run_partition(
     smallest = game_row(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
         exact=proven_epsilon(terms, terms.anonymity_set(task.n_min)),
-        title=f"Users cut into groups of n_min = {task.n_min:,}",
+        title=f"Users split into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, none is released with fewer "
         f"than n_min users, and every device has checked the guarantee for that number: "
         f"ε = {rounded_up(task.central_epsilon)}, as the task states it, rounded up.",

@@ -226,7 +226,7 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
 
 
 def to_unit(value: float, low: float, high: float) -> float:
-    """Map low .. high to -1 .. 1."""
+    """Map a number linearly from low .. high to -1 .. 1."""
     return 2 * (value - low) / (high - low) - 1
 
 
@@ -268,7 +268,7 @@ def _range(task: Task) -> tuple[float, float]:
 
 
 def _far_texts(task: Task) -> tuple[str, str]:
-    """Return the two labels or sample texts that share the fewest bits in all cohorts."""
+    """Return the two labels or sample texts whose bits differ most, over all cohorts."""
     spec = spec_as(task.mechanism, RapporSpec)
     texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
     bits = {text: set_bits(spec, task.labels, text) for text in texts}
@@ -277,7 +277,7 @@ def _far_texts(task: Task) -> tuple[str, str]:
 
 
 def reports_each(subject: AuditSubject) -> int:
-    """Return the number of reports to draw per text, number or pair."""
+    """Return the number of reports to draw on each text, number or set of pairs."""
     if subject.task.kind != "string":
         return max(_MIN_REPORTS, subject.sizes.games // _GAMES_EACH)
     hashes = spec_as(subject.task.mechanism, RapporSpec).hashes
@@ -303,11 +303,8 @@ def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generat
     """Draw reports on a value, except for one in five on another value."""
     other = next(one for pair in worst_values(task) for one in pair if one != value)
     wrong = count // _ONE_IN
-    return rng.permutation(
-        np.concatenate(
-            [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
-        )
-    )
+    drawn = [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
+    return rng.permutation(np.concatenate(drawn))
 
 
 def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # as the mechanism takes it

@@ -81,7 +81,7 @@ class AnalyzerCore:
         )
 
     async def publish(self, wanted: TaskDraft) -> SignedTask:
-        """Publish a draft."""
+        """Publish a draft, and return the signed task."""
         self.signed = await self.registry.publish(wanted)
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed

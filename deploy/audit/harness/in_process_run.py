@@ -102,7 +102,7 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return the analyzer's proof, or with `forges` one of all submissions by its own key."""
+        """Return the analyzer's proof, or with `forges` a self-signed one of all submissions."""
         if not self.forges:
             relayed, _ = await self.inclusions.relay(digest, prefix)
             if isinstance(relayed, InclusionProof):

@@ -18,7 +18,7 @@ _START: Final = 18
 
 def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
     """
-    Return the kinds whose byte strings occur in the haystack.
+    Return the kinds (keys of `patterns`) of which a byte string occurs in the haystack.
 
     Cost: eight passes over the haystack, and one per pattern below eight bytes.
     """
@@ -54,12 +54,12 @@ def encodings(secret: bytes) -> list[bytes]:
 
 
 def start_encodings(sealed: bytes) -> list[bytes]:
-    """Return encodings of the start of a long byte string."""
+    """Return encodings of the first 18 bytes of a longer byte string."""
     return encodings(sealed[:_START])
 
 
 def hash_encodings(secret: bytes) -> list[bytes]:
-    """Return encodings of the first half of the SHA-256."""
+    """Return the starts of a byte string's SHA-256 and Merkle leaf, raw and in hexadecimal."""
     return [
         way
         for digest in (hashlib.sha256(secret).digest(), leaf(secret))

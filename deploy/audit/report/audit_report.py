@@ -83,8 +83,8 @@ class AuditReport:
         """
         Return a coalition's attacks on a user's anonymity, the most important first.
 
-        Failed findings come first, then measurements of the smallest claim against the coalition
-        by gain. Claims about other designs, fewer users or several tasks are left out.
+        Failed findings come first. The others follow by claim, the task's smallest first, and then
+        by the attack's gain. Claims about other designs and refuted claims are left out.
         """
         promised = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [

@@ -33,26 +33,27 @@ _DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page have them."""
 _TITLE_PART: Final = 3
 """Titles use at most one part in this many of the terminal's width."""
-_READING: Final = (
-    "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: the "
-    "theorem's upper bound, the attack's calculated gain, a lower bound of its measured gain, and "
-    "the maximum that the trials could show. Expected and found are shares, probabilities or "
-    "numbers. audit.json has all columns."
-)
+_LEGEND: Final = {
+    "(…)": "the attacked design, if it is not this task",
+    "claimed": "a theorem's upper bound on epsilon, at the delta below it or at 0",
+    "computed": "epsilon that the attack reaches, calculated",
+    "measured": "epsilon that the attack reached in this run: a lower bound",
+    "ceiling": "largest epsilon that this number of trials could show",
+    "expected": "share, probability or number by a formula",
+    "found": "share, probability or number in this run",
+    **VERDICTS_IN_WORDS,
+}
+"""Explanations of columns and verdicts; the table has those that are shown."""
 
 
 def show_report(report: AuditReport, console: Console) -> None:
     """
-    Print a table per heading, the failures, the weakest point and the overall verdict.
+    Print a table per heading, a legend, the failures, the weakest point and the overall verdict.
 
     Figures are never truncated.
     """
     show_line = partial(console.print, highlight=False)
-    for heading in HEADINGS:
-        rows = [finding for finding in report.findings if finding.heading == heading]
-        if rows:
-            _show_rows(heading, sorted(rows, key=lambda finding: not finding.passed), console)
-    show_line(f"{_READING}\n", style="dim")
+    _show_tables(report, console)
     for row in report.failed:
         show_line(
             f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
@@ -86,6 +87,27 @@ def show_report(report: AuditReport, console: Console) -> None:
     )
 
 
+def _show_tables(report: AuditReport, console: Console) -> None:
+    """Print a table per heading, and a legend of what they show."""
+    shown, narrow = set[object](), False
+    for heading in HEADINGS:
+        rows = [finding for finding in report.findings if finding.heading == heading]
+        if rows:
+            table, dropped = _table(heading, sorted(rows, key=lambda row: not row.passed), console)
+            print_whole(table, console)
+            console.print()
+            shown |= {column.header for column in table.columns} | {row.verdict for row in rows}
+            shown |= {"(…)" for row in rows if row.subject}
+            narrow |= dropped
+    legend = Table.grid("shown", "meaning", padding=(0, 2, 0, 0))
+    for name in filter(shown.__contains__, _LEGEND):
+        legend.add_row(name, f"{_LEGEND[name]}.")
+    console.print(legend, style="dim")
+    if narrow:
+        console.print("A wider terminal shows more columns; the JSON has them all.", style="dim")
+    console.print()
+
+
 def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
     """Print whether each scenario detected its weakness, and its first failure."""
     for alarm in alarms:
@@ -106,10 +128,10 @@ def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
     console.print(f"Scenarios run with a weakness: {len(alarms)}; {verdict}.")
 
 
-def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
-    """Print the findings under a heading, without empty columns."""
+def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple[Table, bool]:
+    """Return the findings under a heading without empty columns, and whether others are dropped."""
     cells = {
-        "checked": [escaped(row.title + " (another task)" * bool(row.subject)) for row in rows],
+        "checked": [escaped(row.title + f" ({row.subject})" * bool(row.subject)) for row in rows],
         "against": [
             _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
             for row in rows
@@ -138,8 +160,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
         return table
 
     columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
-    print_whole(fit_table(make, columns, _DISPENSABLE, console)[0], console)
-    console.print()
+    return fit_table(make, columns, _DISPENSABLE, console)
 
 
 def _figure(column: str, row: Finding) -> str:

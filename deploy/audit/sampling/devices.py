@@ -13,11 +13,7 @@ from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.audit.distributions.support import (
-    added_dummies,
-    extra_dummies,
-    support_distribution,
-)
+from deploy.audit.distributions.support import added_dummies, extra_dummies, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
@@ -49,9 +45,7 @@ def run_devices(
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
     task = dataclasses.replace(
-        subject.task,
-        analyzer_key=analyzer.public_key().raw,
-        shuffler_key=shuffler.public_key().raw,
+        subject.task, analyzer_key=analyzer.public_key().raw, shuffler_key=shuffler.public_key().raw
     )
     users = max(100, subject.sizes.devices // (1 + per_user))
     values = rng.integers(0, task.domain_size, size=users)

@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
-from deploy.audit.statistics import (
-    p_blocks,
-    p_poisson,
-    p_rank,
-    p_successions,
-)
+from deploy.audit.statistics import p_blocks, p_poisson, p_rank, p_successions
 from shuffler.permutation import ExternalPermutation, SealedReports, permute
 
 Order = NDArray[np.int64]
@@ -102,7 +97,6 @@ def run_orders(
         _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
         check_order(checks, secure, ordering(_LARGE, secure_generator()))
     row = checks.finding(
-        title="Every order of a batch is equally likely",
         heading="anonymity",
         coalition="analyzer",
         sentence=f"In batches of up to {_LARGE:,} reports, these tests found no relation between "
@@ -136,13 +130,9 @@ def _places_of(reports: SealedReports) -> Order:
 
 
 def _check_every_order(
-    checks: Checks,
-    name: str,
-    ordering: Ordering,
-    drawn: tuple[int, int],
-    rng: np.random.Generator,
+    checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Test the counts of all orders. `drawn`: number of draws, and of reports per draw."""
+    """Test that all orders are equally frequent. `drawn`: number of draws, reports per draw."""
     orders, size = drawn
     numbers = {order: number for number, order in enumerate(itertools.permutations(range(size)))}
     seen = [numbers.get(tuple(ordering(size, rng).tolist()), -1) for _ in range(orders)]

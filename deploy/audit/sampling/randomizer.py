@@ -55,7 +55,6 @@ def run_randomizer(
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
-        title="This task's reports and dummies have their distributions",
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities from which all "
         "guarantees are computed.",
@@ -73,11 +72,7 @@ def _check_items(
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value", subject.sizes.reports, rng),
-        (
-            "every value, production generator",
-            number // _PRODUCTION,
-            secure_generator(),
-        ),
+        ("every value, production generator", number // _PRODUCTION, secure_generator()),
     ):
         values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))

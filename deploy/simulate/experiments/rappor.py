@@ -85,11 +85,7 @@ def exponential_people(present: int, n_users: int) -> Counts:
 
 
 def run(
-    names: Sequence[str],
-    people: Counts,
-    settings: Sequence[Setting],
-    seed: int,
-    progress: Progress,
+    names: Sequence[str], people: Counts, settings: Sequence[Setting], seed: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """
     Collect a report from every user under each setting, and decode; return JSON fields per setting.

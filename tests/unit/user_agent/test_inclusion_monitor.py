@@ -1,5 +1,6 @@
 import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,17 +151,22 @@ async def test_an_answer_without_a_proof_is_unproven_two_weeks_after_the_deadlin
 
 
 async def test_times_of_checks_are_random(device: Device) -> None:
-    """First within one pause, then after a half to one and a half of it."""
-    await device.watch.check_due()
-    assert [] == device.shuffler.asked
-    [first] = device.watch._not_before.values()
-    assert 0 < first - device.clock.seconds < 100
+    """First within one pause, then after a half to one and a half of it; seeds differ in both."""
+    waits = []
+    for seed in (2, 3):
+        device.shuffler.asked.clear()
+        watch, start = replace(device.watch, rng=np.random.default_rng(seed)), device.clock.seconds
+        await watch.check_due()
+        [first] = watch._not_before.values()
+        assert [] == device.shuffler.asked
+        device.clock.seconds = first
+        await watch.check_due()
+        [second] = watch._not_before.values()
+        assert [None] == device.shuffler.asked
+        waits.append((first - start, second - first))
 
-    device.clock.seconds = first
-    await device.watch.check_due()
-    [second] = device.watch._not_before.values()
-    assert [None] == device.shuffler.asked
-    assert 50 <= second - first < 150
+    assert all(0 < first < 100 and 50 <= second < 150 for first, second in waits)
+    assert [2, 2] == [len({round(wait, 6) for wait in both}) for both in zip(*waits, strict=True)]
 
 
 async def test_nothing_is_asked_or_kept_if_the_shuffler_samples(tmp_path: Path) -> None:

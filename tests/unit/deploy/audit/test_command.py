@@ -43,7 +43,7 @@ def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) ->
     assert [row["scenario"] for row in written["findings"]] == ["linking"]
     assert written["n_users"] == 500
     assert "<title>Audit passed" in (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "1 of 1 done: Messages are linked by their seeds" in outcome.stderr
+    assert "1 of 1 done: Seeds link no two messages" in outcome.stderr
 
     words = (str(task_file), "--json", "--users", "2000", "--seed", "5")
     printed = json.loads(_run(tmp_path, *_LINKING, *words).stdout)

@@ -23,10 +23,7 @@ _SOME = ("linking", "puredump", "draws", "shuffler-drops")
 
 def _figures(seed: int, *names: str, processes: int = 1) -> str:
     report = audit(
-        audited(games=20_000),
-        seed=seed,
-        scenarios=scenarios_named(names),
-        processes=processes,
+        audited(games=20_000), seed=seed, scenarios=scenarios_named(names), processes=processes
     )
     assert report.passed
     return dumps(as_json(report)["findings"])

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import grpc
 import pytest
 
-from common.errors import LedgerError, PeerBusyError, PeerError, PeerUnableError
+from common.errors import ForeignReplyError, LedgerError, PeerBusyError, PeerError, PeerUnableError
 from common.messages.ledger_entry import LedgerEntry
 from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
@@ -41,7 +41,7 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
         (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError, False),
         (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError, False),
         (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
-        (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, PeerError, True),
+        (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, ForeignReplyError, True),
     ],
 )
 async def test_only_without_an_answer_is_the_address_in_doubt(

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE
-from deploy.datasets.catalogue import (
-    COVID_US_STATES,
-    IPUMS_1940_CITY,
-    Dataset,
-    load,
-)
+from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
 from deploy.datasets.choice import dataset
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
@@ -87,11 +82,7 @@ def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
     assert [3, 3, 2, 2] == dataset("uniform:4", 10).counts.tolist()
 
 
-@given(
-    size=st.integers(2, 500),
-    exponent=st.floats(0, 20),
-    n_users=st.integers(1, 10**9 - 1),
-)
+@given(size=st.integers(2, 500), exponent=st.floats(0, 20), n_users=st.integers(1, 10**9 - 1))
 def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
     size: int, exponent: float, n_users: int
 ) -> None:

@@ -41,10 +41,7 @@ def test_the_newest_program_for_compose_files_is_taken(
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        (
-            {},
-            r"docker is not installed.*apt-get install .*docker\.io docker-compose",
-        ),
+        ({}, r"docker is not installed.*apt-get install .*docker\.io docker-compose"),
         ({"docker": "compose) exit 0;;\n*) exit 1;;"}, "docker does not answer"),
         ({"docker": _NO_PLUGIN}, "docker-compose is not installed.*apt-get install"),
     ],

@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from common.errors import PeerError
+from common.errors import (
+    ForeignReplyError,
+    PeerError,
+    PeerRefusalError,
+    PeerUnableError,
+    ShuffleDpError,
+)
 from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
 from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import Bars, Finished, as_json, show
-from deploy.load.run import run
+from deploy.load.run import _answer, run
 from deploy.load.sender import Destination
 from deploy.load.target import Target
 from deploy.load.usage import GENERATOR, PartyUsage
@@ -75,6 +81,39 @@ async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     fields = as_json(uncounted)
     assert (2, 2) == (fields["users"], fields["users_given_up"])
     assert re.match(r"the shuffler's counts .* within 0\.1 seconds", fields["failure"])
+
+
+_FOREIGN, _PASSING = ForeignReplyError("from a proxy"), PeerUnableError("its disk is full")
+_REFUSED = PeerRefusalError("NOT_FOUND", "no task has this digest")
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [
+        ([_FOREIGN, _PASSING, _FOREIGN, PeerError("down")], None),
+        ([_FOREIGN, _FOREIGN], _FOREIGN),
+        ([_REFUSED], _REFUSED),
+    ],
+)
+async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wait(
+    errors: list[ShuffleDpError], raised: ShuffleDpError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal by a proxy is final only if it is repeated without another error in between."""
+    monkeypatch.setattr("deploy.load.run._PAUSE", 0)
+    monkeypatch.setattr("deploy.load.run._FOREIGN_REPLIES", 2)
+    left = iter(errors)
+
+    async def ask() -> str:
+        for error in left:
+            raise error
+        return "counts"
+
+    answer = _answer(ask, "the counts")
+    if raised is None:
+        assert "counts" == await answer
+        return
+    with pytest.raises(type(raised), match=str(raised)):
+        await answer
 
 
 async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_terminal() -> None:

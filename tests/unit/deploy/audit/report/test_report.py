@@ -129,13 +129,15 @@ def _at(width: int, report: AuditReport) -> str:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_no_figure_is_cut(width: int) -> None:
-    """Nor a verdict's word; and no line is longer than the terminal."""
+    """Nor a verdict's word; no line is too long; the legend has the shown columns and verdicts."""
     text = _at(width, demo_report())
 
     ceilings = ("11.98",) if width == 200 else ()
     for figure in ("0.1082", "0.1079", "0.0612", "0.3611", "0.0112", *ceilings):
         assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", text), figure
     assert "contradicted" in text
+    explained = set(re.findall(r"^(reached|ceiling|broken)  ", text, re.MULTILINE))
+    assert ({"reached", "ceiling"} if width == 200 else {"reached"}) == explained
     assert max(map(len, text.splitlines())) <= width
 
 
@@ -178,5 +180,5 @@ def test_foreign_text_steers_no_terminal() -> None:
 
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[red]" in text
-    assert "(another task)" in text
+    assert "(pureDUMP)" in text
     assert "[bold]" in text
