@@ -12,10 +12,10 @@ from deploy.commands.options import AsJson
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
-from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.json_output import print_json
+from deploy.terminal.tables import print_guarantees
 
 app = typer.Typer()
 

@@ -35,12 +35,12 @@ from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks import drafts as draft_file
-from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.json_output import print_json
+from deploy.terminal.tables import print_guarantees
 
 app = typer.Typer()
 

@@ -20,8 +20,8 @@ from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateTable
 from deploy.results.result_view import ResultView
-from deploy.tasks.guarantee_table import CLAIM_ROOM
 from deploy.tasks.population_budgets import PopulationBudgets
+from deploy.terminal.tables import CLAIM_ROOM
 
 _SCRIPTS: Final = (
     *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),

@@ -15,9 +15,8 @@ from deploy.planning.design import Design
 from deploy.planning.planner import Plan
 from deploy.planning.value_design import ValueDesign
 from deploy.tasks.drafts import as_toml
-from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
-from deploy.terminal.tables import add_columns, print_whole
+from deploy.terminal.tables import add_columns, print_guarantees, print_whole
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7

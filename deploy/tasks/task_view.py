@@ -17,9 +17,9 @@ from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSp
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
-from deploy.tasks.guarantee_table import CLAIM_ROOM, print_guarantees
 from deploy.terminal.durations import moment
 from deploy.terminal.escape import escaped, visible
+from deploy.terminal.tables import CLAIM_ROOM, print_guarantees
 
 TASK_STATES: Final = {
     TaskState.OPEN: "open: the analyzer has not received a batch",

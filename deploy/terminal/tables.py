@@ -7,8 +7,15 @@ from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 
+from common.messages.guarantee import Guarantee, rounded_up
+from deploy.terminal.escape import escaped
+
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which nothing folds."""
+CLAIM_ROOM: Final = (
+    "A task claims slightly more than the computed epsilon, so that the claim holds on every "
+    "device that recomputes it."
+)
 
 
 def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
@@ -50,3 +57,17 @@ def print_whole(table: Table, console: Console) -> None:
             widths = (console.measure(cell).maximum for cell in column.cells)
             column.min_width = max([column.min_width or 0, *widths])
     console.print(table, crop=False)
+
+
+def print_guarantees(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
+    """Print a row per guarantee, with epsilon and delta rounded up."""
+    table = Table(title=title, show_lines=True)
+    add_columns(table, {"against": "left", "epsilon": "right", "delta": "right", "if": "left"})
+    for guarantee in guarantees:
+        table.add_row(
+            escaped(guarantee.coalition),
+            rounded_up(guarantee.epsilon),
+            rounded_up(guarantee.delta),
+            escaped("; ".join(guarantee.assumptions)),
+        )
+    print_whole(table, console)

@@ -21,9 +21,9 @@ from deploy.results import ledger
 from deploy.results.result_view import ResultView, result_view
 from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view
-from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible
+from deploy.terminal.tables import print_guarantees
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.commands import ROOT
 from tests.support.kind_results import kind_collected
