@@ -1,6 +1,7 @@
 """The command `shuffledp`, which imports a subcommand's module only when called."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ from typer.core import TyperGroup
 from common.errors import ShuffleDpError
 from common.version import VERSION
 from deploy.commands.example import example
-from deploy.commands.profile import profile_defaults
+from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
 
 _COMMANDS: Final = {
@@ -51,6 +52,17 @@ class _LazyGroup(TyperGroup):
             module.app.rich_markup_mode = None  # plain help, which is fast
             self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        """Run a command; add the profile to the error of a missing option, and reword pydantic."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
+                error.message = "Give it, or write a profile with `shuffledp init STATE`."
+            rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
+            error.message = re.sub("^Input should", "it must", rule)
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
         """Write the list of commands without importing them."""
@@ -103,7 +115,7 @@ def shuffledp(
         ),
     ] = False,
 ) -> None:
-    """Collect statistics with differential privacy: one party sees who, one what, none both."""
+    """Collect statistics with differential privacy: one party sees who, another what, none both."""
     context.default_map = profile_defaults(profile)
 
 

@@ -35,7 +35,7 @@ PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "
 
 VERDICTS_IN_WORDS: Final = MappingProxyType(
     {
-        "reached": "an attack gains 90% of the claim or more, computed or measured: the claim is "
+        "reached": "an attack gains 90 % of the claim or more, computed or measured: the claim is "
         "nearly tight",
         "not reached": "an attack that is known to succeed did not: the audit is broken",
         "not contradicted": "no attack tried gains more than the claim; see the ceiling",

@@ -35,6 +35,8 @@ _LAYOUTS: Final = {
 FILES: Final = tuple(_LAYOUTS)
 """Options that are paths, relative to the profile's folder, or in the environment to this one."""
 _NAMES: Final = (*ADDRESSES, *FILES)
+PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
+"""Options that a profile can give; a token file's key in it names the party, too."""
 
 _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),

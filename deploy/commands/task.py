@@ -199,7 +199,8 @@ def close(
 ) -> None:
     """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
 
-    Prints no result; the result is released as it would be after the deadline.
+    Prints no result; the result is released as it would be after the deadline. A batch that has
+    enough users only with its sentinels closes too, but is never released.
     """
     digest = task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)

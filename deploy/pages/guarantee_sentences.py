@@ -78,12 +78,12 @@ def best_guarantees(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarante
 
 def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
     finite, added = math.isfinite(one.epsilon), probability(one.delta) if one.delta else ""
-    consequence = "nothing is promised: they may learn your value."
+    consequence = "nothing is promised: your value may be learned."
     if one.epsilon == 0 and one.delta == 0:
-        consequence = "they learn nothing about your value."
+        consequence = "nothing about your value can be learned."
     elif finite:
         consequence = (
-            f"any conclusion of theirs is at most {odds(one.epsilon)} times as likely with your "
+            f"any conclusion is at most {odds(one.epsilon)} times as likely with your "
             f"value as with any other in its place{f', plus at most {added}' * bool(added)}."
         )
     return GuaranteeSentence(

@@ -213,7 +213,10 @@ def _describe(design: Design) -> str:
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
     mean, _ = design.shuffler.moments()
-    dummies = f"{design.dummies_per_user:g} dummies per user"
-    if mean:
-        dummies = f"{mean:.4g} dummies per item by the shuffler"
-    return f"{name} {noise}, {dummies}; {design.messages_per_user:g} messages"
+    dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
+    if design.dummies_per_user:
+        dummies = f", {design.dummies_per_user:g} dummies per user"
+    messages = (
+        "one message" if design.messages_per_user == 1 else f"{design.messages_per_user:g} messages"
+    )
+    return f"{name} {noise}{dummies}; {messages}"

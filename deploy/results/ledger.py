@@ -58,7 +58,7 @@ def show(
     for entry in entries:
         table.add_row(
             *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS]),
-            escaped(entry.population) or "(alone)",
+            escaped(entry.population) or "none",
             *(f"{entry.n_users:,}", f"{entry.n_refused:,}", rounded_up(entry.epsilon)),
             *(rounded_up(entry.delta), rounded_up(entry.composed_epsilon)),
         )

@@ -147,11 +147,12 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
     if truth is not None:
         mse, mse_shrunk = _mse(means, truth), _mse(estimate.shrunk, truth)
         error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
+        better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
         theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
         if estimate.unbiased:
             theory = f"in theory {estimate.mse_theory:.3g}"
             covered = f" {_covered(estimate.interval(CONFIDENCE), truth)}"
-        errors = f"Mean squared error {mse:.3g}, {theory}; shrunk {mse_shrunk:.3g}.{covered}"
+        errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     more = {"standard error": estimate.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
     if size >= _SHRUNK_FROM:
@@ -369,6 +370,8 @@ def _covered(interval: Interval, truth: Vector) -> str:
     """Return a sentence with the number of intervals that cover the truth."""
     low, high = interval
     covered = int(((low <= truth) & (truth <= high)).sum())
+    if len(truth) == 1:
+        return f"The interval {'covers' if covered else 'does not cover'} the truth."
     return f"{covered:,} of {len(truth):,} intervals cover the truth."
 
 

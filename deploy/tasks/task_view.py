@@ -185,7 +185,7 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
         console.print(
             f"  {summary.state.value}{users}; n_min {summary.n_min:,}; deadline "
             f"{moment(summary.deadline)}; {visible(summary.protocol)} over "
-            f"{summary.domain_size:,}; {visible(summary.population) or '(alone)'}",
+            f"{summary.domain_size:,}; {visible(summary.population) or 'no population'}",
             markup=False,
             highlight=False,
             soft_wrap=True,

@@ -108,7 +108,7 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
 
 
 def _must_reach(row: Finding, epsilon: float) -> Finding:
-    """Fail a finding that did not reach its claim, or 90% of the smaller of ε and its ceiling."""
+    """Fail a finding that did not reach its claim, or 90 % of the smaller of ε and its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)

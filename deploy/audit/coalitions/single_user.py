@@ -150,7 +150,7 @@ def _with_dummies(
 
 def _trials(subject: AuditSubject) -> tuple[int, int]:
     """
-    Return the trials needed to show 90% of the local ε, and the maximum allowed.
+    Return the trials needed to show 90 % of the local ε, and the maximum allowed.
 
     The bounds on the support probabilities p and q cost about z/√(np) and z/√(nq) of ε.
     """
