@@ -115,19 +115,19 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
 def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
-    found = priv_kv.estimate(cells)
+    estimated = priv_kv.estimate(cells)
     owners: Owners | None = None
     if priv_kv.key_signal:
-        of_owners = priv_kv.without_fakes(found)
+        of_owners = priv_kv.without_fakes(estimated)
         owners = Owners(
-            frequencies=found.frequencies,
-            frequency_errors=found.frequency_errors,
+            frequencies=estimated.frequencies,
+            frequency_errors=estimated.frequency_errors,
             means=middle + half * of_owners.means,
             mean_errors=half * of_owners.mean_errors,
         )
     return KeyValues(
-        means_with_fakes=middle + half * found.means_with_fakes,
-        errors_with_fakes=half * found.errors_with_fakes,
+        means_with_fakes=middle + half * estimated.means_with_fakes,
+        errors_with_fakes=half * estimated.errors_with_fakes,
         reports=cells.sum(axis=1),
         owners=owners,
     )

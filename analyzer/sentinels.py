@@ -83,11 +83,11 @@ class SentinelMatches:
 
     def order(self) -> list[int]:
         """Return the first position of each sentinel in the batch, in the order of sending."""
-        found = (
+        positions_of_each = (
             [self.positions[leaf] for leaf in sentinel.leaves if leaf in self.positions]
             for sentinel in self.sentinels
         )
-        return [min(positions) for positions in found if positions]
+        return [min(positions) for positions in positions_of_each if positions]
 
 
 def match_sentinels(

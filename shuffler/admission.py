@@ -27,13 +27,15 @@ class TokenCheck:
         known = {token: token in self._valid for token in tokens}
         new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
-        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
+        accepted = [
+            (known | verified)[token] for token in tokens
+        ]  # others may be forgotten meanwhile
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None
         while len(self._valid) > _MAX_TOKENS:
             self._valid.popitem(last=False)
-        return found
+        return accepted
 
     def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
         return {token: self._identity.accepts(token) for token in tokens}

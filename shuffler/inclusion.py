@@ -160,16 +160,16 @@ class InclusionProofs:
         return InclusionProof.of(tree, commitment, prefix), tree.largest_bucket
 
     async def _tree(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
-        found = self._trees.get(digest)
-        if found is None:
+        loaded = self._trees.get(digest)
+        if loaded is None:
             async with self._loading:
-                found = self._trees.get(digest)  # another call may have loaded it
-                if found is None:
-                    found = self._trees[digest] = await asyncio.to_thread(self._load, digest)
+                loaded = self._trees.get(digest)  # another call may have loaded it
+                if loaded is None:
+                    loaded = self._trees[digest] = await asyncio.to_thread(self._load, digest)
         self._trees.move_to_end(digest)
         while len(self._trees) > 1 and self._buckets_held() > _MAX_BUCKETS_HELD:
             self._trees.popitem(last=False)
-        return found
+        return loaded
 
     def _buckets_held(self) -> int:
         return sum(1 << tree.bits for _, tree in self._trees.values())

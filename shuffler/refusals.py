@@ -28,8 +28,8 @@ class RefusalCounts:
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
         """Count the outcomes other than STORED."""
-        if found := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
-            self._counts.setdefault(batch_id, Counter()).update(found)
+        if counted := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
+            self._counts.setdefault(batch_id, Counter()).update(counted)
             self._unsaved.add(batch_id)
 
     def of(self, batch_id: BatchId) -> Counter[Outcome]:

@@ -69,7 +69,7 @@ async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffle
     with pytest.raises(CredentialError):
         await shuffler.collection.submit(DIGEST, envelope, b"")
     shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.EXPIRED is await shuffler.state()
 
     with pytest.raises(BatchStateError):
@@ -106,7 +106,7 @@ async def test_tokens_are_not_stored(shuffler: Shuffler) -> None:
 
     connection = sqlite3.connect(shuffler.path / "spool.sqlite")
     assert [(5,)] == connection.execute("SELECT count(*) FROM used_tokens").fetchall()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert [(0,)] == connection.execute("SELECT count(*) FROM used_tokens").fetchall()
     connection.close()
 

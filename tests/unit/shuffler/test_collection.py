@@ -50,7 +50,7 @@ async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -
     assert [Outcome.CONFLICT, Outcome.REPEATED] == bulk
 
     await shuffler.submit(4)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     with pytest.raises(BatchStateError):
         await shuffler.collection.submit(DIGEST, envelope)
 

@@ -49,7 +49,7 @@ async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuff
     """No group, bucket, permuted batch or key."""
     before = {path.name for path in shuffler.path.rglob("*")}
     await shuffler.submit(5)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     after = {path.name for path in shuffler.path.rglob("*")}
 
     assert BatchState.ERASED is await shuffler.state()
@@ -64,7 +64,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
     await shuffler.refusals.save(shuffler.spool)
     shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert {"batches", "refusals"} == _tables_with_rows(shuffler)
     assert [] == list((shuffler.path / "inclusion").iterdir())
@@ -94,7 +94,7 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
         return Dying(shuffler.path / "batches" / batch_id.hex(), key)
 
     shuffler.spool.files = dying  # type: ignore[method-assign]
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.CLOSED is await shuffler.state()
     [folder] = _folders(shuffler)
     [left] = folder.iterdir()
@@ -103,10 +103,10 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
     await shuffler.restart()
     assert [] == _folders(shuffler)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert first != next(_folders(shuffler)[0].iterdir()).read_bytes()
     shuffler.analyzer.reachable = True
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(_reports(blob))))
@@ -120,7 +120,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
         raise _Killed(batch_id)
 
     shuffler.spool._drop_submissions = killed  # type: ignore[method-assign]
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     assert _groups(shuffler) > 0
     [order] = [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
@@ -129,7 +129,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
     assert [order] == [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
     for lose_answers in (True, False):
         shuffler.analyzer.lose_answers = lose_answers
-        await shuffler.deliveries.advance()
+        await shuffler.advance()
 
     first, second = shuffler.analyzer.delivered
     assert first == second
@@ -141,7 +141,7 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
     """It keeps its state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     [order] = _folders(shuffler)[0].iterdir()
     content = order.read_bytes()
     if damage == "a flipped bit":
@@ -151,12 +151,12 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
     else:
         order.unlink()
     shuffler.analyzer.lose_answers = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     assert (1, 1) == (len(shuffler.analyzer.delivered), len(shuffler.key_files()))
 
     shuffler.analyzer.listen = False  # it acknowledges without reading
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert [] == shuffler.key_files() == list((shuffler.path / "inclusion").iterdir())
 
@@ -167,9 +167,9 @@ async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     [found] = shuffler.batches.unfinished()
     await shuffler.spool.set_state(await shuffler.spool.get(DIGEST), BatchState.CLOSED)
     with disk_of(300):
-        await shuffler.deliveries.advance()
+        await shuffler.advance()
         assert BatchState.CLOSED is await shuffler.state()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10 * _SIZE) == (manifest.n_users, len(blob))

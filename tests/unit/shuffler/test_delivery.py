@@ -28,8 +28,8 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     [key_file] = shuffler.key_files()
     kept = key_file.read_bytes()
     assert kept.startswith(b"shuffledp sealed secret v1")
-    await shuffler.deliveries.advance()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
+    await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10) == (manifest.n_users, manifest.n_reports)
@@ -53,7 +53,7 @@ async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
     strict = Shuffler(tmp_path, minimum_batch=6)
     await strict.start()
     await strict.submit(5)
-    await strict.deliveries.advance()
+    await strict.advance()
 
     assert BatchState.COLLECTING is await strict.state()
     assert (await strict.collection.status(DIGEST)).n_min == 6
@@ -101,7 +101,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     with pytest.raises(BatchStateError, match="had 2 users when it was read; it has 3"):
         await shuffler.spool.set_last_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     [(manifest, _)] = shuffler.analyzer.delivered
     assert manifest.n_users == 3
@@ -121,14 +121,14 @@ async def test_erasing_a_finished_batch_is_retried(
 
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.analyzer.reachable = True
     with monkeypatch.context() as failures:
         failures.setattr(failing, fail)
-        await shuffler.deliveries.advance()
+        await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert (keys, 1) == (len(shuffler.key_files()), len(list(shuffler.path.glob("batches/*"))))
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
 
 
@@ -140,7 +140,7 @@ async def test_a_start_on_another_database_destroys_nothing(
     await shuffler.submit(CASE.task.target_size)
     if permuted:
         shuffler.analyzer.reachable = False
-        await shuffler.deliveries.advance()
+        await shuffler.advance()
         shuffler.analyzer.reachable = True
     [key_file] = shuffler.key_files()
     shuffler.spool.close()
@@ -154,7 +154,7 @@ async def test_a_start_on_another_database_destroys_nothing(
             file.unlink()
     aside.rename(database)
     await shuffler.start()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert BatchState.ERASED is await shuffler.state()
 
@@ -169,7 +169,7 @@ async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bo
         await shuffler.restart()
     with pytest.raises(BatchStateError, match="no longer collects"):
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     await shuffler.collection.close(DIGEST)
 
     [(manifest, _)] = shuffler.analyzer.delivered
@@ -192,7 +192,7 @@ async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffl
     assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
 
     await shuffler.submit(1)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert set() == shuffler.batches.needed_keys()
     assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
@@ -219,7 +219,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
     """The shuffler starts, and keeps every key and file; collecting or permuted."""
     await shuffler.submit(users)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     state, [key_file] = await shuffler.state(), shuffler.key_files()
     kept = key_file.read_bytes()
     with monkeypatch.context() as damaged:
@@ -244,7 +244,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
     await shuffler.restart()
     shuffler.analyzer.reachable = True
     await shuffler.submit(5 - users)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
 
 
@@ -254,7 +254,7 @@ async def test_a_quarantined_batch_needs_no_envelope_key(
     """Even if its task cannot be read."""
     await shuffler.submit(5)
     shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     monkeypatch.setattr(Task, "from_bytes", _unreadable)
     await shuffler.restart()
     assert set() == shuffler.batches.needed_keys()
