@@ -1,8 +1,7 @@
 import dataclasses
 import math
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from common.task.task import Task
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
-from tests.support.tasks import PublishedTask, published
+from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)
@@ -128,13 +127,7 @@ def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> No
     assert claimed(fewer).epsilon < claimed(result.guarantees).epsilon
 
 
-_PLAIN: Final[dict[str, Any]] = {
-    "local_epsilon": math.inf,
-    "dummies_per_user": 0,
-    "buckets": 0,
-    "domain_size": 5,
-    "delta": 1e-2,
-}
+_PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 5, "delta": 1e-2, "n_min": 3, "target_size": 5}
 _COINS: Final = ShufflerSpec(law="binomial", trials=60, most=60)
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 2)
 _FLANKS: Final = ShufflerSpec(
@@ -147,13 +140,12 @@ _EACH: Final = DummySpec(
     extra_weight=EXTRA_WEIGHT_SUM // 4,
     most=5,
 )
+_AUE: Final = {"protocol": "aue", "n_min": 100, "target_size": 100}
 _CASES: Final = {
-    "sbin": published(protocol="sbin", shuffler=_COINS, n_min=3, target_size=5, **_PLAIN),
-    "sbin, sampled": published(
-        protocol="sbin", shuffler=_SAMPLED, n_min=3, target_size=5, **_PLAIN
-    ),
-    "sageo": published(protocol="sageo", shuffler=_FLANKS, n_min=3, target_size=5, **_PLAIN),
-    "aue": published(protocol="aue", dummies=_EACH, n_min=100, target_size=100, **_PLAIN),
+    "sbin": published(**_PLAIN, shuffler=_COINS),
+    "sbin, sampled": published(**_PLAIN, shuffler=_SAMPLED),
+    "sageo": published(**_PLAIN | {"protocol": "sageo", "shuffler": _FLANKS}),
+    "aue": published(**_PLAIN | _AUE, dummies=_EACH),
 }
 _BATCHES: Final = 250
 _USERS: Final = np.array([60, 30, 0, 9, 1])
@@ -218,20 +210,17 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     ],
 )
 async def test_an_implausible_number_of_reports_is_refused(
-    tmp_path: Path, spec: ShufflerSpec, reports: int, *, allowed: bool
+    core: AnalyzerCore, spec: ShufflerSpec, reports: int, *, allowed: bool
 ) -> None:
     """Far from the 153 expected: dummies were lost or made twice."""
-    analyzer = AnalyzerCore(tmp_path)
-    await analyzer.start()
-    signed = await analyzer.publish(protocol="sbin", shuffler=spec, **_PLAIN)
-    seal = analyzer.keys.reports.public_key().sealer(report_context(signed.digest()))
+    signed = await core.publish(**_PLAIN, shuffler=spec)
+    seal = core.keys.reports.public_key().sealer(report_context(signed.digest()))
     sealed = [seal(each.tobytes()) for each in plain_reports(np.arange(reports) % 5)]
-    manifest = dataclasses.replace(analyzer.manifest(3), n_reports=reports)
+    manifest = dataclasses.replace(core.manifest(3), n_reports=reports)
     with nullcontext() if allowed else pytest.raises(WireError, match="reports are announced"):
-        await analyzer.releases.deliver(manifest, chunks_of(sealed))
-        await analyzer.settle()
-        assert reports == (await analyzer.result()).n_reports
-    await analyzer.stop()
+        await core.releases.deliver(manifest, chunks_of(sealed))
+        await core.settle()
+        assert reports == (await core.result()).n_reports
 
 
 @pytest.mark.parametrize("items", [2, 3])
@@ -244,8 +233,7 @@ def test_the_stated_error_holds_for_few_items(items: int) -> None:
     (1 - 1/items) it would be .5 or .67.
     """
     distribution = dataclasses.replace(_EACH, trials=items, most=items)
-    plain = _PLAIN | {"domain_size": items}
-    task = published(protocol="aue", dummies=distribution, n_min=100, target_size=100, **plain).task
+    task = published(**_PLAIN | _AUE | {"domain_size": items}, dummies=distribution).task
     mechanism, rng = mechanism_of(task), np.random.default_rng(2)
     users = np.array([60, 40, 0][:items])
     errors = []

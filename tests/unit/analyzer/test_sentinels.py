@@ -1,9 +1,8 @@
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,14 +25,11 @@ from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import commitment_over, some_leaves
-from tests.support.tasks import published
+from tests.support.tasks import SHUFFLER_NOISE, published
 
 _KEEPS = published(n_min=15).task
 _SAMPLES = published(
-    protocol="sbin",
-    buckets=0,
-    dummies_per_user=0,
-    local_epsilon=float("inf"),
+    **SHUFFLER_NOISE,
     n_min=1000,
     target_size=2000,
     shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=4000, most=4000),
@@ -194,13 +190,10 @@ def test_a_sentinel_stands_at_its_first_report() -> None:
 
 
 @pytest.fixture
-async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+async def analyzer(core: AnalyzerCore) -> AnalyzerCore:
     """A started analyzer with a task that has room for five sentinels of two reports."""
-    started = AnalyzerCore(tmp_path)
-    await started.start()
-    await started.publish(n_min=3, target_size=8)
-    yield started
-    await started.stop()
+    await core.publish(n_min=3, target_size=8)
+    return core
 
 
 def _sentinels(count: int, start: int = 0) -> list[bytes]:

@@ -1,7 +1,5 @@
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +14,11 @@ _ISSUER = TokenIssuer(TokenIssuer.generate())
 
 
 @pytest.fixture
-async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
+async def shuffler(shuffler: Shuffler) -> Shuffler:
     """A shuffler that requires tokens."""
-    started = Shuffler(tmp_path, token_identity=_ISSUER.identity())
-    await started.start()
-    yield started
-    started.spool.close()
+    shuffler.token_identity = _ISSUER.identity()
+    await shuffler.restart()
+    return shuffler
 
 
 async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import dataclasses
 import logging
-import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from shuffler.admission import ConnectionLimit
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
-from tests.support.tasks import published
+from tests.support.tasks import SHUFFLER_NOISE, published
 
 
 async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -> None:
@@ -75,10 +74,8 @@ async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
     assert await shuffler.users() == 1
 
 
-async def test_tasks_for_other_shufflers_are_refused(tmp_path: Path) -> None:
+async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None:
     """Unknown, another task, another signer, or sealed to another shuffler's key."""
-    shuffler = Shuffler(tmp_path)
-    await shuffler.start()
     with pytest.raises(UnknownTaskError):
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
@@ -95,26 +92,17 @@ async def test_tasks_for_other_shufflers_are_refused(tmp_path: Path) -> None:
         await shuffler.collection.fetch_task(DIGEST)
 
     shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)
-    elsewhere = StateDirectory.open(tmp_path / "elsewhere")
+    elsewhere = StateDirectory.open(shuffler.path / "elsewhere")
     shuffler.batches._keys = store_holding(elsewhere, HpkePrivateKey.generate())
     with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
-    shuffler.spool.close()
 
 
 async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
     """At the limit it is accepted."""
     spec = ShufflerSpec(law="binomial", trials=600, most=600)
-    case = published(
-        protocol="sbin",
-        local_epsilon=math.inf,
-        dummies_per_user=0,
-        buckets=0,
-        domain_size=7,
-        delta=1e-2,
-        shuffler=spec,
-    )
+    case = published(**SHUFFLER_NOISE, domain_size=7, delta=1e-2, shuffler=spec)
     expected = case.task.expected_shuffler_dummies
     shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
     await shuffler.start()
@@ -174,17 +162,19 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
     assert not any(one._log_traceback for one in looked_for)
 
 
-async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_submission_is_not_logged(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
     """Stored, repeated or refused, alone and in bulk; nor is a request for a proof."""
     caplog.set_level(logging.DEBUG)
     issuer = TokenIssuer(TokenIssuer.generate())
-    shuffler = Shuffler(tmp_path, token_identity=issuer.identity())
-    await shuffler.start()
+    shuffler.token_identity = issuer.identity()
+    await shuffler.restart()
     await shuffler.collection.fetch_task(DIGEST)
     caplog.clear()
     token, envelope = issuer.issue(), shuffler.envelope()
     refused = 0
-    for sent, shown in (
+    for sent, presented in (
         (envelope, token),
         (envelope, token),
         (shuffler.envelope(), token),
@@ -193,9 +183,9 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
         (envelope[:-1], issuer.issue()),
         (bytes([envelope[0] ^ 1]) + envelope[1:], issuer.issue()),
     ):
-        await shuffler.collection.submit_bulk(DIGEST, [sent], [shown])
+        await shuffler.collection.submit_bulk(DIGEST, [sent], [presented])
         try:
-            await shuffler.collection.submit(DIGEST, sent, shown)
+            await shuffler.collection.submit(DIGEST, sent, presented)
         except ShuffleDpError:
             refused += 1
     shuffler.clock.seconds = float(CASE.task.deadline)
@@ -206,7 +196,6 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
             await shuffler.inclusions.relay(DIGEST, prefix)
     with pytest.raises(ShuffleDpError):
         ConnectionLimit(2).take("ipv4:192.0.2.1:1", 3)
-    shuffler.spool.close()
 
     assert 5 == refused
     assert [] == caplog.records

@@ -48,16 +48,15 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
 
 
-async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
+async def test_minimum_batch_raises_n_min(shuffler: Shuffler) -> None:
     """Also in the status."""
-    strict = Shuffler(tmp_path, minimum_batch=6)
-    await strict.start()
-    await strict.submit(5)
-    await strict.advance()
+    shuffler.minimum_batch = 6
+    await shuffler.restart()
+    await shuffler.submit(5)
+    await shuffler.advance()
 
-    assert BatchState.COLLECTING is await strict.state()
-    assert (await strict.collection.status(DIGEST)).n_min == 6
-    strict.spool.close()
+    assert BatchState.COLLECTING is await shuffler.state()
+    assert (await shuffler.collection.status(DIGEST)).n_min == 6
 
 
 async def test_a_failed_step_is_retried_after_growing_pauses(

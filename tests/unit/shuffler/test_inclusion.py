@@ -17,15 +17,12 @@ from shuffler.inclusion import SentBatch
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
-from tests.support.tasks import published
+from tests.support.tasks import SHUFFLER_NOISE, published
 
 _SIZE = CASE.task.sealed_report_bytes
 _ANALYZER = CASE.identity.public_identity()
 _SAMPLED = published(
-    protocol="sbin",
-    buckets=0,
-    dummies_per_user=0,
-    local_epsilon=float("inf"),
+    **SHUFFLER_NOISE,
     n_min=5,
     target_size=20,
     shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=40, most=40),

@@ -19,16 +19,9 @@ from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
-from tests.support.tasks import PublishedTask, published
+from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
-_PLAIN: Final[dict[str, Any]] = {
-    "protocol": "sbin",
-    "local_epsilon": float("inf"),
-    "dummies_per_user": 0,
-    "buckets": 0,
-    "domain_size": 7,
-    "delta": 1e-2,
-}
+_PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}
 _COINS: Final = ShufflerSpec(law="binomial", trials=600, most=600)
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 4)
 _CASES: Final = {

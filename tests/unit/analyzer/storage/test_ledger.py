@@ -1,5 +1,4 @@
 import sqlite3
-from collections.abc import AsyncIterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,14 +12,11 @@ from tests.support.analyzer_core import AnalyzerCore
 
 
 @pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+async def core(core: AnalyzerCore) -> AnalyzerCore:
     """An analyzer that has released three batches."""
-    started = AnalyzerCore(tmp_path)
-    await started.start()
     for _ in range(3):
-        await started.release(5, await started.publish(population="staff", budget_epsilon=20.0))
-    yield started
-    await started.stop()
+        await core.release(5, await core.publish(population="staff", budget_epsilon=20.0))
+    return core
 
 
 def _tamper(core: AnalyzerCore, *statements: str) -> None:
