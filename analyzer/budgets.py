@@ -188,7 +188,7 @@ def _check(releases: Sequence[BudgetedRelease]) -> None:
         composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
             raise BudgetError(
-                f"with this one, {len(releases)} released to its population would cost a central "
+                f"with this one, {len(releases)} releases to its population would cost a central "
                 f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )

@@ -31,14 +31,14 @@ def mixture_of(
     If nothing was refused, the number of users' dummies is exact: all counted reports but users'
     own. The numbers of reports that the shuffler added and kept are known in distribution only.
 
-    Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
-    never refused. Otherwise refusals are taken to be proportional: the same share of users' own
-    reports as of all reports is left, and the other counted reports are dummies.
+    Where the shuffler adds dummies, every refused report is a user's, since an honest shuffler's
+    dummies are never refused. Otherwise refusals are assumed proportional: users' own reports and
+    dummies lose the same share.
 
-    Where n users toss a coin of chance c for each of d items, and heads is a dummy naming it, the
-    total D of heads is known. Given D, the heads of one item are hypergeometric: D drawn from n·d
-    tosses, n of them its own. At D's mean n·d·c their variance is n·c·(1-c)·(1 - 1/d), up to a
-    factor of 1 + 1/(n·d - 1).
+    Where each of n users adds a dummy of each of d items with chance c, the total D of dummies is
+    known. Given D, the number of dummies of one item is hypergeometric: D draws from n·d, of which
+    n are its own. At D's mean n·d·c its variance is n·c·(1-c)·(1 - 1/d), up to a factor of
+    1 + 1/(n·d - 1).
 
     Args:
         task: The batch's.

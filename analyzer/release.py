@@ -87,14 +87,7 @@ class Releases:
             The signed commitment to the batch, the same every time; None for a batch staged by an
             earlier version.
 
-        Raises:
-            UnknownTaskError: No task has this digest.
-            ConflictError: Another batch was delivered for this task.
-            WireError: The number of reports contradicts the manifest or the task.
-            DeliveryUnderWayError: Another call is delivering the same batch.
-            BudgetError: The release would exceed the population's privacy budget.
-            AccountingError: No guarantee exists for so many users of this task.
-            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
+        Raises as Staging.receive.
         """
         try:
             await self._staging.receive(manifest, chunks)

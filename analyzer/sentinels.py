@@ -168,7 +168,7 @@ def without_sentinels(
     n_users = delivered.n_users - n_sentinels
     if n_users < task.n_min:
         raise UnusableBatchError(
-            f"the batch has {n_users} users beside {n_sentinels} sentinels; the task needs at "
+            f"the batch has {n_users} users besides {n_sentinels} sentinels; the task needs at "
             f"least {task.n_min} users"
         )
     # Further copies are not subtracted: they are refused as repeats, like those of any report.

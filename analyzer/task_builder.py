@@ -144,8 +144,8 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         return _of_texts(draft)
     if not MIN_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always goes with noise, "
-            f"and it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
+            f"so it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 

@@ -280,7 +280,7 @@ class ActiveBatches:
             raise
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
-        """Read a batch's key; make one while the batch is empty."""
+        """Read a batch's key; generate a missing one if the batch is still empty."""
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:

@@ -27,9 +27,7 @@ class TokenCheck:
         known = {token: token in self._valid for token in tokens}
         new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
-        accepted = [
-            (known | verified)[token] for token in tokens
-        ]  # others may be forgotten meanwhile
+        accepted = [(known | verified)[token] for token in tokens]  # before any is forgotten
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None
@@ -48,11 +46,11 @@ class ConnectionLimit:
     """
     Limits submissions per connection where no tokens are required. In memory, never logged.
 
-    It stops careless clients only: a client evades it by opening many connections, while tokens
-    limit people. Nothing is counted on a Unix socket, where all connections look alike.
+    This stops only careless clients, since opening many connections evades it; tokens limit people.
+    Nothing is counted on a Unix socket, where all connections look alike.
 
-    A connection is known by its address and port, and its count outlives it, since gRPC reports no
-    closing: a later connection from the same port continues the count.
+    A connection is identified by its address and port. gRPC does not report when it closes, so a
+    later connection from the same port continues its count.
     """
 
     def __init__(self, most: int) -> None:

@@ -41,7 +41,7 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 
 DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
-"""Final states in which the batch and its key are destroyed; an operator may inspect others."""
+"""Final states whose batch and key are destroyed; a quarantined batch is kept for inspection."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
 """Every batch enters exactly one of these, when its number of users is final."""
@@ -49,7 +49,7 @@ AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingRule:
-    """When a batch closes: the task's rule, with n_min raised to this shuffler's minimum."""
+    """When a batch closes: the task's limits, with n_min raised to this shuffler's minimum."""
 
     n_min: int
     target_size: int

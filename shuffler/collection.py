@@ -52,7 +52,7 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
         Outcome.CLOSED: (BatchStateError, "the task's batch no longer collects"),
     }
 )
-"""The error of a submission that is refused alone; in bulk, its outcome is the answer."""
+"""Errors that `submit` raises for refused submissions; `submit_bulk` returns their outcomes."""
 
 _TOKEN: Final = b"token"
 """Separates the tags of tokens from those of submission ids, which clients choose."""
@@ -145,8 +145,8 @@ class Collection:
             StorageError: Nothing was stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
-        Cost: opening, by the workers, and some microseconds for each; memory for the calls that
-        keep the workers busy, not for those that wait.
+        Cost: opening by the workers, and some microseconds for each. Calls that wait for a worker
+        hold only their envelopes.
         """
         batch = await self._batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
@@ -186,10 +186,10 @@ class Collection:
             return outcomes
         async with opening(batch, [envelopes[place] for place in fitting]) as opened:
             places = [[fitting[index] for index in indices] for _, indices in opened]
-            group_tokens = [[tokens[place] for place in of_group] for of_group in places]
+            group_tokens = [[tokens[place] for place in group_places] for group_places in places]
             stored = await self._store(batch, [group for group, _ in opened], group_tokens)
-        for of_group, group_outcomes in zip(places, stored, strict=True):
-            for place, outcome in zip(of_group, group_outcomes, strict=True):
+        for group_places, group_outcomes in zip(places, stored, strict=True):
+            for place, outcome in zip(group_places, group_outcomes, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
@@ -318,8 +318,7 @@ class Collection:
             token_tags=()
             if self._tokens is None
             else [
-                [batch.key.tag(_TOKEN + serial_of(token)) for token in of_group]
-                for of_group in tokens
+                [batch.key.tag(_TOKEN + serial_of(token)) for token in group] for group in tokens
             ],
         )
         return await self._spool.append(arrival)

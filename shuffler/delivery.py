@@ -97,11 +97,10 @@ class Deliveries:
             self._pauses[batch.digest] = pause
             self._not_before[batch.digest] = self._clock.elapsed() + pause
             self._metrics.tried(len(self._pauses), error)
-            foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
-                level="WARNING" if foreseen else "ERROR",
+                level="WARNING" if isinstance(error, ShuffleDpError) else "ERROR",
             )
         else:
             self._pauses.pop(batch.digest, None)

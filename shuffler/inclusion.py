@@ -1,9 +1,9 @@
 """
 Inclusion proofs: the analyzer's commitment to a batch and the leaves of the reports delivered.
 
-Sorted hashes relate no report to a user, so they may outlive the batch's key; they are deleted some
-days after the delivery. None are kept for a task that samples: its guarantee assumes that nobody
-learns which reports were kept.
+Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted some
+days after the delivery. A task that samples has none: its guarantee assumes that nobody learns
+which reports were kept.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ class InclusionProofs:
             every answer is padded.
 
         Raises:
-            ProofError: The task's batch has not been delivered, or too long ago.
+            ProofError: The task's batch has not been delivered, or its proof has expired.
             WireError: There is no such bucket.
         """
         commitment, tree = await self._tree(digest)
@@ -188,8 +188,8 @@ class InclusionProofs:
             leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
         except FileNotFoundError as error:
             raise ProofError(
-                "there is no proof for this task: its batch has not been delivered, or too long "
-                "ago, or the task samples"
+                "there is no proof for this task: its batch has not been delivered, its proof has "
+                "expired, or the task samples"
             ) from error
         if commitment is None:
             raise ProofError("there is no proof for this task: it was delivered without a salt")

@@ -73,6 +73,5 @@ class RefusalCounts:
 
 
 def _report(event: str, error: Exception) -> None:
-    foreseen = isinstance(error, ShuffleDpError)
-    level: logs.Level = "WARNING" if foreseen else "ERROR"
+    level: logs.Level = "WARNING" if isinstance(error, ShuffleDpError) else "ERROR"
     logs.event(event, {"error": type(error).__name__}, level=level)

@@ -193,10 +193,7 @@ def _append_to(
     accept_new = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].judge(groups, accept_new, read, use_token)
-    parts = [
-        _new_part(group, group_outcomes, key)
-        for group, group_outcomes in zip(groups, outcomes, strict=True)
-    ]
+    parts = [_new_part(group, judged, key) for group, judged in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)

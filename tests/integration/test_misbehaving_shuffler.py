@@ -101,7 +101,7 @@ _MISSING: Final = "1 of 20 sentinels are missing"
         pytest.param(replaces(_USERS + 4), 20, _MISSING, id="replaces a sentinel"),
         pytest.param(duplicates(_USERS + 4), 20, _MISSING, id="duplicates over a sentinel"),
         pytest.param(_unshuffled, 20, "tau with the order of sending is 1", id="no shuffle"),
-        pytest.param(drops(*range(6)), 20, "14 users beside 20 sentinels", id="below n_min"),
+        pytest.param(drops(*range(6)), 20, "14 users besides 20 sentinels", id="below n_min"),
         pytest.param(
             duplicates(3, times=2), 0, "4 of the batch's 40 reports were refused", id="copies"
         ),

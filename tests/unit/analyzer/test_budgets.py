@@ -50,7 +50,7 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
             yield chunk
 
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
-    with pytest.raises(BudgetError, match=r"2 released to its population.*the budget is") as caught:
+    with pytest.raises(BudgetError, match=r"2 releases to its population.*the budget is") as caught:
         await core.releases.deliver(manifest, chunks())
     await core.settle()
 

@@ -127,7 +127,7 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
         found = without_sentinels(manifest, matches, task)
 
         assert (left, 190) == (found.n_users, found.n_reports)
-        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users beside"):
+        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users besides"):
             without_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
 
 

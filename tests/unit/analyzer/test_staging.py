@@ -21,8 +21,8 @@ from tests.support.analyzer_core import BATCH, AnalyzerCore
     [
         (2, 4, 4, "needs at least 3"),
         (5, 9, 9, "a batch of 5 users has 10"),
-        (5, 10, 9, "9 reports came; 10 were announced"),
-        (5, 10, 11, "reports came; 10 were announced"),
+        (5, 10, 9, "9 reports arrived; 10 were announced"),
+        (5, 10, 11, "reports arrived; 10 were announced"),
     ],
 )
 async def test_a_batch_must_agree_with_its_manifest(

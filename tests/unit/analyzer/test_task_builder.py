@@ -81,7 +81,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         ("duchi", {"domain_size": 2}, "domain_size is 2; it must lie between 1 and 1"),
         ("harmony", {"domain_size": 1}, "domain_size is 1; it must lie between 2 and 8192"),
         ("rappor", {"domain_size": 3}, "a domain_size of 1; the task has 0 and 3"),
-        ("duchi", {"local_epsilon": math.inf}, "mean data always goes with noise"),
+        ("duchi", {"local_epsilon": math.inf}, "mean data always needs noise"),
         ("duchi", {"local_epsilon": 0.0}, "local_epsilon is 0 or left out; a task of .* duchi"),
         ("duchi", {"numbers": NumberDraft(low=2.0, high=2.0)}, "low must be below high"),
         ("duchi", {"numbers": NumberDraft(low=math.nan)}, "low is nan"),
