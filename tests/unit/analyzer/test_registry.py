@@ -1,6 +1,5 @@
 import dataclasses
 import logging
-import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,11 +13,9 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry, TaskListing
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
-from analyzer.task_builder import complete, default_budget
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.hpke import key_id
 from common.crypto.key_ring import DAY
-from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError, WireError
+from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
 from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
 from common.runtime.metrics import ProcessMetrics
@@ -28,7 +25,7 @@ from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.clock import ManualClock
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
-from tests.support.tasks import draft, published
+from tests.support.tasks import draft
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
@@ -93,46 +90,12 @@ async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[s
     store.close()
 
 
-def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
-    """A task alone gets the largest certified ε."""
-    alone = draft(local_epsilon=math.inf)
-    assert MAX_EPSILON == default_budget(alone, math.inf)
-    with pytest.raises(TaskError, match="needs a budget_epsilon"):
-        default_budget(dataclasses.replace(alone, population="staff"), math.inf)
-    stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
-    assert 3.0 == default_budget(stated, math.inf)
-
-
 @pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])
 def test_a_damaged_operator_token_stops_the_start(content: bytes) -> None:
     """An empty one would match anything. An intact one does not print."""
     with pytest.raises(SettingsError, match="must hold 64 hexadecimal digits"):
         OperatorToken(content)
     assert "5e5e" not in repr(OperatorToken(b"5e" * 32))
-
-
-@pytest.mark.parametrize(
-    ("protocol", "buckets", "found"),
-    [("ldp-blh", 0, 2), ("ldp-blh", 2, 2), ("ldp-olh", 0, 7), ("ldp-olh", 5, 5)],
-)
-def test_a_protocol_chooses_the_buckets_by_default(protocol: str, buckets: int, found: int) -> None:
-    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local ε of 2."""
-    task = published(protocol=protocol, buckets=buckets, dummies_per_user=0).task
-
-    assert found == task.item_mechanism.buckets
-    with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
-        published(protocol="ldp-blh", dummies_per_user=0)
-
-
-def test_an_invalid_shuffler_key_is_refused() -> None:
-    """Devices could not seal to it."""
-    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
-    with pytest.raises(WireError, match="not a public key of the suite"):
-        complete(
-            draft(b"\xff" * 1216, suite=suite),
-            analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
-            nonce=bytes(32),
-        )
 
 
 def _change(analyzer: AnalyzerCore, statement: str) -> None:

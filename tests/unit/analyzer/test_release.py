@@ -1,5 +1,3 @@
-import sqlite3
-
 import pytest
 
 from common.accounting.guarantees import guarantees
@@ -50,16 +48,6 @@ async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCo
         with pytest.raises(ConflictError, match=message):
             await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(users, signed)))
     await analyzer.settle()
-
-
-@pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
-async def test_the_ledger_is_append_only(analyzer: AnalyzerCore, statement: str) -> None:
-    """The database refuses to change or delete entries."""
-    await analyzer.deliver(3, analyzer.sealed(3))
-    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
-    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        connection.execute(statement)
-    connection.close()
 
 
 async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerCore) -> None:

@@ -106,3 +106,12 @@ async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -
     _tamper(core, "UPDATE ledger SET n_users = 30")
     with pytest.raises(LedgerError, match="broken at entry 1"):
         await analyzer.server.start(settings)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
+async def test_the_ledger_is_append_only(core: AnalyzerCore, statement: str) -> None:
+    """The database refuses to change or delete entries."""
+    connection = sqlite3.connect(core.path / "analyzer.sqlite")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()
