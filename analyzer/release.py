@@ -9,7 +9,7 @@ charged once, or neither.
 import asyncio
 from collections.abc import AsyncIterator
 
-from analyzer.batch_counts import BatchCounts, check_counts, open_and_count, refuse_excess_padding
+from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
 from analyzer.budgets import ReleaseBudgets
 from analyzer.finalize import build_result
 from analyzer.metrics import ReleaseMetrics
@@ -156,9 +156,10 @@ class Releases:
             mechanism,
             pool=self._pool,
             key=key,
-            n_repeated=matches.n_repeated,
         )
-        counts = refuse_excess_padding(opened, batch.n_users, task)
+        counts = add_batch_refusals(
+            opened, task, n_users=batch.n_users, n_repeated=matches.n_repeated
+        )
         check_counts(counts, batch.n_reports, self._most_refused_share)
         result = await asyncio.to_thread(build_result, batch, task, mechanism, counts, matches)
         await self._charge_and_store(batch, task, counts, result)

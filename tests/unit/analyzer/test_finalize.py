@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, check_counts, refuse_excess_padding
+from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts
 from analyzer.estimation import histogram
 from analyzer.finalize import build_result, estimate_result, mixture_of
 from analyzer.sentinels import SentinelMatches
@@ -46,7 +46,7 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
         n_users=100,
         n_reports=n_reports or 100 * case.task.reports_per_user,
     )
-    counts = refuse_excess_padding(counts, manifest.n_users, case.task)
+    counts = add_batch_refusals(counts, case.task, n_users=100, n_repeated=0)
     matches = SentinelMatches(sentinels=(), positions={}, n_repeated=0)
     return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
 
