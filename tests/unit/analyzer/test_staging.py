@@ -5,15 +5,18 @@ from contextlib import closing
 
 import pytest
 
+from common.crypto.hpke import split_every
 from common.errors import (
     DeliveryUnderWayError,
     UnusableBatchError,
     WireError,
 )
 from common.messages.batch import BatchId, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, leaves_of
 from deploy.audit.harness.analyzer_core import chunks_of
 from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore
+from tests.support.leaves import commitment_over
 
 
 @pytest.mark.parametrize(
@@ -142,3 +145,25 @@ async def test_a_batch_damaged_on_the_disk_is_not_estimated(
 
     with pytest.raises(UnusableBatchError, match=said):
         await analyzer.result()
+
+
+async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
+    """Over all reports; also after the release and a restart."""
+    sealed = analyzer.sealed(5)
+    leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
+    answers: list[BatchCommitment | None] = []
+    for _ in range(2):
+        answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
+        await analyzer.settle()
+    await analyzer.restart()
+    answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
+
+    [first] = {answer for answer in answers if answer is not None}
+    identity = analyzer.keys.identity
+    first.check(identity.public_identity(), analyzer.signed.digest())
+    assert 3 == len(answers)
+    assert 10 == first.n_leaves
+    wanted = commitment_over(
+        split_every(leaves, 32), identity, analyzer.signed.digest(), first.salt
+    )
+    assert wanted.root == first.root
