@@ -125,7 +125,7 @@ def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float)
     Check that a batch of `n_reports` can be estimated, by the share of them that was refused.
 
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
-    those of its own reports.
+    refusals of its own reports only.
 
     Raises:
         UnusableBatchError: No report was counted.

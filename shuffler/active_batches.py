@@ -49,7 +49,7 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task whose batch is over. Small, since it is never deleted."""
+    """A task whose batch is over. Small, since it stays in memory."""
 
     digest: TaskDigest
     batch_id: BatchId

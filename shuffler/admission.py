@@ -1,4 +1,4 @@
-"""Admission of submissions: by token or, where none are required, so many per connection."""
+"""Admission of submissions: by token, or with a limit per connection where none is required."""
 
 import asyncio
 from collections import OrderedDict
