@@ -137,7 +137,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before its reports arrive, a batch over budget even if none is refused."""
+        """Refuse a batch over budget even if every report counts; run before reports arrive."""
         try:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)
