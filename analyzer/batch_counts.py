@@ -49,12 +49,11 @@ def open_and_count(
     *,
     pool: HpkePool,
     key: HpkePrivateKey,
-    n_repeated: int = 0,
 ) -> BatchCounts:
     """
     Drop repeats, open, check and count a batch's reports. Run by the analyzer.
 
-    A chunk holds some thousand whole sealed reports. `n_repeated` repeats were dropped before.
+    A chunk holds some thousand whole sealed reports.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would let a
@@ -68,7 +67,7 @@ def open_and_count(
     repeats = RepeatFilter(size)
     valid: list[Reports] = []
     cells = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
-    refused: dict[RefusalCause, int] = {"repeated": n_repeated, "unreadable": 0, "malformed": 0}
+    refused: dict[RefusalCause, int] = {"repeated": 0, "unreadable": 0, "malformed": 0}
     null = counted = waiting = 0
 
     def fresh_chunks() -> Iterator[bytes]:
@@ -101,17 +100,21 @@ def open_and_count(
     )
 
 
-def refuse_excess_padding(counts: BatchCounts, n_users: int, task: Task) -> BatchCounts:
+def add_batch_refusals(
+    counts: BatchCounts, task: Task, *, n_users: int, n_repeated: int
+) -> BatchCounts:
     """
-    Refuse, as malformed, null reports beyond those that the number of users allows.
+    Add the refusals that no single report shows: sentinels' repeats and excess null reports.
 
-    Null reports pad each submission to the task's largest number of dummies; where the number of
-    dummies is fixed, there are none.
+    `n_repeated` repeats of sentinels' reports were dropped before opening. Null reports pad each
+    submission to the task's largest number of dummies, and where that number is fixed there are
+    none; those beyond what `n_users` allow are malformed.
     """
     room = n_users * (task.dummies.maximum - task.dummies.per_user)
     excess = max(0, counts.null - room)
     refused: dict[RefusalCause, int] = {
         **counts.refused,
+        "repeated": counts.refused["repeated"] + n_repeated,
         "malformed": counts.refused["malformed"] + excess,
     }
     return replace(counts, null=counts.null - excess, refused=refused)
@@ -122,7 +125,7 @@ def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float)
     Check that a batch of `n_reports` can be estimated, by the share of them that was refused.
 
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
-    those of its own reports.
+    refusals of its own reports only.
 
     Raises:
         UnusableBatchError: No report was counted.

@@ -120,8 +120,8 @@ class ReleaseBudgets:
         """
         entries = await self._store.run(ledger.entries_of, population)
         releases = [await self._released(entry) for entry in entries]
-        found = await asyncio.to_thread(population_budgets, releases)
-        return population, max((budget.share for budget in found), default=0.0)
+        budgets = await asyncio.to_thread(population_budgets, releases)
+        return population, max((budget.share for budget in budgets), default=0.0)
 
     async def _with(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
@@ -134,14 +134,14 @@ class ReleaseBudgets:
         return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, n_users, n_refused)]
 
     async def _released(self, entry: LedgerEntry) -> BudgetedRelease:
-        found = self._past.get(entry.task_digest)
-        if found is None:
+        release = self._past.get(entry.task_digest)
+        if release is None:
             task = await self._task(entry)
-            found = await asyncio.to_thread(
+            release = await asyncio.to_thread(
                 BudgetedRelease.of, task, entry.n_users, entry.n_refused
             )
-            self._past[entry.task_digest] = found
-        return found
+            self._past[entry.task_digest] = release
+        return release
 
     async def _task(self, entry: LedgerEntry) -> Task:
         signed = await self._store.task(entry.task_digest)
@@ -165,7 +165,7 @@ def population_budgets(
 
     Cost: up to seconds for each δ; cached.
     """
-    found = [
+    budgets = [
         PopulationBudget(
             epsilon=epsilon,
             delta=delta,
@@ -173,7 +173,7 @@ def population_budgets(
         )
         for epsilon, delta in sorted(_promised(releases).union(promised))
     ]
-    return tuple(sorted(found, key=lambda budget: budget.share, reverse=True))
+    return tuple(sorted(budgets, key=lambda budget: budget.share, reverse=True))
 
 
 def _promised(releases: Sequence[BudgetedRelease]) -> set[tuple[float, float]]:
@@ -188,7 +188,7 @@ def _check(releases: Sequence[BudgetedRelease]) -> None:
         composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
             raise BudgetError(
-                f"with this one, {len(releases)} released to its population would cost a central "
+                f"with this one, {len(releases)} releases to its population would cost a central "
                 f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )

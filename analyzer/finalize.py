@@ -31,14 +31,14 @@ def mixture_of(
     If nothing was refused, the number of users' dummies is exact: all counted reports but users'
     own. The numbers of reports that the shuffler added and kept are known in distribution only.
 
-    Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
-    never refused. Otherwise refusals are taken to be proportional: the same share of users' own
-    reports as of all reports is left, and the other counted reports are dummies.
+    Where the shuffler adds dummies, every refused report is a user's, since an honest shuffler's
+    dummies are never refused. Otherwise refusals are assumed proportional: users' own reports and
+    dummies lose the same share.
 
-    Where n users toss a coin of chance c for each of d items, and heads is a dummy naming it, the
-    total D of heads is known. Given D, the heads of one item are hypergeometric: D drawn from n·d
-    tosses, n of them its own. At D's mean n·d·c their variance is n·c·(1-c)·(1 - 1/d), up to a
-    factor of 1 + 1/(n·d - 1).
+    Where each of n users adds a dummy of each of d items with chance c, the total D of dummies is
+    known. Given D, the number of dummies of one item is hypergeometric: D draws from n·d, of which
+    n are its own. At D's mean n·d·c its variance is n·c·(1-c)·(1 - 1/d), up to a factor of
+    1 + 1/(n·d - 1).
 
     Args:
         task: The batch's.
@@ -115,19 +115,19 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
 def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
-    found = priv_kv.estimate(cells)
+    estimated = priv_kv.estimate(cells)
     owners: Owners | None = None
     if priv_kv.key_signal:
-        of_owners = priv_kv.without_fakes(found)
+        of_owners = priv_kv.without_fakes(estimated)
         owners = Owners(
-            frequencies=found.frequencies,
-            frequency_errors=found.frequency_errors,
+            frequencies=estimated.frequencies,
+            frequency_errors=estimated.frequency_errors,
             means=middle + half * of_owners.means,
             mean_errors=half * of_owners.mean_errors,
         )
     return KeyValues(
-        means_with_fakes=middle + half * found.means_with_fakes,
-        errors_with_fakes=half * found.errors_with_fakes,
+        means_with_fakes=middle + half * estimated.means_with_fakes,
+        errors_with_fakes=half * estimated.errors_with_fakes,
         reports=cells.sum(axis=1),
         owners=owners,
     )

@@ -1,4 +1,4 @@
-"""Metrics of the analyzer's batches: rows of common/runtime/metrics.py."""
+"""Metrics of the analyzer's batches, defined in common/runtime/metrics.py."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

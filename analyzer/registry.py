@@ -186,8 +186,8 @@ class TaskListing:
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """List at most MAX_LISTED_TASKS tasks with digests above `after`, sorted."""
-        found = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
-        return [self._summary(stored) for stored in found]
+        page = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
+        return [self._summary(stored) for stored in page]
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """

@@ -9,7 +9,7 @@ charged once, or neither.
 import asyncio
 from collections.abc import AsyncIterator
 
-from analyzer.batch_counts import BatchCounts, check_counts, open_and_count, refuse_excess_padding
+from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
 from analyzer.budgets import ReleaseBudgets
 from analyzer.finalize import build_result
 from analyzer.metrics import ReleaseMetrics
@@ -87,14 +87,7 @@ class Releases:
             The signed commitment to the batch, the same every time; None for a batch staged by an
             earlier version.
 
-        Raises:
-            UnknownTaskError: No task has this digest.
-            ConflictError: Another batch was delivered for this task.
-            WireError: The number of reports contradicts the manifest or the task.
-            DeliveryUnderWayError: Another call is delivering the same batch.
-            BudgetError: The release would exceed the population's privacy budget.
-            AccountingError: No guarantee exists for so many users of this task.
-            DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
+        Raises as Staging.receive.
         """
         try:
             await self._staging.receive(manifest, chunks)
@@ -163,9 +156,10 @@ class Releases:
             mechanism,
             pool=self._pool,
             key=key,
-            n_repeated=matches.n_repeated,
         )
-        counts = refuse_excess_padding(opened, batch.n_users, task)
+        counts = add_batch_refusals(
+            opened, task, n_users=batch.n_users, n_repeated=matches.n_repeated
+        )
         check_counts(counts, batch.n_reports, self._most_refused_share)
         result = await asyncio.to_thread(build_result, batch, task, mechanism, counts, matches)
         await self._charge_and_store(batch, task, counts, result)

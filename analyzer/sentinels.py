@@ -83,11 +83,11 @@ class SentinelMatches:
 
     def order(self) -> list[int]:
         """Return the first position of each sentinel in the batch, in the order of sending."""
-        found = (
+        positions_of_each = (
             [self.positions[leaf] for leaf in sentinel.leaves if leaf in self.positions]
             for sentinel in self.sentinels
         )
-        return [min(positions) for positions in found if positions]
+        return [min(positions) for positions in positions_of_each if positions]
 
 
 def match_sentinels(
@@ -168,7 +168,7 @@ def without_sentinels(
     n_users = delivered.n_users - n_sentinels
     if n_users < task.n_min:
         raise UnusableBatchError(
-            f"the batch has {n_users} users beside {n_sentinels} sentinels; the task needs at "
+            f"the batch has {n_users} users besides {n_sentinels} sentinels; the task needs at "
             f"least {task.n_min} users"
         )
     # Further copies are not subtracted: they are refused as repeats, like those of any report.

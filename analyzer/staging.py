@@ -137,7 +137,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before any report arrives, a batch that exceeds a budget even if all count."""
+        """Refuse a batch over budget even if every report counts; run before reports arrive."""
         try:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)
@@ -162,7 +162,7 @@ class Staging:
                     f"{task.sealed_report_bytes}"
                 )
             if received > manifest.n_reports:
-                raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
+                raise WireError(f"{received} reports arrived; {manifest.n_reports} were announced")
             leaves += leaves_of(chunk, task.sealed_report_bytes)
             staged.add(chunk)
             group.append(chunk)
@@ -171,7 +171,7 @@ class Staging:
                 position += len(group)
                 group = []
         if received != manifest.n_reports:
-            raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
+            raise WireError(f"{received} reports arrived; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
         # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
         # into one bucket of the inclusion proofs.

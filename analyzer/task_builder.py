@@ -144,8 +144,8 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         return _of_texts(draft)
     if not MIN_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always goes with noise, "
-            f"and it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
+            f"so it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 
@@ -159,13 +159,13 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     """
     if not isinstance(spec, RapporSpec):
         return draft.local_epsilon
-    found = Rappor.of(spec, draft.labels).local_epsilon
+    implied = Rappor.of(spec, draft.labels).local_epsilon
     if not draft.local_epsilon:
-        return found
-    if draft.local_epsilon < found:
+        return implied
+    if draft.local_epsilon < implied:
         raise TaskError(
             f"local_epsilon is {draft.local_epsilon}; one report with these probabilities costs "
-            f"{found}. Leave it out, or raise permanent or unset, or lower set"
+            f"{implied}. Leave it out, or raise permanent or unset, or lower set"
         )
     return draft.local_epsilon
 

@@ -44,16 +44,16 @@ class ActiveBatch:
     task: Task
     batch_id: BatchId
     key: BatchKey
-    terms: ClosingRule
+    closing_rule: ClosingRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task whose batch is over. Small, since it is never deleted."""
+    """A task whose batch is over. Small, since it stays in memory."""
 
     digest: TaskDigest
     batch_id: BatchId
-    terms: ClosingRule
+    closing_rule: ClosingRule
 
 
 class ActiveBatches:
@@ -157,7 +157,7 @@ class ActiveBatches:
 
     def deadlines(self) -> dict[BatchId, int]:
         """Return the deadlines of the batches that are not over."""
-        return {found.batch_id: found.terms.deadline for found in self.unfinished()}
+        return {batch.batch_id: batch.closing_rule.deadline for batch in self.unfinished()}
 
     def needed_keys(self) -> set[KeyId] | None:
         """
@@ -168,7 +168,7 @@ class ActiveBatches:
         """
         if not self._all_resumed:
             return None
-        tasks = [found.task for found in self.unfinished()]
+        tasks = [batch.task for batch in self.unfinished()]
         return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._beginning_keys)
 
     async def resume(self) -> None:
@@ -211,34 +211,34 @@ class ActiveBatches:
 
     def _add(self, stored: StoredBatch, task: Task) -> ActiveBatch | FinishedBatch:
         """Record a stored batch as finished or, with its key, as unfinished."""
-        terms = ClosingRule(
+        closing_rule = ClosingRule(
             n_min=max(task.n_min, self._minimum_batch),
             target_size=task.target_size,
             deadline=task.deadline,
         )
         if stored.state in FINAL_STATES:
-            return self.finish(stored, terms)
-        found = ActiveBatch(
+            return self.finish(stored, closing_rule)
+        batch = ActiveBatch(
             digest=stored.signed.digest(),
             signed=stored.signed,
             task=task,
             batch_id=stored.batch_id,
             key=self._batch_key(stored),
-            terms=terms,
+            closing_rule=closing_rule,
         )
-        self._unfinished[found.digest] = found
-        return found
+        self._unfinished[batch.digest] = batch
+        return batch
 
     def destroy_key(self, stored: StoredBatch) -> None:
         """Destroy the key of a finished batch unless it is quarantined. Safe to repeat."""
         if stored.state in DESTROYED_STATES:
             self._state.destroy(_key_file(stored.batch_id))
 
-    def finish(self, stored: StoredBatch, terms: ClosingRule) -> FinishedBatch:
+    def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Destroy a finished batch's key as above, and record the batch. Safe to repeat."""
         self.destroy_key(stored)
         digest = stored.signed.digest()
-        finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, terms=terms)
+        finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished
         self._unfinished.pop(digest, None)
         return finished
@@ -280,7 +280,7 @@ class ActiveBatches:
             raise
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
-        """Read a batch's key; make one while the batch is empty."""
+        """Read a batch's key; generate a missing one if the batch is still empty."""
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:

@@ -1,4 +1,4 @@
-"""Admission of submissions: by token or, where none are required, so many per connection."""
+"""Admission of submissions: by token, or with a limit per connection where none is required."""
 
 import asyncio
 from collections import OrderedDict
@@ -27,13 +27,13 @@ class TokenCheck:
         known = {token: token in self._valid for token in tokens}
         new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
-        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
+        accepted = [(known | verified)[token] for token in tokens]  # before any is forgotten
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None
         while len(self._valid) > _MAX_TOKENS:
             self._valid.popitem(last=False)
-        return found
+        return accepted
 
     def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
         return {token: self._identity.accepts(token) for token in tokens}
@@ -46,11 +46,11 @@ class ConnectionLimit:
     """
     Limits submissions per connection where no tokens are required. In memory, never logged.
 
-    It stops careless clients only: a client evades it by opening many connections, while tokens
-    limit people. Nothing is counted on a Unix socket, where all connections look alike.
+    This stops only careless clients, since opening many connections evades it; tokens limit people.
+    Nothing is counted on a Unix socket, where all connections look alike.
 
-    A connection is known by its address and port, and its count outlives it, since gRPC reports no
-    closing: a later connection from the same port continues the count.
+    A connection is identified by its address and port. gRPC does not report when it closes, so a
+    later connection from the same port continues its count.
     """
 
     def __init__(self, most: int) -> None:

@@ -41,7 +41,7 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 
 DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
-"""Final states in which the batch and its key are destroyed; an operator may inspect others."""
+"""Final states whose batch and key are destroyed; a quarantined batch is kept for inspection."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
 """Every batch enters exactly one of these, when its number of users is final."""
@@ -49,7 +49,7 @@ AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingRule:
-    """When a batch closes: the task's terms, with n_min raised to this shuffler's minimum."""
+    """When a batch closes: the task's limits, with n_min raised to this shuffler's minimum."""
 
     n_min: int
     target_size: int
@@ -68,7 +68,7 @@ def next_state(state: BatchState, event: Event) -> BatchState:
     return TRANSITIONS[state, event]
 
 
-def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
+def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> Event | None:
     """
     Return the event of an operator's request to close a batch; None if it has closed already.
 
@@ -76,25 +76,25 @@ def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> 
         BatchStateError: The batch has too few users and keeps collecting, or it expired.
     """
     if state is BatchState.COLLECTING:
-        if n_users < terms.n_min:  # the message must not reveal n_users
+        if n_users < rule.n_min:  # the message must not reveal n_users
             raise BatchStateError(
-                f"the batch has fewer users than n_min, which is {terms.n_min}; it keeps collecting"
+                f"the batch has fewer users than n_min, which is {rule.n_min}; it keeps collecting"
             )
         return Event.CLOSE
     if state is BatchState.EXPIRED:
         raise BatchStateError(
-            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
+            f"the batch expired: it had fewer users at its deadline than n_min, {rule.n_min}"
         )
     return None
 
 
-def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
+def due_event(state: BatchState, n_users: int, rule: ClosingRule, now: float) -> Event | None:
     """Return the event that is due for a batch; None if it must wait or is over."""
     if state is BatchState.COLLECTING:
-        if n_users >= max(terms.target_size, terms.n_min):
+        if n_users >= max(rule.target_size, rule.n_min):
             return Event.CLOSE
-        if now >= terms.deadline:
-            return Event.CLOSE if n_users >= terms.n_min else Event.EXPIRE
+        if now >= rule.deadline:
+            return Event.CLOSE if n_users >= rule.n_min else Event.EXPIRE
         return None
     return {
         BatchState.CLOSED: Event.PERMUTE,

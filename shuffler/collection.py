@@ -52,7 +52,7 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
         Outcome.CLOSED: (BatchStateError, "the task's batch no longer collects"),
     }
 )
-"""The error of a submission that is refused alone; in bulk, its outcome is the answer."""
+"""Errors that `submit` raises for refused submissions; `submit_bulk` returns their outcomes."""
 
 _TOKEN: Final = b"token"
 """Separates the tags of tokens from those of submission ids, which clients choose."""
@@ -94,8 +94,8 @@ class Collection:
 
         Raises as ActiveBatches.find_or_begin.
         """
-        found = await self._batches.find_or_begin(digest)
-        stored = found if isinstance(found, ActiveBatch) else await self._spool.get(digest)
+        batch = await self._batches.find_or_begin(digest)
+        stored = batch if isinstance(batch, ActiveBatch) else await self._spool.get(digest)
         return stored.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
@@ -116,10 +116,10 @@ class Collection:
             StorageError: The submission could not be stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
         """
-        found = await self._batches.find_or_begin(digest)
-        [outcome] = await self._take(found, [envelope], [token], self._opened_here)
-        if outcome is Outcome.MALFORMED and isinstance(found, ActiveBatch):
-            task = found.task
+        batch = await self._batches.find_or_begin(digest)
+        [outcome] = await self._take(batch, [envelope], [token], self._opened_here)
+        if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
+            task = batch.task
             if len(envelope) != task.envelope_bytes:
                 raise WireError(
                     f"the envelope has {len(envelope)} bytes; a submission of this task, of "
@@ -145,38 +145,38 @@ class Collection:
             StorageError: Nothing was stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
-        Cost: opening, by the workers, and some microseconds for each; memory for the calls that
-        keep the workers busy, not for those that wait.
+        Cost: opening by the workers, and some microseconds for each. Calls that wait for a worker
+        hold only their envelopes.
         """
-        found = await self._batches.find_or_begin(digest)
+        batch = await self._batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
-        return await self._take(found, envelopes, tokens, self._opened_by_workers)
+        return await self._take(batch, envelopes, tokens, self._opened_by_workers)
 
     async def _take(
         self,
-        found: ActiveBatch | FinishedBatch,
+        batch: ActiveBatch | FinishedBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
         opening: Opening,
     ) -> list[Outcome]:
         """Open and store submissions, and count those refused; return the outcome of each."""
-        if isinstance(found, FinishedBatch):
+        if isinstance(batch, FinishedBatch):
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
-            outcomes = await self._open_and_store(found, envelopes, tokens, opening)
-        self._refusals.count(found.batch_id, outcomes)
+            outcomes = await self._open_and_store(batch, envelopes, tokens, opening)
+        self._refusals.count(batch.batch_id, outcomes)
         return outcomes
 
     async def _open_and_store(
         self,
-        found: ActiveBatch,
+        batch: ActiveBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
         opening: Opening,
     ) -> list[Outcome]:
         admitted = await self._admitted(tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
-        size = found.task.envelope_bytes
+        size = batch.task.envelope_bytes
         fitting = [
             place
             for place, envelope in enumerate(envelopes)
@@ -184,12 +184,12 @@ class Collection:
         ]
         if not fitting:
             return outcomes
-        async with opening(found, [envelopes[place] for place in fitting]) as opened:
+        async with opening(batch, [envelopes[place] for place in fitting]) as opened:
             places = [[fitting[index] for index in indices] for _, indices in opened]
-            shown = [[tokens[place] for place in theirs] for theirs in places]
-            stored = await self._store(found, [group for group, _ in opened], shown)
-        for theirs, became in zip(places, stored, strict=True):
-            for place, outcome in zip(theirs, became, strict=True):
+            group_tokens = [[tokens[place] for place in group_places] for group_places in places]
+            stored = await self._store(batch, [group for group, _ in opened], group_tokens)
+        for group_places, group_outcomes in zip(places, stored, strict=True):
+            for place, outcome in zip(group_places, group_outcomes, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
@@ -203,10 +203,10 @@ class Collection:
             UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
             BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
-        terms = (await self._batches.find(digest)).terms
+        closing_rule = (await self._batches.find(digest)).closing_rule
         while True:
             stored = await self._spool.get(digest)
-            event = close_request_event(stored.state, stored.n_users, terms)
+            event = close_request_event(stored.state, stored.n_users, closing_rule)
             if event is None:
                 return
             # The number of users only grows, so the decision still holds when it is written. If
@@ -221,13 +221,13 @@ class Collection:
         Raises:
             UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
         """
-        terms = (await self._batches.find(digest)).terms
+        closing_rule = (await self._batches.find(digest)).closing_rule
         stored = await self._spool.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(
             state=stored.state,
             n_users=stored.n_users if closed else 0,
-            n_min=terms.n_min,
+            n_min=closing_rule.n_min,
             shuffle_seconds=stored.shuffle_seconds,
         )
 
@@ -238,38 +238,38 @@ class Collection:
         Raises:
             UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
         """
-        found = await self._batches.find(digest)
-        refused = self._refusals.of(found.batch_id)
+        batch = await self._batches.find(digest)
+        refused = self._refusals.of(batch.batch_id)
         stored = await self._spool.get(digest)
         return BatchProgress(
             state=stored.state,
             n_users=stored.n_users,
-            n_min=found.terms.n_min,
-            target_size=found.terms.target_size,
-            deadline=found.terms.deadline,
+            n_min=batch.closing_rule.n_min,
+            target_size=batch.closing_rule.target_size,
+            deadline=batch.closing_rule.deadline,
             refused={outcome.value: refused[outcome] for outcome in REFUSALS if refused[outcome]},
             repeated=refused[Outcome.REPEATED],
         )
 
     @asynccontextmanager
     async def _opened_here(
-        self, found: ActiveBatch, envelopes: Sequence[bytes]
+        self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> AsyncGenerator[OpenedGroups]:
-        """Open a few envelopes in this process, which takes less time than asking a worker."""
+        """Open a few envelopes in this process: faster than asking a worker."""
         opened = open_each(
-            self._private_key(found),
+            self._private_key(batch),
             b"".join(envelopes),
-            found.task.envelope_bytes,
-            envelope_context(found.digest),
+            batch.task.envelope_bytes,
+            envelope_context(batch.digest),
         )
-        yield [form_from_opened(opened, found.key.private_bytes())]
+        yield [form_from_opened(opened, batch.key.private_bytes())]
 
     @asynccontextmanager
     async def _opened_by_workers(
-        self, found: ActiveBatch, envelopes: Sequence[bytes]
+        self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> AsyncGenerator[OpenedGroups]:
         """Open envelopes in shares, one for each worker that is not busy with another call."""
-        private = self._private_key(found)
+        private = self._private_key(batch)
         async with self._bulk_slots:
             self._bulk_calls += 1
             try:
@@ -279,10 +279,10 @@ class Collection:
                     asyncio.wrap_future(
                         self._pool.open_and(
                             private,
-                            partial(form_from_opened, raw_key=found.key.private_bytes()),
+                            partial(form_from_opened, raw_key=batch.key.private_bytes()),
                             b"".join(envelopes[start : start + share]),
-                            found.task.envelope_bytes,
-                            envelope_context(found.digest),
+                            batch.task.envelope_bytes,
+                            envelope_context(batch.digest),
                         )
                     )
                     for start in starts
@@ -295,9 +295,9 @@ class Collection:
             finally:
                 self._bulk_calls -= 1
 
-    def _private_key(self, found: ActiveBatch) -> HpkePrivateKey:
+    def _private_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the private key that a batch's envelopes are sealed to."""
-        task = found.task
+        task = batch.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
     async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
@@ -305,18 +305,20 @@ class Collection:
         return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
 
     async def _store(
-        self, found: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
+        self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
         """Store groups, with their submissions' tokens where tokens are required."""
         if not any(groups):  # nothing opened: spare the disk a commit
             return [[] for _ in groups]
         arrival = Arrival(
-            batch_id=found.batch_id,
-            key=found.key,
+            batch_id=batch.batch_id,
+            key=batch.key,
             groups=groups,
-            in_time=self._clock.now() < found.terms.deadline,
+            in_time=self._clock.now() < batch.closing_rule.deadline,
             token_tags=()
             if self._tokens is None
-            else [[found.key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens],
+            else [
+                [batch.key.tag(_TOKEN + serial_of(token)) for token in group] for group in tokens
+            ],
         )
         return await self._spool.append(arrival)

@@ -71,9 +71,9 @@ class Deliveries:
         """Move batches for as long as the service runs."""
         try:
             while True:
-                for found in self._batches.unfinished():
-                    if self._clock.elapsed() >= self._not_before.get(found.digest, -math.inf):
-                        self._start(found)
+                for batch in self._batches.unfinished():
+                    if self._clock.elapsed() >= self._not_before.get(batch.digest, -math.inf):
+                        self._start(batch)
                 await asyncio.sleep(_TICK)
         finally:
             moving = list(self._moving.values())
@@ -81,78 +81,73 @@ class Deliveries:
                 task.cancel()
             await asyncio.gather(*moving, return_exceptions=True)
 
-    async def advance(self) -> None:
-        """Perform every due event now, and wait until it is done. Services use `run`."""
-        await asyncio.gather(*(self._start(found) for found in self._batches.unfinished()))
+    def _start(self, batch: ActiveBatch) -> "asyncio.Task[None]":
+        if batch.digest not in self._moving:
+            moving = asyncio.create_task(self._move(batch))
+            self._moving[batch.digest] = moving
+            moving.add_done_callback(lambda _: self._moving.pop(batch.digest))
+        return self._moving[batch.digest]
 
-    def _start(self, found: ActiveBatch) -> "asyncio.Task[None]":
-        if found.digest not in self._moving:
-            moving = asyncio.create_task(self._move(found))
-            self._moving[found.digest] = moving
-            moving.add_done_callback(lambda _: self._moving.pop(found.digest))
-        return self._moving[found.digest]
-
-    async def _move(self, found: ActiveBatch) -> None:
+    async def _move(self, batch: ActiveBatch) -> None:
         """Move one batch; on failure log the error and pause."""
         try:
-            await self._perform_due_events(found)
+            await self._perform_due_events(batch)
         except Exception as error:  # noqa: BLE001  # retried after a pause
-            pause = retry_pause(self._pauses.get(found.digest, 0.0))
-            self._pauses[found.digest] = pause
-            self._not_before[found.digest] = self._clock.elapsed() + pause
+            pause = retry_pause(self._pauses.get(batch.digest, 0.0))
+            self._pauses[batch.digest] = pause
+            self._not_before[batch.digest] = self._clock.elapsed() + pause
             self._metrics.tried(len(self._pauses), error)
-            foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
-                {**logs.batch_fields(found.digest, found.batch_id), "error": type(error).__name__},
-                level="WARNING" if foreseen else "ERROR",
+                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
+                level="WARNING" if isinstance(error, ShuffleDpError) else "ERROR",
             )
         else:
-            self._pauses.pop(found.digest, None)
-            self._not_before.pop(found.digest, None)
+            self._pauses.pop(batch.digest, None)
+            self._not_before.pop(batch.digest, None)
             self._metrics.tried(len(self._pauses))
 
-    async def _perform_due_events(self, found: ActiveBatch) -> None:
-        stored = await self._spool.get(found.digest)
+    async def _perform_due_events(self, batch: ActiveBatch) -> None:
+        stored = await self._spool.get(batch.digest)
         while True:
-            event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
+            event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
             if stored.state in FINAL_STATES:  # all of this is repeated if any of it fails
                 self._batches.destroy_key(stored)
                 await self._spool.clean_up(stored)
-                self._batches.finish(stored, found.terms)
+                self._batches.finish(stored, batch.closing_rule)
             if event is None:
                 return
-            await self._perform(event, stored, found)
-            stored = await self._spool.get(found.digest)
+            await self._perform(event, stored, batch)
+            stored = await self._spool.get(batch.digest)
             logs.event(
                 "batch moved on",
                 {
-                    **logs.batch_fields(found.digest, found.batch_id),
+                    **logs.batch_fields(batch.digest, batch.batch_id),
                     "state": stored.state.value,
                     "n_users": stored.n_users,
                 },
             )
 
-    async def _perform(self, event: Event, stored: StoredBatch, found: ActiveBatch) -> None:
+    async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
         """Perform one event, and store the state that it leads to."""
         if event is Event.DELIVER:
-            event = await self._deliver(stored, found)
+            event = await self._deliver(stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
-            shuffled = await self._shuffle(stored, found)
+            shuffled = await self._shuffle(stored, batch)
             await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
         elif state in DESTROYED_STATES:
             await self._spool.set_last_state(stored, state)
         else:
             await self._spool.set_state(stored, state)
 
-    async def _shuffle(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
+    async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
         """Shuffle the batch in a thread and save the result."""
         shuffler = BatchShuffler(
-            task=found.task,
-            digest=found.digest,
+            task=batch.task,
+            digest=batch.digest,
             n_users=stored.n_users,
-            files=self._spool.files(found.batch_id, found.key),
+            files=self._spool.files(batch.batch_id, batch.key),
             pool=self._pool,
             rng=self._rng,
         )
@@ -161,12 +156,12 @@ class Deliveries:
         def groups() -> Iterator[bytes]:
             last = -1
             while True:
-                reading = self._spool.groups(found.batch_id, last, _GROUPS_AT_ONCE)
+                reading = self._spool.groups(batch.batch_id, last, _GROUPS_AT_ONCE)
                 rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
                 if not rows:
                     return
                 for number, sealed in rows:
-                    yield open_group(number, sealed, found.key)
+                    yield open_group(number, sealed, batch.key)
                 last = rows[-1][0]
 
         try:
@@ -174,23 +169,23 @@ class Deliveries:
         finally:
             shuffler.abandon()  # if the service stops meanwhile
 
-    async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
+    async def _deliver(self, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
         Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it.
 
         If the analyzer had it already and it is damaged here, no inclusion proof is stored.
         """
-        size = found.task.sealed_report_bytes
+        size = batch.task.sealed_report_bytes
         manifest = BatchManifest(
-            task_digest=found.digest,
-            batch_id=found.batch_id,
+            task_digest=batch.digest,
+            batch_id=batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
         )
 
         async def chunks() -> AsyncIterator[bytes]:
             n_read = 0
-            saved = self._spool.files(found.batch_id, found.key).saved()
+            saved = self._spool.files(batch.batch_id, batch.key).saved()
             while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
                 n_read += len(chunk) // size
                 yield chunk
@@ -205,7 +200,7 @@ class Deliveries:
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
-                {**logs.batch_fields(found.digest, found.batch_id), "status": error.status},
+                {**logs.batch_fields(batch.digest, batch.batch_id), "status": error.status},
                 level="ERROR",
             )
             return Event.REFUSE
@@ -216,11 +211,11 @@ class Deliveries:
             logs.event(
                 "inclusion proof lost: the delivered batch cannot be read",
                 {
-                    **logs.batch_fields(found.digest, found.batch_id),
+                    **logs.batch_fields(batch.digest, batch.batch_id),
                     "error": type(error).__name__,
                 },
                 level="ERROR",
             )
         else:
-            await self._inclusions.keep(manifest, found.task, commitment, leaves)
+            await self._inclusions.keep(manifest, batch.task, commitment, leaves)
         return Event.DELIVER

@@ -1,9 +1,9 @@
 """
 Inclusion proofs: the analyzer's commitment to a batch and the leaves of the reports delivered.
 
-Sorted hashes relate no report to a user, so they may outlive the batch's key; they are deleted some
-days after the delivery. None are kept for a task that samples: its guarantee assumes that nobody
-learns which reports were kept.
+Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted some
+days after the delivery. A task that samples has none: its guarantee assumes that nobody learns
+which reports were kept.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ class InclusionProofs:
             every answer is padded.
 
         Raises:
-            ProofError: The task's batch has not been delivered, or too long ago.
+            ProofError: The task's batch has not been delivered, or its proof has expired.
             WireError: There is no such bucket.
         """
         commitment, tree = await self._tree(digest)
@@ -160,16 +160,16 @@ class InclusionProofs:
         return InclusionProof.of(tree, commitment, prefix), tree.largest_bucket
 
     async def _tree(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
-        found = self._trees.get(digest)
-        if found is None:
+        loaded = self._trees.get(digest)
+        if loaded is None:
             async with self._loading:
-                found = self._trees.get(digest)  # another call may have loaded it
-                if found is None:
-                    found = self._trees[digest] = await asyncio.to_thread(self._load, digest)
+                loaded = self._trees.get(digest)  # another call may have loaded it
+                if loaded is None:
+                    loaded = self._trees[digest] = await asyncio.to_thread(self._load, digest)
         self._trees.move_to_end(digest)
         while len(self._trees) > 1 and self._buckets_held() > _MAX_BUCKETS_HELD:
             self._trees.popitem(last=False)
-        return found
+        return loaded
 
     def _buckets_held(self) -> int:
         return sum(1 << tree.bits for _, tree in self._trees.values())
@@ -188,8 +188,8 @@ class InclusionProofs:
             leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
         except FileNotFoundError as error:
             raise ProofError(
-                "there is no proof for this task: its batch has not been delivered, or too long "
-                "ago, or the task samples"
+                "there is no proof for this task: its batch has not been delivered, its proof has "
+                "expired, or the task samples"
             ) from error
         if commitment is None:
             raise ProofError("there is no proof for this task: it was delivered without a salt")

@@ -28,8 +28,8 @@ class RefusalCounts:
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
         """Count the outcomes other than STORED."""
-        if found := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
-            self._counts.setdefault(batch_id, Counter()).update(found)
+        if counted := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
+            self._counts.setdefault(batch_id, Counter()).update(counted)
             self._unsaved.add(batch_id)
 
     def of(self, batch_id: BatchId) -> Counter[Outcome]:
@@ -73,6 +73,5 @@ class RefusalCounts:
 
 
 def _report(event: str, error: Exception) -> None:
-    foreseen = isinstance(error, ShuffleDpError)
-    level: logs.Level = "WARNING" if foreseen else "ERROR"
+    level: logs.Level = "WARNING" if isinstance(error, ShuffleDpError) else "ERROR"
     logs.event(event, {"error": type(error).__name__}, level=level)

@@ -121,9 +121,9 @@ def smoothed_likelihood(
     Estimate a smooth distribution of ordered items from counts by cell. Run by the analyzer.
 
     This is EMS [SJWN90], as proposed for the square wave [LWLWLS20]: a step is an EM step, then
-    `smooth`. It climbs no likelihood, so acceptance and stopping go by the lengths of steps. A
+    `smooth`. It maximises no likelihood, so the lengths of steps decide when to accept and stop. A
     cycle is two steps and an extrapolation along them [VR08], accepted only if the next step is no
-    longer than the second step was: it leads no further from a fixed point than plain steps.
+    longer than the second: so it ends no further from a fixed point than plain steps.
 
     Steps that shrink by a rate r are a geometric series: after the second, s₂ = r·s₁, the rest is
     s₂·r/(1-r), at most |s₁|/|s₂-s₁| = 1/(1-r) times s₂. Iteration stops when that bound moves the

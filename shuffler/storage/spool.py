@@ -316,7 +316,7 @@ _SELECT: Final = (
     "shuffle_seconds FROM batches "
 )
 _STATES: Final = {state.value.encode(): state for state in BatchState}
-"""By their stored bytes: damaged ones may be no text, which would stop a query of all rows."""
+"""By their stored bytes: damaged bytes may not be text, and would fail a query of all rows."""
 
 
 def _open_batch(

@@ -164,8 +164,8 @@ def append(
         places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         ours = [arrivals[place] for place in places]
         outcomes, groups = _append_to(connection, ours, deduplications)
-        for place, became in zip(places, outcomes, strict=True):
-            judged[place] = became
+        for place, group_outcomes in zip(places, outcomes, strict=True):
+            judged[place] = group_outcomes
         stored += [(batch_id, group) for group in groups]
     return judged, stored
 
@@ -193,7 +193,7 @@ def _append_to(
     accept_new = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].judge(groups, accept_new, read, use_token)
-    parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
+    parts = [_new_part(group, judged, key) for group, judged in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)

@@ -38,5 +38,5 @@ async def own_services(tmp_path: Path) -> AsyncIterator[Services]:
 def services(request: pytest.FixtureRequest) -> Services:
     """The three servers: shared, or a test's own if it is marked `own_services`."""
     own = request.node.get_closest_marker("own_services")
-    found: Services = request.getfixturevalue("own_services" if own else "shared_services")
-    return found
+    started: Services = request.getfixturevalue("own_services" if own else "shared_services")
+    return started

@@ -76,8 +76,8 @@ async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Se
             (wrong_role, digest, "INVALID_ARGUMENT", "does not open"),
             (flipped, digest, "INVALID_ARGUMENT", "does not open"),
         ):
-            found, details = await refusal(submit(envelope, to))
-            assert (status, True) == (found, message in details)
+            code, details = await refusal(submit(envelope, to))
+            assert (status, True) == (code, message in details)
         await submit(last)
     result = await result_of(services, signed)
 
@@ -210,10 +210,10 @@ async def test_any_bytes_to_any_call_get_an_expected_status(services: Services) 
                 requests = [mutated(rng, seeds, "protobuf") for _ in range(rng.choice((1, 2, 4)))]
                 if stream and rng.random() < 0.5:
                     requests[0] = seeds[0]
-                shown = rng.choice((tokens[party], "", "x" * 5000, "~ ~"))
+                credential = rng.choice((tokens[party], "", "x" * 5000, "~ ~"))
                 channel, status = rng.choice(channels[party]), _ANSWER_LOST
                 while status == _ANSWER_LOST:
-                    status = await _status(channel, path, requests, stream=stream, token=shown)
+                    status = await _status(channel, path, requests, stream=stream, token=credential)
                 seen.add(status)
 
                 assert status in _EXPECTED, (path, number, given_seed(), requests)

@@ -65,8 +65,8 @@ async def test_every_call_of_an_operator_asks_for_the_token(services: Services) 
         to_analyzer = ".Analyzer/" in method
         shuffler = services.channel("shuffler", services.shuffler.address)
         async with services.channel_as("operator") if to_analyzer else shuffler as channel:
-            for shown in (None, "nonsense", "Bearer nonsense"):
-                metadata = () if shown is None else (("authorization", shown),)
+            for credential in (None, "nonsense", "Bearer nonsense"):
+                metadata = () if credential is None else (("authorization", credential),)
                 call: Any = channel.unary_unary(method)
                 status, _ = await refusal(call(b"", timeout=DEADLINE, metadata=metadata))
                 assert "UNAUTHENTICATED" == status, method
@@ -79,9 +79,9 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
     authority = (services.directory / "tls" / "authority.pem").read_bytes()
     own = TlsFiles.within(stranger, "shuffler").read()
     request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
-    for shown in (None, own):
+    for identity in (None, own):
         async with open_channel(
-            services.analyzer.address, "analyzer", authority, own=shown
+            services.analyzer.address, "analyzer", authority, own=identity
         ) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
             assert "UNAVAILABLE" == await _status(stub.GetTask(request, timeout=DEADLINE))

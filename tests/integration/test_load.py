@@ -84,10 +84,10 @@ async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
     finished = await _run(services, signed, replace(_PLAN, n_users=80, mode="bulk", ramp=ramp))
 
     assert finished is not None
-    found = as_json(finished)["ramp"]
-    assert (20, None) == (found["held_users_per_second"], found["broke"])
+    report = as_json(finished)["ramp"]
+    assert (20, None) == (report["held_users_per_second"], report["broke"])
     assert [(10, True), (20, True)] == [
-        (step["offered_users"], step["holds"]) for step in found["steps"]
+        (step["offered_users"], step["holds"]) for step in report["steps"]
     ]
     assert 60 == finished.n_users
     assert finished.counts_match

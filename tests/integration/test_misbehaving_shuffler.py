@@ -44,10 +44,10 @@ async def _contribute(line: InProcessRun) -> None:
 
 async def _result(line: InProcessRun) -> Result:
     """Return the released result, after the operator's checks."""
-    found = await line.analyzer.releases.result(line.digest)
-    check_fits(found, line.analyzer.task)
-    check_guarantees(found, line.analyzer.task)
-    return found
+    released = await line.analyzer.releases.result(line.digest)
+    check_fits(released, line.analyzer.task)
+    check_guarantees(released, line.analyzer.task)
+    return released
 
 
 async def test_an_honest_run_raises_no_alarm(
@@ -74,11 +74,11 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     """Only that device holds a signed receipt and a signed commitment without the answer."""
     await _contribute(line)
     await line.shuffler.deliver(tampering)
-    found = await line.inclusions(_USERS)
+    states = await line.inclusions(_USERS)
     kept = await line.store.evidence("person 7", line.digest)
 
-    assert InclusionState.MISSING is found.pop(7)
-    assert {InclusionState.COUNTED} == set(found)
+    assert InclusionState.MISSING is states.pop(7)
+    assert {InclusionState.COUNTED} == set(states)
     assert kept is not None
     assert kept.receipt_verified
     assert 64 == len(kept.leaves)
@@ -101,7 +101,7 @@ _MISSING: Final = "1 of 20 sentinels are missing"
         pytest.param(replaces(_USERS + 4), 20, _MISSING, id="replaces a sentinel"),
         pytest.param(duplicates(_USERS + 4), 20, _MISSING, id="duplicates over a sentinel"),
         pytest.param(_unshuffled, 20, "tau with the order of sending is 1", id="no shuffle"),
-        pytest.param(drops(*range(6)), 20, "14 users beside 20 sentinels", id="below n_min"),
+        pytest.param(drops(*range(6)), 20, "14 users besides 20 sentinels", id="below n_min"),
         pytest.param(
             duplicates(3, times=2), 0, "4 of the batch's 40 reports were refused", id="copies"
         ),

@@ -48,12 +48,12 @@ def _all(record: RunRecord) -> tuple[Finding, ...]:
 
 def test_honest_services_reveal_nothing(record: RunRecord) -> None:
     """Every view passes, and the batch is large enough to test its order."""
-    found = _all(record)
+    findings = _all(record)
 
-    assert [] == [one for one in found if not one.passed]
-    assert len({one.title for one in found}) == len(found) == 5
+    assert [] == [one for one in findings if not one.passed]
+    assert len({one.title for one in findings}) == len(findings) == 5
     assert _USERS == record.result.n_users == len(record.submissions)
-    assert sum(one.tests for one in found) >= 5
+    assert sum(one.tests for one in findings) >= 5
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
 def test_an_altered_record_fails(record: RunRecord, said: str) -> None:
     """The finding of that view names the failed check."""
     view, alteration = _ALTERATIONS[said]
-    found = view(dataclasses.replace(record, **alteration(record)))
+    finding = view(dataclasses.replace(record, **alteration(record)))
 
-    assert not found.passed
-    assert said in found.sentence
+    assert not finding.passed
+    assert said in finding.sentence

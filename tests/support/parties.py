@@ -166,7 +166,7 @@ class ShufflerParty(Shuffler):
         """Advance every batch that is due, until the end or a crash."""
         self.deliveries._not_before.clear()
         try:
-            await self.deliveries.advance()
+            await super().advance()
         except Crash:
             await asyncio.gather(*self.deliveries._moving.values(), return_exceptions=True)
 

@@ -1,5 +1,6 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +105,11 @@ class Shuffler:
         """Restart on the same files, as after a crash."""
         self.spool.close()
         await self.start()
+
+    async def advance(self) -> None:
+        """Perform every due event, and wait until it is done."""
+        unfinished = self.batches.unfinished()
+        await asyncio.gather(*(self.deliveries._start(batch) for batch in unfinished))
 
     def open_state(self) -> StateDirectory:
         """Open the state directory."""

@@ -1,7 +1,8 @@
 """Drafts and published tasks for tests."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
@@ -9,6 +10,14 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness.tasks import FAR_FUTURE
+
+SHUFFLER_NOISE: Final[dict[str, Any]] = {
+    "protocol": "sbin",
+    "local_epsilon": math.inf,
+    "dummies_per_user": 0,
+    "buckets": 0,
+}
+"""Fields of a task whose noise is all the shuffler's."""
 
 
 def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:

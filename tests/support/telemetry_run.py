@@ -144,53 +144,53 @@ class Evidence:
 
 async def run(directory: Path) -> Evidence:
     """Start the services, collect both batches, and wait for their release."""
-    found = Evidence()
+    evidence = Evidence()
     cluster = Cluster(directory, LOUD, log_level="DEBUG", metrics_listen="127.0.0.1:0")
     try:
         await cluster.start_analyzer()
-        await found.relay.start(directory / "tls", cluster.analyzer.address)
-        await cluster.start_shuffler(analyzer=found.relay.address)
+        await evidence.relay.start(directory / "tls", cluster.analyzer.address)
+        await cluster.start_shuffler(analyzer=evidence.relay.address)
         await cluster.start_user_agent()
-        await _collect(cluster, found)
+        await _collect(cluster, evidence)
         await cluster.shuffler.stop()
         with pytest.raises(PeerError) as caught:
-            await _answer(cluster, found, found.tasks[1], person=0)
-        found.failure = str(caught.value)
+            await _answer(cluster, evidence, evidence.tasks[1], person=0)
+        evidence.failure = str(caught.value)
     finally:
         await cluster.stop()
-        await found.relay.stop()
-    _look(cluster, found, "stopped")
+        await evidence.relay.stop()
+    _look(cluster, evidence, "stopped")
     for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
-        found.logs[child.party] = child.log.read_bytes()
-    pages = [series_in(page.decode()) for page in found.metrics.values()]
-    found.numbers += [number for page in pages for number in page.values()]
+        evidence.logs[child.party] = child.log.read_bytes()
+    pages = [series_in(page.decode()) for page in evidence.metrics.values()]
+    evidence.numbers += [number for page in pages for number in page.values()]
     for child in (cluster.shuffler, cluster.analyzer):
         for path in child.state.glob("*.sqlite"):
-            found.numbers += _numbers(path)
-    found.ended = time.time()
-    return found
+            evidence.numbers += _numbers(path)
+    evidence.ended = time.time()
+    return evidence
 
 
-async def _collect(cluster: Cluster, found: Evidence) -> None:
-    markers, rng = found.markers, np.random.default_rng(1)
+async def _collect(cluster: Cluster, evidence: Evidence) -> None:
+    markers, rng = evidence.markers, np.random.default_rng(1)
     large = {"protocol": "mixdump", "domain_size": _ITEMS, "dummies_per_user": 2}
     named = {"domain_size": _LABELS, "labels": markers.labels}
     for users, fields in ((USERS + PERSONS, large), (_CLIENTS, named)):
-        found.tasks.append(await publish(cluster, users, buckets=0, **fields))
+        evidence.tasks.append(await publish(cluster, users, buckets=0, **fields))
     for person in range(PERSONS):
-        await _answer(cluster, found, found.tasks[0], person)
+        await _answer(cluster, evidence, evidence.tasks[0], person)
     async with AsyncExitStack() as stack:
         stubs = [
-            await stack.enter_async_context(_client(cluster, found, address))
+            await stack.enter_async_context(_client(cluster, evidence, address))
             for address in markers.addresses
         ]
-        for signed, users in zip(found.tasks, (USERS, _CLIENTS), strict=True):
+        for signed, users in zip(evidence.tasks, (USERS, _CLIENTS), strict=True):
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             contributor = Contributor(task, digest)
             for user in range(users):
                 if user == USERS - 1:
-                    await _scrape(cluster, found, "collecting")
-                    _look(cluster, found, "collecting")
+                    await _scrape(cluster, evidence, "collecting")
+                    _look(cluster, evidence, "collecting")
                 value = markers.values[user % 5] if task.domain_size == _ITEMS else user % _LABELS
                 envelope = contributor.prepare(value, rng).envelope
                 request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
@@ -198,23 +198,23 @@ async def _collect(cluster: Cluster, found: Evidence) -> None:
                 call = stubs[user % _CLIENTS].Submit(request, timeout=20, metadata=headers)
                 await reply(call, "it")
     async with asyncio.timeout(_PATIENCE):
-        while cluster.analyzer.log.read_bytes().count(b'"batch released"') < len(found.tasks):
+        while cluster.analyzer.log.read_bytes().count(b'"batch released"') < len(evidence.tasks):
             await asyncio.sleep(0.05)
         while list(cluster.shuffler.state.glob("batch-*.key")):
             await asyncio.sleep(0.05)
-    await _scrape(cluster, found, "over")
-    _look(cluster, found, "over")
+    await _scrape(cluster, evidence, "over")
+    _look(cluster, evidence, "over")
 
 
-async def _answer(cluster: Cluster, found: Evidence, signed: SignedTask, person: int) -> None:
+async def _answer(cluster: Cluster, evidence: Evidence, signed: SignedTask, person: int) -> None:
     """Answer as a person, through the user agent."""
-    value, name = found.markers.values[0], found.markers.persons[person]
+    value, name = evidence.markers.values[0], evidence.markers.persons[person]
     await send(cluster.user_agent.address, signed.digest(), value, name)
 
 
 @asynccontextmanager
 async def _client(
-    cluster: Cluster, found: Evidence, source: str
+    cluster: Cluster, evidence: Evidence, source: str
 ) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
     """
     Connect to the shuffler from a separate address, through a TCP relay.
@@ -226,7 +226,7 @@ async def _client(
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far, onward = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
-        found.ports.add(onward.get_extra_info("sockname")[1])
+        evidence.ports.add(onward.get_extra_info("sockname")[1])
         pumps.update(asyncio.create_task(_pump(*way)) for way in ((reader, onward), (far, writer)))
 
     async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
@@ -254,16 +254,16 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def _scrape(cluster: Cluster, found: Evidence, moment: str) -> None:
+async def _scrape(cluster: Cluster, evidence: Evidence, moment: str) -> None:
     for child in (cluster.shuffler, cluster.analyzer):
         page = await asyncio.to_thread(fetch, child.published("metrics_address"))
-        found.metrics[f"{moment} {child.party}"] = page.encode()
+        evidence.metrics[f"{moment} {child.party}"] = page.encode()
 
 
-def _look(cluster: Cluster, found: Evidence, moment: str) -> None:
+def _look(cluster: Cluster, evidence: Evidence, moment: str) -> None:
     for child in (cluster.shuffler, cluster.analyzer):
         for name, content in files_of(child.state).items():
-            found.files[f"{moment} {child.party}/{name}"] = content
+            evidence.files[f"{moment} {child.party}/{name}"] = content
 
 
 def _numbers(path: Path) -> list[float]:

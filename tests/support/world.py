@@ -231,8 +231,8 @@ class World:
         """Return every person's saved submission for a task."""
         people = [f"person {number}" for number in range(PERSONS)]
         with self._without_faults():
-            found = [await self.device.store.find(person, digest) for person in people]
-        return [each for each in found if each is not None]
+            contributions = [await self.device.store.find(person, digest) for person in people]
+        return [each for each in contributions if each is not None]
 
     async def batch_state(self, digest: TaskDigest) -> BatchState | None:
         """Return the state of a task's batch; None if nobody has fetched the task."""
@@ -243,8 +243,8 @@ class World:
             return None
 
     def _task(self, digest: TaskDigest) -> Task:
-        [found] = [signed for signed in self.signed if signed.digest() == digest]
-        return Task.from_bytes(found.task_bytes)
+        [wanted] = [signed for signed in self.signed if signed.digest() == digest]
+        return Task.from_bytes(wanted.task_bytes)
 
     def _sealed_reports(self, saved: SavedSubmission, task: Task) -> list[bytes]:
         key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")

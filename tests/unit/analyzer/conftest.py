@@ -7,11 +7,16 @@ from tests.support.analyzer_core import AnalyzerCore
 
 
 @pytest.fixture
-async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
-    """A started analyzer with a task."""
+async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer without a task."""
     started = AnalyzerCore(tmp_path)
     await started.start()
-    await started.publish()
     yield started
-    await started.releases.stop()
-    started.store.close()
+    await started.stop()
+
+
+@pytest.fixture
+async def analyzer(core: AnalyzerCore) -> AnalyzerCore:
+    """A started analyzer with a task."""
+    await core.publish()
+    return core

@@ -3,7 +3,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, check_counts, open_and_count
+from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
 from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
@@ -21,7 +21,7 @@ def _sealed(reports: Reports) -> list[bytes]:
     return [_SEAL(report.tobytes()) for report in reports]
 
 
-def _counted(sealed: list[bytes], *, chunk: int = 7, n_repeated: int = 0) -> BatchCounts:
+def _counted(sealed: list[bytes], *, chunk: int = 7) -> BatchCounts:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
     return open_and_count(
         chunks,
@@ -30,7 +30,6 @@ def _counted(sealed: list[bytes], *, chunk: int = 7, n_repeated: int = 0) -> Bat
         _MECHANISM,
         pool=InlinePool(),
         key=_CASE.analyzer_key,
-        n_repeated=n_repeated,
     )
 
 
@@ -82,7 +81,8 @@ def test_chunks_without_a_valid_report_are_skipped() -> None:
 )
 def test_too_many_refused_reports_fail(share: float, *, suspect: bool) -> None:
     """One of twenty is 5 %; a sentinel's second copy counts too."""
-    counts = _counted(_sealed(_MECHANISM.dummies(19, np.random.default_rng(7))), n_repeated=1)
+    opened = _counted(_sealed(_MECHANISM.dummies(19, np.random.default_rng(7))))
+    counts = add_batch_refusals(opened, _CASE.task, n_users=10, n_repeated=1)
     many = "1 of the batch's 20 reports were refused"
     with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
         check_counts(counts, 20, share)

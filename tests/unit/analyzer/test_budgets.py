@@ -1,6 +1,5 @@
 import math
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +21,11 @@ _ENOUGH_FOR_ONE = 1.05 * _CLAIM
 
 
 @pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
-    """A started analyzer."""
-    started = AnalyzerCore(tmp_path, most_refused_share=1.0)
-    await started.start()
-    yield started
-    await started.stop()
+async def core(core: AnalyzerCore) -> AnalyzerCore:
+    """A started analyzer that releases whatever share of reports is refused."""
+    core.most_refused_share = 1.0
+    await core.restart()
+    return core
 
 
 async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
@@ -52,7 +50,7 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
             yield chunk
 
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
-    with pytest.raises(BudgetError, match=r"2 released to its population.*the budget is") as caught:
+    with pytest.raises(BudgetError, match=r"2 releases to its population.*the budget is") as caught:
         await core.releases.deliver(manifest, chunks())
     await core.settle()
 

@@ -1,6 +1,5 @@
 import dataclasses
 import logging
-import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,19 +12,20 @@ from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry, TaskListing
 from analyzer.storage.store import Store
-from analyzer.task_builder import complete, default_budget
-from common.accounting.epsilon_search import MAX_EPSILON
-from common.crypto.hpke import HpkePrivateKey
-from common.errors import SettingsError, ShuffleDpError, TaskError, WireError
+from analyzer.storage.task_table import TaskLine
+from common.crypto.hpke import key_id
+from common.crypto.key_ring import DAY
+from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
 from common.messages.batch import TaskState
 from common.runtime.access import OperatorToken
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
+from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.clock import ManualClock
-from tests.support.analyzer_core import AnalyzerCore
+from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
-from tests.support.tasks import draft, published
+from tests.support.tasks import draft
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
@@ -90,46 +90,12 @@ async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[s
     store.close()
 
 
-def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
-    """A task alone gets the largest certified ε."""
-    alone = draft(local_epsilon=math.inf)
-    assert MAX_EPSILON == default_budget(alone, math.inf)
-    with pytest.raises(TaskError, match="needs a budget_epsilon"):
-        default_budget(dataclasses.replace(alone, population="staff"), math.inf)
-    stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
-    assert 3.0 == default_budget(stated, math.inf)
-
-
 @pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])
 def test_a_damaged_operator_token_stops_the_start(content: bytes) -> None:
     """An empty one would match anything. An intact one does not print."""
     with pytest.raises(SettingsError, match="must hold 64 hexadecimal digits"):
         OperatorToken(content)
     assert "5e5e" not in repr(OperatorToken(b"5e" * 32))
-
-
-@pytest.mark.parametrize(
-    ("protocol", "buckets", "found"),
-    [("ldp-blh", 0, 2), ("ldp-blh", 2, 2), ("ldp-olh", 0, 7), ("ldp-olh", 5, 5)],
-)
-def test_a_protocol_chooses_the_buckets_by_default(protocol: str, buckets: int, found: int) -> None:
-    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local ε of 2."""
-    task = published(protocol=protocol, buckets=buckets, dummies_per_user=0).task
-
-    assert found == task.item_mechanism.buckets
-    with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
-        published(protocol="ldp-blh", dummies_per_user=0)
-
-
-def test_an_invalid_shuffler_key_is_refused() -> None:
-    """Devices could not seal to it."""
-    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
-    with pytest.raises(WireError, match="not a public key of the suite"):
-        complete(
-            draft(b"\xff" * 1216, suite=suite),
-            analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
-            nonce=bytes(32),
-        )
 
 
 def _change(analyzer: AnalyzerCore, statement: str) -> None:
@@ -165,3 +131,92 @@ async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
     assert TaskState.OPEN is summary.state
     for field in ("protocol", "domain_size", "population", "n_min", "target_size", "deadline"):
         assert getattr(task, field) == getattr(summary, field)
+
+
+_MANY = 50
+
+
+async def _rotate(core: AnalyzerCore, days: float) -> None:
+    """Let days pass, and rotate as the running service does."""
+    for _ in range(round(days)):
+        core.clock.seconds += DAY
+        needed = await core.registry.needed_keys(SCHEDULE.retention)
+        core.keys.reports.rotate(core.clock.now(), needed)
+
+
+async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) -> None:
+    """Half a year later, by a new process; then the key is destroyed."""
+    old = Task.from_bytes((await core.publish()).task_bytes).analyzer_key
+    signed, sealed = core.signed, core.sealed(_MANY)
+    await _rotate(core, 183)
+    assert old != core.keys.reports.public_key().raw
+    seconds = core.clock.seconds
+    await core.restart()
+    core.clock.seconds = seconds
+
+    await core.releases.deliver(core.manifest(_MANY, signed=signed), chunks_of(sealed))
+    await core.settle()
+    assert _MANY == (await core.releases.result(signed.digest())).n_users
+    await _rotate(core, 1)
+    assert "destroyed" in {entry.state.value for entry in core.keys.reports.ring.entries}
+
+
+async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) -> None:
+    """
+    It came a month and more after the task's deadline, when the key was destroyed: the operator is
+    told why, nothing is opened or charged, and the sealed reports stay.
+    """
+    deadline = int(core.clock.now() + 2 * DAY)
+    signed = await core.publish(deadline=deadline)
+    sealed, manifest = core.sealed(_MANY), core.manifest(_MANY)
+    await _rotate(core, 125)
+    await core.releases.deliver(manifest, chunks_of(sealed))
+    await core.settle()
+
+    with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* has expired and is destroyed"):
+        await core.releases.result(signed.digest())
+    assert 0 == core.pool.opened
+    assert [] == await core.releases.ledger(0)
+    assert b"".join(sealed[:3]) == await core.store.chunk(BATCH, 0)
+
+
+async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: AnalyzerCore) -> None:
+    """Until the keep time after the deadline; a staged batch needs it without limit."""
+    deadline = int(core.clock.now() + 2 * DAY)
+    signed = await core.publish(deadline=deadline)
+    task = Task.from_bytes(signed.task_bytes)
+    key = key_id(task.suite, task.analyzer_key)
+
+    async def needed() -> set[bytes]:
+        found = await core.registry.needed_keys(SCHEDULE.retention)
+        assert found is not None
+        return set(found)
+
+    assert {key} == await needed()
+    core.clock.seconds = deadline + SCHEDULE.retention - 1
+    assert {key} == await needed()
+    core.clock.seconds = deadline + SCHEDULE.retention
+    assert set() == await needed()
+
+    await core.store.begin_batch(core.manifest(_MANY))
+    assert set() == await needed()
+    await core.stage(core.manifest(_MANY))
+    assert {key} == await needed()
+    await core.releases.resume()
+    await core.settle()
+    assert set() == await needed()
+
+
+async def test_no_key_is_destroyed_while_a_task_is_unreadable(core: AnalyzerCore) -> None:
+    """Its batch may arrive under any key; new keys are made nevertheless."""
+    signed = await core.publish(deadline=int(core.clock.now() + 2 * DAY))
+    task = Task.from_bytes(signed.task_bytes)
+    unreadable = core.keys.identity.sign(b"of a later version")
+    line = dataclasses.replace(TaskLine.of(task), deadline=int(core.clock.now() + 200 * DAY))
+    await core.store.add_task(unreadable, line)
+    await _rotate(core, 125)
+
+    states = {entry.state.value for entry in core.keys.reports.ring.entries}
+    assert {"active", "expired"} <= states
+    assert "destroyed" not in states
+    core.keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")

@@ -1,20 +1,12 @@
-import asyncio
-import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import closing
-
 import pytest
 
 from common.accounting.guarantees import guarantees
 from common.errors import (
     ConflictError,
-    DeliveryUnderWayError,
     UnusableBatchError,
-    WireError,
 )
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchId
 from deploy.audit.harness.analyzer_core import chunks_of
-from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 
 
@@ -58,46 +50,6 @@ async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCo
     await analyzer.settle()
 
 
-@pytest.mark.parametrize(
-    ("users", "reports", "sent", "message"),
-    [
-        (2, 4, 4, "needs at least 3"),
-        (5, 9, 9, "a batch of 5 users has 10"),
-        (5, 10, 9, "9 reports came; 10 were announced"),
-        (5, 10, 11, "reports came; 10 were announced"),
-    ],
-)
-async def test_a_batch_must_agree_with_its_manifest(
-    analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
-) -> None:
-    """Users, reports and what arrives; n_min is checked here too."""
-    manifest = BatchManifest(
-        task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
-    )
-    with pytest.raises(WireError, match=message):
-        await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(6)[:sent]))
-
-
-async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
-    """Chunks hold whole sealed reports."""
-
-    async def odd() -> AsyncIterator[bytes]:
-        yield bytes(61)
-
-    with pytest.raises(WireError, match="it must hold whole reports of 60"):
-        await analyzer.releases.deliver(analyzer.manifest(3), odd())
-
-
-@pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
-async def test_the_ledger_is_append_only(analyzer: AnalyzerCore, statement: str) -> None:
-    """The database refuses to change or delete entries."""
-    await analyzer.deliver(3, analyzer.sealed(3))
-    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
-    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        connection.execute(statement)
-    connection.close()
-
-
 async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerCore) -> None:
     """The task takes no other batch."""
     garbage = [bytes([number]) * 60 for number in range(6)]
@@ -108,101 +60,3 @@ async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerC
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
     with pytest.raises(ConflictError):
         await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
-
-
-async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore) -> None:
-    """The shuffler does not quarantine a batch for ABORTED."""
-    sealed, going_on = analyzer.sealed(3), asyncio.Event()
-
-    async def slow() -> AsyncIterator[bytes]:
-        await going_on.wait()
-        yield b"".join(sealed)
-
-    first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
-    await asyncio.sleep(0.05)
-    with pytest.raises(DeliveryUnderWayError) as caught:
-        await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(sealed))
-    going_on.set()
-    await first
-
-    assert caught.value.status == "ABORTED"
-
-
-async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
-    """None for an interrupted delivery, which blocks no other, and another for every batch."""
-    before = analyzer.staging._rng.bit_generator.state
-    stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
-    with pytest.raises(WireError):
-        await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
-    assert before == analyzer.staging._rng.bit_generator.state
-    await analyzer.deliver(50, analyzer.sealed(50))
-    assert 50 == (await analyzer.result()).n_users
-
-    salts = set()
-    for _ in range(2):
-        digest = (await analyzer.publish()).digest()
-        manifest = analyzer.manifest(5, batch=BatchId(digest[:16]))
-        commitment = await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(5)))
-        assert commitment is not None
-        salts.add(commitment.salt)
-    assert 2 == len(salts)
-
-
-async def test_a_batch_staged_by_an_earlier_version_has_no_commitment(
-    analyzer: AnalyzerCore,
-) -> None:
-    """That version signed without a salt."""
-    manifest, sealed = analyzer.manifest(50), analyzer.sealed(50)
-    earlier = inclusion_pb2.BatchCommitment(signature=bytes(64)).SerializeToString()
-    await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
-    await analyzer.store.finish_batch(BATCH, bytes(32), earlier)
-
-    assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
-
-
-_USERS = 50
-
-
-async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
-    """Stage a batch of 50 chunks, stop before it is released, damage it, and start again."""
-    sealed = analyzer.sealed(_USERS)
-    await analyzer.staging.receive(analyzer.manifest(_USERS), chunks_of(sealed, size=2))
-    # Staged in one group, so each chunk is a row.
-    analyzer.store.close()
-    with closing(sqlite3.connect(analyzer.path / "analyzer.sqlite")) as connection:
-        connection.executescript(damage)
-    await analyzer.start()
-    await analyzer.releases.resume()
-    await analyzer.settle()
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ("DELETE FROM chunks WHERE position = 49", "98 are on the disk"),
-        ("DELETE FROM chunks WHERE position = 40", "80 are on the disk"),
-        (
-            "UPDATE chunks SET sealed_reports = zeroblob(120) WHERE position = 40",
-            "damaged on the disk",
-        ),
-        (
-            """
-            UPDATE chunks SET position = 99 WHERE position = 0;
-            UPDATE chunks SET position = 0 WHERE position = 1;
-            UPDATE chunks SET position = 1 WHERE position = 99;
-            """,
-            "damaged on the disk",
-        ),
-        ("DELETE FROM staged_hashes", "or the hash stored with them, are damaged"),
-    ],
-    ids=["last chunk lost", "chunk lost", "chunk changed", "chunks exchanged", "hash lost"],
-)
-async def test_a_batch_damaged_on_the_disk_is_not_estimated(
-    analyzer: AnalyzerCore, damage: str, said: str
-) -> None:
-    """Neither as fewer reports nor as unreadable ones."""
-    await _stage_and_damage(analyzer, damage)
-
-    with pytest.raises(UnusableBatchError, match=said):
-        await analyzer.result()

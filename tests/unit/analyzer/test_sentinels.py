@@ -1,9 +1,8 @@
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,23 +16,18 @@ from analyzer.sentinels import (
 )
 from analyzer.storage.task_table import Sentinel
 from common.crypto.hpke import split_every
-from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError, WireError
+from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
+from common.messages.inclusion_proof import leaf
 from common.task.dummy_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import chunks_of
-from tests.support.analyzer_core import AnalyzerCore
-from tests.support.leaves import commitment_over, some_leaves
-from tests.support.tasks import published
+from tests.support.leaves import some_leaves
+from tests.support.tasks import SHUFFLER_NOISE, published
 
 _KEEPS = published(n_min=15).task
 _SAMPLES = published(
-    protocol="sbin",
-    buckets=0,
-    dummies_per_user=0,
-    local_epsilon=float("inf"),
+    **SHUFFLER_NOISE,
     n_min=1000,
     target_size=2000,
     shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=4000, most=4000),
@@ -131,7 +125,7 @@ def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
         found = without_sentinels(manifest, matches, task)
 
         assert (left, 190) == (found.n_users, found.n_reports)
-        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users beside"):
+        with pytest.raises(UnusableBatchError, match=f"has {left - 1} users besides"):
             without_sentinels(replace(manifest, n_users=n_users - 1), matches, task)
 
 
@@ -191,105 +185,3 @@ def test_a_sentinel_stands_at_its_first_report() -> None:
 
     first = min(mixed.index(_REPORTS[5]), mixed.index(_REPORTS[6]))
     assert [first, mixed.index(_REPORTS[7])] == matches.order()
-
-
-@pytest.fixture
-async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
-    """A started analyzer with a task that has room for five sentinels of two reports."""
-    started = AnalyzerCore(tmp_path)
-    await started.start()
-    await started.publish(n_min=3, target_size=8)
-    yield started
-    await started.stop()
-
-
-def _sentinels(count: int, start: int = 0) -> list[bytes]:
-    leaves = some_leaves(2 * count, start)
-    return [b"".join(leaves[2 * number : 2 * number + 2]) for number in range(count)]
-
-
-async def _register(
-    analyzer: AnalyzerCore, sentinels: list[bytes], *, acknowledged: bool = False
-) -> None:
-    digest = analyzer.signed.digest()
-    await analyzer.registry.register_sentinels(digest, sentinels, acknowledged=acknowledged)
-
-
-async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
-    return await analyzer.store.sentinels(analyzer.signed.digest())
-
-
-async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
-    """Registered again they change nothing; acknowledged they stay so."""
-    planned = _sentinels(4)
-    await _register(analyzer, planned)
-    await _register(analyzer, planned[2:3], acknowledged=True)
-    await _register(analyzer, planned)
-    await analyzer.restart()
-
-    assert [False, False, True, False] == [one.acknowledged for one in await _registered(analyzer)]
-    assert planned == [b"".join(one.leaves) for one in await _registered(analyzer)]
-
-
-async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore) -> None:
-    """Repeating a registration afterwards is no error."""
-    planned = _sentinels(2)
-    await _register(analyzer, planned)
-    await analyzer.releases.deliver(analyzer.manifest(8), chunks_of(analyzer.sealed(8)))
-
-    await _register(analyzer, planned)
-    for late, acknowledged in ((_sentinels(1, start=50), False), (planned, True)):
-        with pytest.raises(BatchStateError, match="has arrived"):
-            await _register(analyzer, late, acknowledged=acknowledged)
-    await analyzer.settle()
-
-
-async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> None:
-    """A batch filled with them would hold too few users; all of a call are refused, or none."""
-    await _register(analyzer, _sentinels(3))
-    with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
-        await _register(analyzer, _sentinels(3, start=50))
-
-    assert 3 == len(await _registered(analyzer))
-
-
-@pytest.mark.parametrize("leaves", [some_leaves(1), some_leaves(3)])
-async def test_a_sentinel_has_as_many_reports_as_a_submission(
-    analyzer: AnalyzerCore, leaves: list[bytes]
-) -> None:
-    """Two, of this task."""
-    with pytest.raises(WireError, match="a submission of this task has 2 reports"):
-        await _register(analyzer, [b"".join(leaves)])
-
-
-async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
-    """Of all calls."""
-    [first, second] = some_leaves(2)
-    await _register(analyzer, [first + second])
-    for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):
-        with pytest.raises(WireError, match=f"{times} leaves are repeated"):
-            await _register(analyzer, [*_sentinels(1, start=70), shared])
-
-    assert [(first, second)] == [one.leaves for one in await _registered(analyzer)]
-
-
-async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
-    """Over all reports; also after the release and a restart."""
-    sealed = analyzer.sealed(5)
-    leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
-    answers: list[BatchCommitment | None] = []
-    for _ in range(2):
-        answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
-        await analyzer.settle()
-    await analyzer.restart()
-    answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
-
-    [first] = {answer for answer in answers if answer is not None}
-    identity = analyzer.keys.identity
-    first.check(identity.public_identity(), analyzer.signed.digest())
-    assert 3 == len(answers)
-    assert 10 == first.n_leaves
-    wanted = commitment_over(
-        split_every(leaves, 32), identity, analyzer.signed.digest(), first.salt
-    )
-    assert wanted.root == first.root

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete
-from common.errors import TaskError
+from analyzer.task_builder import complete, default_budget
+from common.accounting.epsilon_search import MAX_EPSILON
+from common.crypto.hpke import HpkePrivateKey
+from common.errors import TaskError, WireError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.specs import NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
-from tests.support.tasks import draft
+from tests.support.tasks import draft, published
 
 
 def _complete(wanted: TaskDraft) -> Task:
@@ -81,7 +83,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         ("duchi", {"domain_size": 2}, "domain_size is 2; it must lie between 1 and 1"),
         ("harmony", {"domain_size": 1}, "domain_size is 1; it must lie between 2 and 8192"),
         ("rappor", {"domain_size": 3}, "a domain_size of 1; the task has 0 and 3"),
-        ("duchi", {"local_epsilon": math.inf}, "mean data always goes with noise"),
+        ("duchi", {"local_epsilon": math.inf}, "mean data always needs noise"),
         ("duchi", {"local_epsilon": 0.0}, "local_epsilon is 0 or left out; a task of .* duchi"),
         ("duchi", {"numbers": NumberDraft(low=2.0, high=2.0)}, "low must be below high"),
         ("duchi", {"numbers": NumberDraft(low=math.nan)}, "low is nan"),
@@ -138,3 +140,37 @@ def test_labels_are_normalised_as_texts_are() -> None:
     assert ("é" * 32, "no") == task.labels
     with pytest.raises(TaskError, match="label of item 1 is not in Unicode's normal form C"):
         dataclasses.replace(task, labels=("no", "e\u0301"))
+
+
+def test_a_population_without_local_noise_needs_a_stated_budget() -> None:
+    """A task alone gets the largest certified ε."""
+    alone = draft(local_epsilon=math.inf)
+    assert MAX_EPSILON == default_budget(alone, math.inf)
+    with pytest.raises(TaskError, match="needs a budget_epsilon"):
+        default_budget(dataclasses.replace(alone, population="staff"), math.inf)
+    stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
+    assert 3.0 == default_budget(stated, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "asked", "buckets"),
+    [("ldp-blh", 0, 2), ("ldp-blh", 2, 2), ("ldp-olh", 0, 7), ("ldp-olh", 5, 5)],
+)
+def test_a_protocol_chooses_the_buckets_by_default(protocol: str, asked: int, buckets: int) -> None:
+    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local ε of 2."""
+    task = published(protocol=protocol, buckets=asked, dummies_per_user=0).task
+
+    assert buckets == task.item_mechanism.buckets
+    with pytest.raises(TaskError, match="hashes into 2 buckets; buckets is 13"):
+        published(protocol="ldp-blh", dummies_per_user=0)
+
+
+def test_an_invalid_shuffler_key_is_refused() -> None:
+    """Devices could not seal to it."""
+    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    with pytest.raises(WireError, match="not a public key of the suite"):
+        complete(
+            draft(b"\xff" * 1216, suite=suite),
+            analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
+            nonce=bytes(32),
+        )

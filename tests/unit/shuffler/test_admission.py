@@ -1,7 +1,5 @@
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +14,11 @@ _ISSUER = TokenIssuer(TokenIssuer.generate())
 
 
 @pytest.fixture
-async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
+async def shuffler(shuffler: Shuffler) -> Shuffler:
     """A shuffler that requires tokens."""
-    started = Shuffler(tmp_path, token_identity=_ISSUER.identity())
-    await started.start()
-    yield started
-    started.spool.close()
+    shuffler.token_identity = _ISSUER.identity()
+    await shuffler.restart()
+    return shuffler
 
 
 async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -> None:
@@ -69,7 +66,7 @@ async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffle
     with pytest.raises(CredentialError):
         await shuffler.collection.submit(DIGEST, envelope, b"")
     shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.EXPIRED is await shuffler.state()
 
     with pytest.raises(BatchStateError):
@@ -106,7 +103,7 @@ async def test_tokens_are_not_stored(shuffler: Shuffler) -> None:
 
     connection = sqlite3.connect(shuffler.path / "spool.sqlite")
     assert [(5,)] == connection.execute("SELECT count(*) FROM used_tokens").fetchall()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert [(0,)] == connection.execute("SELECT count(*) FROM used_tokens").fetchall()
     connection.close()
 

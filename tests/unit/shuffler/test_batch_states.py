@@ -1,10 +1,12 @@
+import dataclasses
+
 import pytest
 
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
 from shuffler.batch_states import ClosingRule, Event, close_request_event, due_event
 
-_TERMS = ClosingRule(n_min=10, target_size=20, deadline=100)
+_RULE = ClosingRule(n_min=10, target_size=20, deadline=100)
 
 
 @pytest.mark.parametrize(
@@ -25,14 +27,14 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
     n_users: int, now: int, n_min: int, event: Event | None
 ) -> None:
     """Below n_min at the deadline it expires; an n_min above the target outranks it."""
-    terms = ClosingRule(n_min=n_min, target_size=20, deadline=100)
+    rule = dataclasses.replace(_RULE, n_min=n_min)
 
-    assert event is due_event(BatchState.COLLECTING, n_users, terms, now)
+    assert event is due_event(BatchState.COLLECTING, n_users, rule, now)
 
 
 def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
     """Before target and deadline; the refusal names n_min, and not how many users there are."""
-    assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    assert close_request_event(BatchState.COLLECTING, 10, _RULE) is Event.CLOSE
     with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
-        close_request_event(BatchState.COLLECTING, 7, _TERMS)
+        close_request_event(BatchState.COLLECTING, 7, _RULE)
     assert "7" not in str(caught.value)

@@ -1,20 +1,24 @@
 import asyncio
 import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, key_id
+from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
-from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, DamagedStorageError, SettingsError, TaskError
+from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchState
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
-from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
-from shuffler.storage.spool import StoredBatch
+from shuffler.storage.group import BatchKey
+from shuffler.storage.spool import BatchFiles
+from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -28,8 +32,8 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     [key_file] = shuffler.key_files()
     kept = key_file.read_bytes()
     assert kept.startswith(b"shuffledp sealed secret v1")
-    await shuffler.deliveries.advance()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
+    await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10) == (manifest.n_users, manifest.n_reports)
@@ -46,18 +50,6 @@ async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> 
     assert BatchState.ERASED is await shuffler.state()
     with pytest.raises(BatchStateError, match="no longer collects"):
         await shuffler.collection.submit(DIGEST, shuffler.envelope())
-
-
-async def test_minimum_batch_raises_n_min(tmp_path: Path) -> None:
-    """Also in the status."""
-    strict = Shuffler(tmp_path, minimum_batch=6)
-    await strict.start()
-    await strict.submit(5)
-    await strict.deliveries.advance()
-
-    assert BatchState.COLLECTING is await strict.state()
-    assert (await strict.collection.status(DIGEST)).n_min == 6
-    strict.spool.close()
 
 
 async def test_a_failed_step_is_retried_after_growing_pauses(
@@ -101,7 +93,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     with pytest.raises(BatchStateError, match="had 2 users when it was read; it has 3"):
         await shuffler.spool.set_last_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     [(manifest, _)] = shuffler.analyzer.delivered
     assert manifest.n_users == 3
@@ -121,143 +113,15 @@ async def test_erasing_a_finished_batch_is_retried(
 
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.analyzer.reachable = True
     with monkeypatch.context() as failures:
         failures.setattr(failing, fail)
-        await shuffler.deliveries.advance()
+        await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert (keys, 1) == (len(shuffler.key_files()), len(list(shuffler.path.glob("batches/*"))))
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
-
-
-@pytest.mark.parametrize("permuted", [False, True])
-async def test_a_start_on_another_database_destroys_nothing(
-    shuffler: Shuffler, *, permuted: bool
-) -> None:
-    """It is refused; with the right database the batch is delivered."""
-    await shuffler.submit(CASE.task.target_size)
-    if permuted:
-        shuffler.analyzer.reachable = False
-        await shuffler.deliveries.advance()
-        shuffler.analyzer.reachable = True
-    [key_file] = shuffler.key_files()
-    shuffler.spool.close()
-    database = shuffler.path / "spool.sqlite"
-    aside = database.rename(shuffler.path / "aside")
-    for _ in range(2):
-        with pytest.raises(SettingsError, match=f"no batch of the key {key_file.name}"):
-            await shuffler.start()
-        shuffler.spool.close()
-        for file in shuffler.path.glob("spool.sqlite*"):
-            file.unlink()
-    aside.rename(database)
-    await shuffler.start()
-    await shuffler.deliveries.advance()
-
-    assert BatchState.ERASED is await shuffler.state()
-
-
-@pytest.mark.parametrize("crash", [False, True])
-async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bool) -> None:
-    """With three of five users; it is durable, and closing again changes nothing."""
-    await shuffler.submit(3)
-    for _ in range(2):
-        await shuffler.collection.close(DIGEST)
-    if crash:
-        await shuffler.restart()
-    with pytest.raises(BatchStateError, match="no longer collects"):
-        await shuffler.collection.submit(DIGEST, shuffler.envelope())
-    await shuffler.deliveries.advance()
-    await shuffler.collection.close(DIGEST)
-
-    [(manifest, _)] = shuffler.analyzer.delivered
-    assert 3 == manifest.n_users
-    assert BatchState.ERASED is await shuffler.state()
-
-
-async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
-    """From before the batch is stored; it is destroyed afterwards."""
-    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
-
-    async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        assert {key} == shuffler.batches.needed_keys()
-        return await open_batch(batch_id, signed)
-
-    shuffler.spool.open_batch = opened  # type: ignore[method-assign]
-    await shuffler.submit(4)
-    assert {key} == shuffler.batches.needed_keys()
-    late = shuffler.clock.now() + 300 * DAY
-    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
-
-    await shuffler.submit(1)
-    await shuffler.deliveries.advance()
-    assert BatchState.ERASED is await shuffler.state()
-    assert set() == shuffler.batches.needed_keys()
-    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
-
-
-def _unreadable(_: bytes) -> Task:
-    raise TaskError("of a later version")
-
-
-@pytest.mark.parametrize("users", [3, 5])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "no key",
-        "a later version's task",
-        "UPDATE batches SET task = x'00'",
-        "UPDATE batches SET state = 'of a later version'",
-        "UPDATE batches SET state = CAST(x'ff' AS TEXT)",
-    ],
-)
-async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
-    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, users: int, damage: str
-) -> None:
-    """The shuffler starts, and keeps every key and file; collecting or permuted."""
-    await shuffler.submit(users)
-    shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
-    state, [key_file] = await shuffler.state(), shuffler.key_files()
-    kept = key_file.read_bytes()
-    with monkeypatch.context() as damaged:
-        if damage == "no key":
-            key_file.unlink()
-        elif damage == "a later version's task":
-            damaged.setattr(Task, "from_bytes", _unreadable)
-        else:
-            await shuffler.spool._database.run(lambda connection: connection.execute(damage))
-        await shuffler.restart()
-        late = shuffler.clock.now() + 300 * DAY
-        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
-        with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
-            await shuffler.collection.fetch_task(DIGEST)
-        assert [] == shuffler.batches.unfinished()
-    assert (damage == "no key") == (shuffler.key_files() == [])
-
-    key_file.touch(mode=0o600)
-    key_file.write_bytes(kept)
-    repair, row = "UPDATE batches SET task = ?, state = ?", (CASE.signed.task_bytes, state.value)
-    await shuffler.spool._database.run(lambda connection: connection.execute(repair, row))
-    await shuffler.restart()
-    shuffler.analyzer.reachable = True
-    await shuffler.submit(5 - users)
-    await shuffler.deliveries.advance()
-    assert BatchState.ERASED is await shuffler.state()
-
-
-async def test_a_quarantined_batch_needs_no_envelope_key(
-    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if its task cannot be read."""
-    await shuffler.submit(5)
-    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
-    await shuffler.deliveries.advance()
-    monkeypatch.setattr(Task, "from_bytes", _unreadable)
-    await shuffler.restart()
-    assert set() == shuffler.batches.needed_keys()
 
 
 def _published(path: Path) -> dict[str, str]:
@@ -286,3 +150,164 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
         assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
     assert keys.public_key().raw.hex() == seen[2]["envelope.pub"]
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
+
+
+_SIZE = CASE.task.sealed_report_bytes
+
+
+def _folders(shuffler: Shuffler) -> list[Path]:
+    return list((shuffler.path / "batches").glob("*"))
+
+
+def _rows(shuffler: Shuffler, query: str) -> list[str]:
+    """Return the first column of a query to the spool's file."""
+    with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection:
+        return [row[0] for row in connection.execute(query)]
+
+
+def _groups(shuffler: Shuffler) -> int:
+    return len(_rows(shuffler, "SELECT number FROM submission_groups"))
+
+
+def _tables_with_rows(shuffler: Shuffler) -> set[str]:
+    names = _rows(shuffler, "SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
+
+
+def _reports(blob: bytes) -> list[bytes]:
+    return sorted(split_every(blob, _SIZE))
+
+
+class _Killed(Exception):  # noqa: N818  # not an error of the program
+    """The process ends here."""
+
+
+async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuffler) -> None:
+    """No group, bucket, permuted batch or key."""
+    before = {path.name for path in shuffler.path.rglob("*")}
+    await shuffler.submit(5)
+    await shuffler.advance()
+    after = {path.name for path in shuffler.path.rglob("*")}
+
+    assert BatchState.ERASED is await shuffler.state()
+    shown = {f"{DIGEST.hex()}.{ending}" for ending in ("leaves", "commitment")}
+    assert shown == after - before - {"batches", "spool.sqlite-wal", "spool.sqlite-shm"}
+    assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
+
+
+async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
+    """Users and refusals; no hash of a report, submission or token, and no key."""
+    await shuffler.submit(2)
+    await shuffler.collection.submit_bulk(DIGEST, [b"short"])
+    await shuffler.refusals.save(shuffler.spool)
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.advance()
+
+    assert {"batches", "refusals"} == _tables_with_rows(shuffler)
+    assert [] == list((shuffler.path / "inclusion").iterdir())
+    assert 2 == (await shuffler.collection.status(DIGEST)).n_users
+    assert BatchState.EXPIRED is await shuffler.state()
+    assert ([], [], []) == (shuffler.analyzer.delivered, _folders(shuffler), shuffler.key_files())
+
+
+@pytest.mark.parametrize("moment", ["while it is written", "before it is recorded"])
+async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
+    shuffler: Shuffler, moment: str
+) -> None:
+    """The next start removes it; every report is in the next one."""
+    await shuffler.submit(5)
+    files = shuffler.spool.files
+
+    class Dying(BatchFiles):
+        def save(self, chunks: Iterable[bytes]) -> None:
+            super().save(chunks if moment == "before it is recorded" else dying_with(chunks))
+            raise _Killed
+
+    def dying_with(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        yield from chunks
+        raise _Killed
+
+    def dying(batch_id: BatchId, key: BatchKey) -> BatchFiles:
+        return Dying(shuffler.path / "batches" / batch_id.hex(), key)
+
+    shuffler.spool.files = dying  # type: ignore[method-assign]
+    await shuffler.advance()
+    assert BatchState.CLOSED is await shuffler.state()
+    [folder] = _folders(shuffler)
+    [left] = folder.iterdir()
+    first = left.read_bytes()
+    shuffler.spool.files = files  # type: ignore[method-assign]
+    await shuffler.restart()
+    assert [] == _folders(shuffler)
+    shuffler.analyzer.reachable = False
+    await shuffler.advance()
+    assert first != next(_folders(shuffler)[0].iterdir()).read_bytes()
+    shuffler.analyzer.reachable = True
+    await shuffler.advance()
+
+    [(manifest, blob)] = shuffler.analyzer.delivered
+    assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(_reports(blob))))
+
+
+async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:
+    """Also after a crash before the submissions were dropped, and after a lost answer."""
+    await shuffler.submit(5)
+
+    async def killed(batch_id: BatchId) -> None:
+        raise _Killed(batch_id)
+
+    shuffler.spool._drop_submissions = killed  # type: ignore[method-assign]
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert _groups(shuffler) > 0
+    [order] = [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
+    await shuffler.restart()
+    assert 0 == _groups(shuffler)
+    assert [order] == [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
+    for lose_answers in (True, False):
+        shuffler.analyzer.lose_answers = lose_answers
+        await shuffler.advance()
+
+    first, second = shuffler.analyzer.delivered
+    assert first == second
+    assert BatchState.ERASED is await shuffler.state()
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
+async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
+    """It keeps its state and key for an operator; if the analyzer has it, it is erased."""
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_answers = True
+    await shuffler.advance()
+    [order] = _folders(shuffler)[0].iterdir()
+    content = order.read_bytes()
+    if damage == "a flipped bit":
+        order.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "a lost end":
+        os.truncate(order, 0)
+    else:
+        order.unlink()
+    shuffler.analyzer.lose_answers = False
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert (1, 1) == (len(shuffler.analyzer.delivered), len(shuffler.key_files()))
+
+    shuffler.analyzer.listen = False  # it acknowledges without reading
+    await shuffler.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert [] == shuffler.key_files() == list((shuffler.path / "inclusion").iterdir())
+
+
+async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
+    """Nothing is lost; the batch is delivered once there is space."""
+    await shuffler.submit(5)
+    [found] = shuffler.batches.unfinished()
+    await shuffler.spool.set_state(await shuffler.spool.get(DIGEST), BatchState.CLOSED)
+    with disk_of(300):
+        await shuffler.advance()
+        assert BatchState.CLOSED is await shuffler.state()
+    await shuffler.advance()
+
+    [(manifest, blob)] = shuffler.analyzer.delivered
+    assert (5, 10 * _SIZE) == (manifest.n_users, len(blob))
+    assert found.batch_id == manifest.batch_id

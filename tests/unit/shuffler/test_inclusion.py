@@ -17,15 +17,12 @@ from shuffler.inclusion import SentBatch
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
-from tests.support.tasks import published
+from tests.support.tasks import SHUFFLER_NOISE, published
 
 _SIZE = CASE.task.sealed_report_bytes
 _ANALYZER = CASE.identity.public_identity()
 _SAMPLED = published(
-    protocol="sbin",
-    buckets=0,
-    dummies_per_user=0,
-    local_epsilon=float("inf"),
+    **SHUFFLER_NOISE,
     n_min=5,
     target_size=20,
     shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=40, most=40),
@@ -36,7 +33,7 @@ _SAMPLED = published(
 async def delivered(shuffler: Shuffler) -> Shuffler:
     """A shuffler that has delivered a batch of ten reports."""
     await shuffler.submit(5)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     return shuffler
 
@@ -78,7 +75,7 @@ async def test_a_commitment_to_other_reports_is_kept_as_evidence(
     """It is logged; the batch counts as delivered."""
     await shuffler.submit(5)
     shuffler.analyzer.forget = 1
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert "analyzer signed other reports than were sent" in caplog.messages
     assert BatchState.ERASED is await shuffler.state()
@@ -94,9 +91,9 @@ async def test_a_repeated_delivery_raises_no_alarm(
     """Whether or not the analyzer reads the reports again."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.analyzer.lose_answers, shuffler.analyzer.listen = False, listen
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert not [message for message in caplog.messages if message.startswith("analyzer")]
     assert BatchState.ERASED is await shuffler.state()
@@ -109,7 +106,7 @@ async def test_invalid_requests_for_proofs_are_refused(shuffler: Shuffler) -> No
         with pytest.raises(ProofError, match="has not been delivered"):
             await shuffler.inclusions.relay(digest, None)
     await shuffler.submit(4)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     with pytest.raises(WireError, match="the prefix is 1; there are 1 buckets"):
         await shuffler.inclusions.relay(DIGEST, 1)
 
@@ -124,7 +121,7 @@ async def test_no_proof_is_kept_for_a_task_that_samples(
     await shuffler.submit(20)
     shuffler.analyzer.forget = forget
     shuffler.clock.seconds = float(_SAMPLED.task.deadline)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert BatchState.ERASED is await shuffler.state()
     assert forget == caplog.messages.count("analyzer signed other reports than were sent")
@@ -157,7 +154,7 @@ async def test_a_commitment_by_another_signer_is_not_kept(
     """Only the pinned analyzer's is."""
     await shuffler.submit(5)
     shuffler.analyzer.become_a_stranger()
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
 
     assert "analyzer's commitment does not verify" in caplog.messages
     with pytest.raises(ProofError):

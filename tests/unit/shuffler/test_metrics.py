@@ -14,7 +14,7 @@ async def test_a_quarantined_batch_does_not_wait_for_delivery(shuffler: Shuffler
     """Nor are its users released."""
     await shuffler.submit(5)
     shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.clock.seconds += 100
 
     assert 1 == _number(shuffler, "batches", state="quarantined")
@@ -26,13 +26,13 @@ async def test_an_undeliverable_batch_is_stuck_until_it_is_delivered(shuffler: S
     """Its age counts from its closing."""
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.clock.seconds += 1000
     assert 1 == _number(shuffler, "batches_stuck")
     assert 1000 == _number(shuffler, "oldest_undelivered_seconds")
 
     shuffler.analyzer.reachable = True
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     assert 0 == _number(shuffler, "batches_stuck")
     assert 0 == _number(shuffler, "oldest_undelivered_seconds")
     assert 5 == _number(shuffler, "users_released_total")
@@ -47,7 +47,7 @@ async def test_after_a_restart_waiting_counts_from_the_start_or_the_deadline(
     """The time of closing is not on the disk."""
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     shuffler.spool.close()
     shuffler.clock.seconds += moved_on
     await shuffler.start()
@@ -73,7 +73,7 @@ async def test_refusals_are_counted_once_despite_disk_failures(
     for name in ("record_permuted" if users == 5 else "set_last_state", "_drop_submissions"):
         with monkeypatch.context() as patch:
             patch.setattr(shuffler.spool, name, fail)
-            await shuffler.deliveries.advance()
-    await shuffler.deliveries.advance()
+            await shuffler.advance()
+    await shuffler.advance()
 
     assert 1 == _number(shuffler, "submissions_refused_total", cause="malformed")

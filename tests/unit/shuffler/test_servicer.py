@@ -1,8 +1,5 @@
 """The shuffler's answers and receipts."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from common.crypto.signing import SigningIdentity, receipt_holds
@@ -22,19 +19,14 @@ class _Call:
         return "ipv4:192.0.2.1:1"
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[tuple[Shuffler, ShufflerServicer]]:
-    """A shuffler and its servicer."""
-    core = Shuffler(tmp_path)
-    await core.start()
-    yield core, ShufflerServicer(core.collection, ConnectionLimit(0), _IDENTITY, core.inclusions)
-    core.spool.close()
+def _servicer(core: Shuffler) -> ShufflerServicer:
+    return ShufflerServicer(core.collection, ConnectionLimit(0), _IDENTITY, core.inclusions)
 
 
-async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, ShufflerServicer]) -> None:
+async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
     """Of one length, repeated or not; a repeat is marked."""
-    core, servicer = served
-    envelopes = [core.envelope() for _ in range(4)]
+    servicer = _servicer(shuffler)
+    envelopes = [shuffler.envelope() for _ in range(4)]
     answers = []
     for envelope in (*envelopes, envelopes[0]):
         request = shuffler_pb2.SubmitRequest(task_digest=DIGEST, envelope=envelope)
@@ -43,16 +35,16 @@ async def test_every_device_gets_the_same_answer(served: tuple[Shuffler, Shuffle
     assert 1 == len({len(answer.SerializeToString()) for answer in answers})
 
     before = await _status(servicer)
-    await core.submit(1)
+    await shuffler.submit(1)
     assert before == await _status(servicer)
 
 
-async def test_answers_have_no_metadata(served: tuple[Shuffler, ShufflerServicer]) -> None:
+async def test_answers_have_no_metadata(shuffler: Shuffler) -> None:
     """Neither FetchTask nor SubmitBulk sets any: `_Call` has no method for it."""
-    core, servicer = served
+    servicer = _servicer(shuffler)
     task = shuffler_pb2.FetchTaskRequest(task_digest=DIGEST)
     assert (await servicer.FetchTask(task, _Call())).HasField("task")
-    envelopes = [envelope := core.envelope(), envelope, b""]
+    envelopes = [envelope := shuffler.envelope(), envelope, b""]
     bulk = shuffler_pb2.SubmitBulkRequest(task_digest=DIGEST, envelopes=envelopes)
     assert 3 == len((await servicer.SubmitBulk(bulk, _Call())).outcomes)
 

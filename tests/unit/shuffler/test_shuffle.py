@@ -7,28 +7,23 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split_every
 from common.errors import DamagedStorageError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
-from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
+from shuffler import shuffle
 from shuffler.permutation import ExternalPermutation
-from shuffler.shuffle import BatchShuffler, ShuffleSummary
+from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, draw_kept
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
-from tests.support.tasks import PublishedTask, published
+from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
-_PLAIN: Final[dict[str, Any]] = {
-    "protocol": "sbin",
-    "local_epsilon": float("inf"),
-    "dummies_per_user": 0,
-    "buckets": 0,
-    "domain_size": 7,
-    "delta": 1e-2,
-}
+_PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}
 _COINS: Final = ShufflerSpec(law="binomial", trials=600, most=600)
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 4)
 _CASES: Final = {
@@ -178,3 +173,101 @@ def test_an_abandoned_shuffle_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="stops"):
         shuffler.shuffle(iter(_groups(case, 60)))
     assert [] == list((tmp_path / "batches" / "b").iterdir())
+
+
+_FLANKED = ShufflerSpec(
+    law="geometric",
+    peak=6,
+    left_weight=RATIO_SUM * 3 // 4,
+    right_weight=RATIO_SUM // 2,
+    most=40,
+)
+
+
+_SKEWED = ShufflerSpec(
+    law="geometric", peak=2, left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=5
+)
+
+
+_FROM_ZERO = ShufflerSpec(
+    law="geometric", left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=60
+)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(_FLANKED, _SKEWED, _FROM_ZERO),
+        *(ShufflerSpec(law="binomial", trials=coins, most=coins) for coins in (1, 5, 64, 100, 129)),
+    ],
+    ids=str,
+)
+def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
+    """
+    300,000 draws; cells of fewer than ten expected draws are pooled.
+
+    Bits of the last word that belong to no coin are left out. Seed 1; chi-square, fails by chance
+    with probability 1e-7 for each.
+    """
+    drawn = draw_item_dummies(spec, 300_000, np.random.default_rng(1))
+    coins = stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
+    distribution = coins if spec.law == "binomial" else spec.probabilities()
+    expected = distribution * len(drawn)
+    counts = np.bincount(drawn, minlength=len(expected))
+    rare = expected < 10
+    pooled = np.append(counts[~rare], counts[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
+    used = wanted > 0
+    distance = float(((pooled - wanted)[used] ** 2 / wanted[used]).sum())
+
+    assert drawn.max() <= spec.most
+    assert stats.chi2.sf(distance, used.sum() - 1) > 1e-7
+
+
+def test_items_drawn_in_different_parts_are_independent() -> None:
+    """A million items at 400 coins are drawn in parts; no part repeats another."""
+    spec = ShufflerSpec(law="binomial", trials=400, most=400)
+    drawn = draw_item_dummies(spec, 1_000_000, np.random.default_rng(5))
+    together = shuffle._WORDS_AT_ONCE // 7
+    first, second = drawn[:together] - 200, drawn[together:][:together] - 200
+    correlation = float((first[: len(second)] * second).mean()) / 100
+
+    assert len(second) > 100_000
+    assert abs(correlation) < 6 / np.sqrt(len(second))
+
+
+@pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
+def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) -> None:
+    """
+    Over 4000 batches of six items no two items' numbers go together.
+
+    Seed 6: the largest of 15 correlations exceeds six standard deviations with chance below 1e-7.
+    """
+    rng = np.random.default_rng(6)
+    drawn = np.array([draw_item_dummies(spec, 6, rng) for _ in range(4000)])
+    together = np.corrcoef(drawn.T)[np.triu_indices(6, 1)]
+
+    assert np.abs(together).max() < 6 / np.sqrt(4000)
+
+
+def test_a_report_is_kept_if_its_integer_is_below_the_weight() -> None:
+    """The boundary is not kept."""
+
+    class _Scripted(np.random.Generator):
+        def integers(self, *_args: object, **_kwargs: object) -> object:  # type: ignore[override]
+            return np.array([0, 6, 7, 2**32 - 1])
+
+    rng = _Scripted(np.random.PCG64(1))
+    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, rng)
+
+    assert [True, True, False, False] == kept.tolist()
+
+
+def test_nothing_is_drawn_where_nothing_is_dropped_or_added() -> None:
+    """The generator's state does not change."""
+    rng = np.random.default_rng(3)
+    before = rng.bit_generator.state
+
+    assert draw_kept(ShufflerSpec(keep_weight=KEEP_SUM), 5, rng).all()
+    assert [0, 0, 0] == draw_item_dummies(ShufflerSpec(), 3, rng).tolist()
+    assert before == rng.bit_generator.state

@@ -1,5 +1,4 @@
 import sqlite3
-from collections.abc import AsyncIterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,14 +12,11 @@ from tests.support.analyzer_core import AnalyzerCore
 
 
 @pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+async def core(core: AnalyzerCore) -> AnalyzerCore:
     """An analyzer that has released three batches."""
-    started = AnalyzerCore(tmp_path)
-    await started.start()
     for _ in range(3):
-        await started.release(5, await started.publish(population="staff", budget_epsilon=20.0))
-    yield started
-    await started.stop()
+        await core.release(5, await core.publish(population="staff", budget_epsilon=20.0))
+    return core
 
 
 def _tamper(core: AnalyzerCore, *statements: str) -> None:
@@ -110,3 +106,12 @@ async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -
     _tamper(core, "UPDATE ledger SET n_users = 30")
     with pytest.raises(LedgerError, match="broken at entry 1"):
         await analyzer.server.start(settings)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
+async def test_the_ledger_is_append_only(core: AnalyzerCore, statement: str) -> None:
+    """The database refuses to change or delete entries."""
+    connection = sqlite3.connect(core.path / "analyzer.sqlite")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()

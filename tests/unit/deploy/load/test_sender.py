@@ -52,7 +52,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     shuffler.clock.seconds = float(CASE.task.deadline)
     told.append(await refused(shuffler.envelope(), _ISSUER.issue()))
     counted = shuffler.refusals.of(batch_id)
-    await shuffler.deliveries.advance()
+    await shuffler.advance()
     late = await refused(shuffler.envelope(), _ISSUER.issue())
 
     causes = ("conflict", "token used", "unauthenticated", "malformed", "closed")

@@ -1,0 +1,241 @@
+import asyncio
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.key_ring import DAY
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.errors import (
+    BatchStateError,
+    DamagedStorageError,
+    OverloadError,
+    PeerRefusalError,
+    ProofError,
+    SettingsError,
+    TaskError,
+    UnknownKeyError,
+    UnknownTaskError,
+)
+from common.messages.batch import BatchId, BatchState
+from common.runtime.state_directory import StateDirectory
+from common.task.dummy_spec import ShufflerSpec
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from shuffler.storage.spool import StoredBatch
+from tests.support.analyzers import MemoryAnalyzer
+from tests.support.keys import store_holding
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.tasks import SHUFFLER_NOISE, published
+
+
+async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None:
+    """Unknown, another task, another signer, or sealed to another shuffler's key."""
+    with pytest.raises(UnknownTaskError):
+        await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
+
+    forged = SigningIdentity.generate().sign(CASE.task.to_bytes())
+    shuffler.batches._analyzer = MemoryAnalyzer(forged)
+    with pytest.raises(ProofError):
+        await shuffler.collection.fetch_task(DIGEST)
+
+    other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
+    wrong = MemoryAnalyzer(CASE.signed)
+    wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
+    shuffler.batches._analyzer = wrong
+    with pytest.raises(ProofError, match="another task"):
+        await shuffler.collection.fetch_task(DIGEST)
+
+    shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)
+    elsewhere = StateDirectory.open(shuffler.path / "elsewhere")
+    shuffler.batches._keys = store_holding(elsewhere, HpkePrivateKey.generate())
+    with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is not a key of"):
+        await shuffler.collection.fetch_task(DIGEST)
+    assert shuffler.key_files() == []
+
+
+async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
+    """At the limit it is accepted."""
+    spec = ShufflerSpec(law="binomial", trials=600, most=600)
+    case = published(**SHUFFLER_NOISE, domain_size=7, delta=1e-2, shuffler=spec)
+    expected = case.task.expected_shuffler_dummies
+    shuffler = Shuffler(tmp_path, case=case, most_dummies=expected)
+    await shuffler.start()
+    shuffler.batches._most_dummies = expected - 1
+    with pytest.raises(TaskError):
+        await shuffler.collection.fetch_task(case.signed.digest())
+    shuffler.batches._most_dummies = expected
+    await shuffler.collection.fetch_task(case.signed.digest())
+    shuffler.spool.close()
+
+
+async def test_concurrent_requests_begin_one_batch(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task is fetched once and parsed in a thread; one key, and no file for a submission."""
+    parse = Task.from_bytes
+
+    def parsed(raw: bytes) -> Task:
+        assert threading.current_thread() is not threading.main_thread()
+        return parse(raw)
+
+    monkeypatch.setattr(Task, "from_bytes", parsed)
+    await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))
+    assert (1, 1) == (shuffler.analyzer.fetched, len(shuffler.key_files()))
+    await shuffler.submit(1)
+    before = sorted(shuffler.path.rglob("*"))
+    await shuffler.submit(2)
+
+    assert before == sorted(shuffler.path.rglob("*"))
+
+
+async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuffler) -> None:
+    """At most 256, also when the callers hang up."""
+    going_on = asyncio.Event()
+
+    async def slow(digest: TaskDigest) -> SignedTask:
+        await going_on.wait()
+        raise PeerRefusalError("NOT_FOUND", digest.hex())
+
+    shuffler.analyzer.get_task = slow  # type: ignore[method-assign]
+    asking = [
+        asyncio.create_task(shuffler.collection.fetch_task(TaskDigest(number.to_bytes(32))))
+        for number in range(257)
+    ]
+    async with asyncio.timeout(5):
+        with pytest.raises(OverloadError, match="256 searches for tasks"):
+            await asking.pop()
+    for one in asking:
+        one.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    looked_for: list[Any] = list(shuffler.batches._beginning.values())
+    going_on.set()
+    await asyncio.wait(looked_for)
+
+    assert {} == shuffler.batches._beginning
+    # An error that nobody retrieves would be logged with its traceback.
+    assert not any(one._log_traceback for one in looked_for)
+
+
+async def test_minimum_batch_raises_n_min(shuffler: Shuffler) -> None:
+    """Also in the status."""
+    shuffler.minimum_batch = 6
+    await shuffler.restart()
+    await shuffler.submit(5)
+    await shuffler.advance()
+
+    assert BatchState.COLLECTING is await shuffler.state()
+    assert (await shuffler.collection.status(DIGEST)).n_min == 6
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+async def test_a_start_on_another_database_destroys_nothing(
+    shuffler: Shuffler, *, permuted: bool
+) -> None:
+    """It is refused; with the right database the batch is delivered."""
+    await shuffler.submit(CASE.task.target_size)
+    if permuted:
+        shuffler.analyzer.reachable = False
+        await shuffler.advance()
+        shuffler.analyzer.reachable = True
+    [key_file] = shuffler.key_files()
+    shuffler.spool.close()
+    database = shuffler.path / "spool.sqlite"
+    aside = database.rename(shuffler.path / "aside")
+    for _ in range(2):
+        with pytest.raises(SettingsError, match=f"no batch of the key {key_file.name}"):
+            await shuffler.start()
+        shuffler.spool.close()
+        for file in shuffler.path.glob("spool.sqlite*"):
+            file.unlink()
+    aside.rename(database)
+    await shuffler.start()
+    await shuffler.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
+    """From before the batch is stored; it is destroyed afterwards."""
+    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
+
+    async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
+        assert {key} == shuffler.batches.needed_keys()
+        return await open_batch(batch_id, signed)
+
+    shuffler.spool.open_batch = opened  # type: ignore[method-assign]
+    await shuffler.submit(4)
+    assert {key} == shuffler.batches.needed_keys()
+    late = shuffler.clock.now() + 300 * DAY
+    assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+
+    await shuffler.submit(1)
+    await shuffler.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert set() == shuffler.batches.needed_keys()
+    assert shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+
+
+def _unreadable(_: bytes) -> Task:
+    raise TaskError("of a later version")
+
+
+@pytest.mark.parametrize("users", [3, 5])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "no key",
+        "a later version's task",
+        "UPDATE batches SET task = x'00'",
+        "UPDATE batches SET state = 'of a later version'",
+        "UPDATE batches SET state = CAST(x'ff' AS TEXT)",
+    ],
+)
+async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, users: int, damage: str
+) -> None:
+    """The shuffler starts, and keeps every key and file; collecting or permuted."""
+    await shuffler.submit(users)
+    shuffler.analyzer.reachable = False
+    await shuffler.advance()
+    state, [key_file] = await shuffler.state(), shuffler.key_files()
+    kept = key_file.read_bytes()
+    with monkeypatch.context() as damaged:
+        if damage == "no key":
+            key_file.unlink()
+        elif damage == "a later version's task":
+            damaged.setattr(Task, "from_bytes", _unreadable)
+        else:
+            await shuffler.spool._database.run(lambda connection: connection.execute(damage))
+        await shuffler.restart()
+        late = shuffler.clock.now() + 300 * DAY
+        assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
+        with pytest.raises((BatchStateError, DamagedStorageError, TaskError)):
+            await shuffler.collection.fetch_task(DIGEST)
+        assert [] == shuffler.batches.unfinished()
+    assert (damage == "no key") == (shuffler.key_files() == [])
+
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(kept)
+    repair, row = "UPDATE batches SET task = ?, state = ?", (CASE.signed.task_bytes, state.value)
+    await shuffler.spool._database.run(lambda connection: connection.execute(repair, row))
+    await shuffler.restart()
+    shuffler.analyzer.reachable = True
+    await shuffler.submit(5 - users)
+    await shuffler.advance()
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_quarantined_batch_needs_no_envelope_key(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if its task cannot be read."""
+    await shuffler.submit(5)
+    shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
+    await shuffler.advance()
+    monkeypatch.setattr(Task, "from_bytes", _unreadable)
+    await shuffler.restart()
+    assert set() == shuffler.batches.needed_keys()
