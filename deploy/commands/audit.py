@@ -7,7 +7,7 @@ import typer
 
 from common.errors import SettingsError
 from deploy.commands.example import example
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, OpenPage
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 
@@ -57,9 +57,7 @@ def audit(
     html: Annotated[Path, typer.Option(help="Output file for the report as a page.")] = Path(
         "audit.html"
     ),
-    open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser on this machine.")
-    ] = False,
+    open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
     """

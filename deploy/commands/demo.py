@@ -8,7 +8,7 @@ import typer
 from common.errors import SettingsError
 from common.protocols import Kind
 from deploy.commands.example import example
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, OpenPage
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
@@ -50,9 +50,7 @@ def demo(
     html: Annotated[Path, typer.Option(help="Output file for the result as a page.")] = Path(
         "result.html"
     ),
-    open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser on this machine.")
-    ] = False,
+    open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
     """Collect values privately, with three processes on this machine, and compare with the truth.

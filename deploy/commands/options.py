@@ -38,6 +38,9 @@ CertificateKey = Annotated[
     typer.Option("--key", help="Key of the certificate.  [operator.key beside the authority]"),
 ]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
+OpenPage = Annotated[
+    bool, typer.Option("--open", help="Open the page in a browser on this machine.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -44,9 +44,6 @@ def _device_caps() -> tuple[float, float, float]:
     return per_answer, total, central
 
 
-# --- JSON and drafts ------------------------------------------------------------------------------
-
-
 def to_json(plan: Plan) -> dict[str, Any]:
     """Return a plan's JSON fields; an infinite number is the text "inf"."""
     target, best = plan.target, plan.best
@@ -127,9 +124,6 @@ def draft(plan: Plan, now: float) -> str:
 # The budget limits the privacy loss of all releases about these users.
 """
     return comments + as_toml(with_budget)
-
-
-# --- terminal -------------------------------------------------------------------------------------
 
 
 def show(plan: Plan, console: Console) -> None:

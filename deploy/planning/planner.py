@@ -97,9 +97,6 @@ def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, s
     return designs, {name: str(error) for name, error in errors.items()}
 
 
-# --- binding constraints --------------------------------------------------------------------------
-
-
 def _binding(frontier: Frontier) -> tuple[str, ...]:
     """Return the names of the constraints that limit the approximate error."""
     target, now = frontier.target, approximate_mse(frontier)

@@ -51,9 +51,6 @@ def published_design(protocol: str, target: Requirements) -> Design:
     return within_caps(_PUBLISHED[protocol](target))
 
 
-# --- one report per user --------------------------------------------------------------------------
-
-
 def _one_report(protocol: str, target: Requirements) -> Design:
     """Return the design of SH [BBGN19] or SOLH [WDX+20] with the least error."""
     # b = ε²(n-1) / (14·ln(2/δ)) is the largest e^ε0 + l - 1 by the closed form [BBGN19].
@@ -96,9 +93,6 @@ def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> De
     return Design(
         protocol=protocol, target=target, buckets=buckets, local_epsilon=epsilon, note=note
     )
-
-
-# --- dummies of the users -------------------------------------------------------------------------
 
 
 def _aue(target: Requirements) -> Design:
@@ -229,9 +223,6 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
     needed, flexible = (_needed(target.domain_size, share, target) for share in (4, 8))
     numbers = np.concatenate([whole, parts, [_fewest(needed, flexible, target)]])
     return np.unique(numbers[numbers <= most])
-
-
-# --- dummies of the shuffler ----------------------------------------------------------------------
 
 
 def _item_noise(protocol: str, target: Requirements) -> Design:

@@ -73,9 +73,6 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 one is taken. Second groups are for targets that allow no dummies, or hardly need any."""
 
 
-# --- one protocol ---------------------------------------------------------------------------------
-
-
 def tight_design(protocol: str, target: Requirements) -> Design:
     """
     Return a protocol's design with the least error that meets the target by exact accounting.
@@ -130,9 +127,6 @@ def _aue(target: Requirements) -> Design:
         middle = (low + high) // 2
         low, high = (low, middle) if keeps_guarantee(at(middle)) else (middle, high)
     return at(high)
-
-
-# --- every protocol -------------------------------------------------------------------------------
 
 
 def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
@@ -208,8 +202,6 @@ def _same(point: SearchPoint, other: SearchPoint) -> bool:
         point.dummies_per_user, other.dummies_per_user, rel_tol=_SAME
     )
 
-
-# --- one point ------------------------------------------------------------------------------------
 
 _Trial = tuple[float, float]
 """A tightness and the excess ln(μ / target μ) of its design; above 0 the target is missed."""

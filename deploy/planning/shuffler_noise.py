@@ -33,9 +33,6 @@ _REL_TOL: Final = 1.01
 _MAX_HALVINGS: Final = 40
 
 
-# --- designs --------------------------------------------------------------------------------------
-
-
 def keeps_guarantee(design: Design) -> bool:
     """Return whether a design keeps the target by exact accounting."""
     terms, target = design.terms, design.target
@@ -126,9 +123,6 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
 
 def _hybrid_local(target: Requirements) -> float:
     return target.noise_cap if math.isfinite(target.local_cap) else HYBRID_LOCAL_EPSILON
-
-
-# --- noise per item, for one round and plain reports ----------------------------------------------
 
 
 def binomial_trials(epsilon: float, delta: float) -> int:

@@ -60,9 +60,6 @@ def _among(
     return Parser(read=changed, seeds=seeds or (others[file_name],), **fields)
 
 
-# --- a party's keys -------------------------------------------------------------------------------
-
-
 def _started(folder: Path) -> str:
     """Read the keys as a party does when it starts, and open each."""
     keys = AnalyzerKeys.load(StateDirectory.open(folder / "state"), SCHEDULE, _NOW + DAY)
@@ -95,9 +92,6 @@ def _ring() -> bytes:
     ring = ring.with_key(HpkePrivateKey.generate(DEFAULT_SUITE).public_key(), KeyState.EXPIRED, 0.0)
     ring = ring.with_key(HpkePrivateKey.generate(hybrid).public_key(), KeyState.PENDING, _NOW)
     return ring.to_json().encode()
-
-
-# --- certificates ---------------------------------------------------------------------------------
 
 
 def _own(folder: Path) -> object:

@@ -112,9 +112,6 @@ def _change_text(rng: Random, raw: bytes, _: Sequence[bytes]) -> bytes:
     return rng.choice((*[changed] * 6, *map(b"".join, other_lines)))
 
 
-# --- JSON ----------------------------------------------------------------------------------------
-
-
 def _change_json(rng: Random, raw: bytes, seeds: Sequence[bytes], *, canonical: bool) -> bytes:
     """Change one value and encode it again; change invalid JSON as text."""
     try:
@@ -151,8 +148,6 @@ def _change_inside(rng: Random, holder: Any) -> None:
     else:
         holder[key] = rng.choice(_VALUES)
 
-
-# --- protocol buffers ----------------------------------------------------------------------------
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

@@ -23,9 +23,6 @@ def _write(folder: Path, text: str) -> str:
     return str(path)
 
 
-# --- shipped ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "items", "people", "largest"),
     [
@@ -49,9 +46,6 @@ def test_a_shipped_histogram_is_complete(
     np.testing.assert_array_equal(everybody, found.counts)
 
 
-# --- drawing ------------------------------------------------------------------------------------
-
-
 def test_people_are_drawn_without_replacement() -> None:
     """From five people, three of whom share item 0; between one and all of them."""
     rng = np.random.default_rng(6)
@@ -63,9 +57,6 @@ def test_people_are_drawn_without_replacement() -> None:
     for n_users in (-1, 0, 6):
         with pytest.raises(TaskError, match=rf"users is {n_users}; for five it must be 1 to 5"):
             _FIVE.sample_counts(n_users, rng)
-
-
-# --- distributions -------------------------------------------------------------------------------
 
 
 def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
@@ -92,9 +83,6 @@ def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
     assert n_users == int(counts.sum())
     assert (np.diff(counts) <= 0).all()
     assert counts.min() >= 0
-
-
-# --- files --------------------------------------------------------------------------------------
 
 
 def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:

@@ -71,9 +71,6 @@ def _text(outcome: Result) -> str:
     return " ".join(outcome.stdout.split())
 
 
-# --- for programs ---------------------------------------------------------------------------------
-
-
 def test_a_program_reads_the_plan_as_json() -> None:
     """Every figure has its key, and the guarantee is the target."""
     found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
@@ -102,9 +99,6 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
     assert ("puredump", "inf") == (fields["protocol"], fields["mechanism"]["local_epsilon"])
     assert [("inf", 0.0)] == [(g["epsilon"], g["delta"]) for g in local if g["delta"] == 0]
     assert tomllib.loads(draft(found, _NOW))["local_epsilon"] == math.inf
-
-
-# --- drafts ---------------------------------------------------------------------------------------
 
 
 def _task(found: Plan, folder: Path) -> Task:
@@ -189,9 +183,6 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
 
-# --- for people -----------------------------------------------------------------------------------
-
-
 def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
     """They accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
     file = tmp_path / "draft.toml"
@@ -210,9 +201,6 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     assert "Their limits are a local epsilon of 4 per answer" in _text(more)
     assert "fewer than 50,000 users" in _text(outcome)
     assert "Note" not in quiet.stdout
-
-
-# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

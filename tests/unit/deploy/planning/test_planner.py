@@ -35,8 +35,6 @@ def _exact_epsilon(design: Design, target: Requirements) -> float:
     return composed_epsilon([release] * target.rounds, target.delta)
 
 
-# --- against the reference table, as ratios to the central Gaussian mechanism --------------------
-
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _WORDS: Final = {"n_users": 990_002, "domain_size": 41_270}
 
@@ -93,9 +91,6 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     assert design.messages_per_user <= messages + 1e-6
 
 
-# --- against a search over everything -------------------------------------------------------------
-
-
 def _places(target: Requirements) -> Iterator[Design]:
     """Yield designs with up to twelve numbers of buckets and sixteen numbers of dummies."""
     primes = fields(target.domain_size).astype(int).tolist()
@@ -148,9 +143,6 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     for place in _places(target):
         better = _bluntest(place, _BEYOND_THE_GRID * found.best.mse)
         assert better is None or not _kept(better, target)
-
-
-# --- content of a plan ----------------------------------------------------------------------------
 
 
 def test_the_guarantees_are_one_a_coalition() -> None:

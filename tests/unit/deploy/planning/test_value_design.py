@@ -88,9 +88,6 @@ def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> Non
     assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
 def _rappor(**changes: Any) -> ValueDesign:
     return value_design("rappor", value_requirements("string", **changes))
 

@@ -36,9 +36,6 @@ def test_an_experiment_is_in_the_help_and_in_the_docs(experiment: str) -> None:
     assert f"| `{experiment}` | " in _PAGE.read_text(encoding="utf-8")
 
 
-# --- RAPPOR ---------------------------------------------------------------------------------------
-
-
 def test_people_are_those_of_the_papers() -> None:
     """26 or 50 states without territories; shares fall by 1/e over 20 ranks."""
     (names, people), (every, _) = rappor.state_people(26), rappor.state_people(50)
@@ -84,8 +81,6 @@ def test_a_report_on_rappor_has_its_figures() -> None:
     assert report.figures == rappor.states(1, _silent, n_states=3).figures
     assert 6 == sum(point.axes == report.points[0].axes for point in report.points)
 
-
-# --- projection -----------------------------------------------------------------------------------
 
 _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
     (200, 1.0): (0.0869, 0.0834),
@@ -149,8 +144,6 @@ def test_for_differing_attributes_only_shrinking_to_zero_helps() -> None:
         claimed = errors["Multi-RPHM"] < errors["Multi-HM"]
         assert claimed == (setting.local_epsilon == 1.0)
 
-
-# --- PrivKV ---------------------------------------------------------------------------------------
 
 _SMALL: Final = KeyValueExperiment(
     n_users=20_000,

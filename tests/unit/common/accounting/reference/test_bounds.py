@@ -33,9 +33,6 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
     return reduction_for(items, local_epsilon, hashing=False)
 
 
-# --- randomizers --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [(duchi, 0.0450), (piecewise, 0.0425), (symmetric_unary, 0.0397), (optimized_unary, 0.0310)],
@@ -53,9 +50,6 @@ def test_randomizers_match_known_figures(
         ratio = math.log1p(reduction.answers * reduction.signal / reduction.blanket)
         assert ratio == pytest.approx(local_epsilon, rel=1e-9)
         assert local_epsilon <= reduction.local_epsilon
-
-
-# --- the table of bounds ------------------------------------------------------------------------
 
 
 def test_every_bound_gives_a_figure_or_its_reason() -> None:
@@ -76,9 +70,6 @@ def test_every_bound_gives_a_figure_or_its_reason() -> None:
     assert all(isinstance(answer, float) for _, answer in answers[6:])
 
 
-# --- variation ratio ----------------------------------------------------------------------------
-
-
 def test_the_published_reduction_is_below_the_true_delta() -> None:
     """GRR over 4 items, 8 users, ε0 = 1, ε = .8: a third of it; the certified figure is above."""
     pair, anonymity_set = VariationRatio.of(_grr(4, 1.0)), AnonymitySet(users=8)
@@ -88,9 +79,6 @@ def test_the_published_reduction_is_below_the_true_delta() -> None:
     assert truth == pytest.approx(7.231e-4, rel=1e-3)
     assert pair.reduction_delta(anonymity_set, 0.8) == pytest.approx(2.319e-4, rel=1e-3)
     assert truth <= pair.certified_delta(anonymity_set, 0.8)
-
-
-# --- the general blanket ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("local_epsilon", [0.1, 2.0, 20.0])

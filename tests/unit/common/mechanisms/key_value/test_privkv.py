@@ -50,9 +50,6 @@ def _expected(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(weights)
 
 
-# --- the distribution -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fakes", [(), (0, 3), (4, 1)])
 @pytest.mark.parametrize("person", list(product(_GRID, repeat=2)), ids=str)
 def test_every_report_has_its_exact_probability(
@@ -104,9 +101,6 @@ def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None
     assert mechanism.local_epsilon == mechanism.reduction.local_epsilon
 
 
-# --- one person, and many -----------------------------------------------------------------------
-
-
 def test_a_table_and_its_pairs_give_the_same_reports() -> None:
     """From the same draws."""
     rng = np.random.default_rng(2)
@@ -125,9 +119,6 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
         _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
 
 
-# --- reports ------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20))
 @example([b"\4\0\2", b"\5\0\2", b"\4\0\3", b"\xff\xff\xff"])
 def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
@@ -144,9 +135,6 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
     if not fine.all():
         with pytest.raises(ReportError, match="not about one of 5 keys"):
             mechanism.tally(reports)
-
-
-# --- estimates ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,9 +224,6 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
     np.testing.assert_allclose(mechanism.without_fakes(found).means, means, rtol=1e-12)
     errors = mechanism.without_fakes(noisy).mean_errors
     np.testing.assert_allclose(errors, np.abs(slopes) * (0.01 + shares), rtol=1e-4)
-
-
-# --- specifications -----------------------------------------------------------------------------
 
 
 def _spec(**changes: Any) -> KeyValueSpec:

@@ -118,9 +118,6 @@ def test_json_has_text_for_infinity_null_for_nan_and_no_numpy() -> None:
     )
 
 
-# --- for people -----------------------------------------------------------------------------------
-
-
 def _at(width: int, report: AuditReport) -> str:
     written = io.StringIO()
     show_report(report, Console(file=written, width=width, emoji=False))
