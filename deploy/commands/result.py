@@ -179,7 +179,7 @@ def iterate(
         Path,
         typer.Argument(help="Draft for all iterations; its local_epsilon is their total cost."),
     ],
-    iterations: Annotated[int, typer.Option(help="Number of iterations.")],
+    iterations: Annotated[int, typer.Option(min=1, help="Number of iterations.")],
     output: Annotated[Path, typer.Option(help="Output file for the iteration's draft.")],
     number: Annotated[int, typer.Option(help="Number of this iteration, from 1.")] = 1,
     after: Annotated[

@@ -52,7 +52,6 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 def describe_claim(task: Task) -> str:
     """Return sentences on the task's claimed guarantees and its budget."""
     amplified = task.central_epsilon < task.local_epsilon
-    delta = task.delta if amplified else 0.0
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
         if task.composition.amplified
@@ -62,7 +61,7 @@ def describe_claim(task: Task) -> str:
     room = f"\n{CLAIM_ROOM}" if amplified else ""
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
-        f"{rounded_up(delta)} against the analyzer, {honest}; "
+        f"{rounded_up(task.delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"Privacy budget for {releases}: epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
