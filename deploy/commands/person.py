@@ -79,8 +79,8 @@ def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
 
 
 _MEANING = {
-    "unchecked": "No proof yet: the batch is not delivered, or this device has not checked since. It "
-    "checks every inclusion_check_seconds.",
+    "unchecked": "No proof yet: the batch is not delivered, or this device has not checked since. "
+    "It checks every inclusion_check_seconds.",
     "counted": "The analyzer signed for all its reports.",
     "missing": "The analyzer signed for a batch without it: the shuffler lost it.",
     "sampled": "This task lets the shuffler drop reports, so one answer cannot be checked.",
