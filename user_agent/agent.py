@@ -7,6 +7,8 @@ so that every retry sends the same bytes.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -141,9 +143,11 @@ class Agent:
         saved = await self.store.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            task = await self._fetch(digest)
+            with _adding("Nothing was saved or charged; try again"):
+                task = await self._fetch(digest)
             saved, repeated = await self._prepare(task, digest, value, person)
-        sent = await self._submit(saved)
+        with _adding("Your answer is saved, and the agent sends it again"):
+            sent = await self._submit(saved)
         return Acknowledgement(
             repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
@@ -167,7 +171,7 @@ class Agent:
         if person and not self.several_persons:
             raise WireError("this agent answers for one person; it takes no name")
         if self.several_persons and not person:
-            raise WireError("this agent answers for several people; name the person")
+            raise WireError("this agent answers for several people; name the person (--person)")
 
     async def _fetch(self, digest: TaskDigest) -> Task:
         """Fetch a task, and check that this device may answer it."""
@@ -225,7 +229,7 @@ class Agent:
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
-                "the pinned shuffler identity did not sign the receipt; the device retries"
+                "the receipt is not by the shuffler identity pinned here (shuffler_identity)"
             )
         return True
 
@@ -251,3 +255,12 @@ class Agent:
             except Exception as error:  # noqa: BLE001  # the next try may do better
                 logs.event("resending failed", {"error": type(error).__name__}, level="ERROR")
             await asyncio.sleep(_RESEND_SECONDS)
+
+
+@contextmanager
+def _adding(consequence: str) -> Iterator[None]:
+    """Add to the error of an unreachable shuffler what became of the answer."""
+    try:
+        yield
+    except PeerError as error:
+        raise type(error)(f"{error}. {consequence}") from error

@@ -33,6 +33,8 @@ from common.task_digest import TaskDigest
 _SECRET_BYTES: Final = 32
 _ITEM_DIGITS: Final = 20
 """Digits of the largest item number on the wire, 2^64 - 1."""
+_LISTED_LABELS: Final = 20
+"""Most labels that an error lists."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
 """Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. Where
@@ -90,7 +92,9 @@ class _Items:
                 return item
         if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
             return int(text)
-        labels = f"one of the task's {len(self._labels)} labels or " if self._labels else ""
+        labels = f"one of the task's {len(self._labels):,} labels or " if self._labels else ""
+        if 0 < len(self._labels) <= _LISTED_LABELS:
+            labels = f"one of {', '.join(self._labels)}, or "
         raise ValueRangeError(
             f"a value must be {labels}an item's number, from 0 to {self._domain_size - 1}"
         )

@@ -113,7 +113,10 @@ def init(
     given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}
     found = _found_in(directory) | {name: value for name, value in given.items() if value}
     if not found:
-        raise SettingsError(f"{directory} holds neither state directories nor secrets of a service")
+        raise SettingsError(
+            f"{directory} has no state of a service (analyzer/, shuffler/, tls/) and no secrets; "
+            "start the services first, or name the folder that contains these folders"
+        )
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
     text = "".join(f"{name} = {json.dumps(found[name])}\n" for name in _NAMES if name in found)

@@ -9,7 +9,7 @@ import typer
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError
-from common.messages.batch import TaskSummary
+from common.messages.batch import BatchStatus, TaskSummary
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -156,10 +156,12 @@ def show(
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     signed, summary, budgets = ask(connect, read)
     found = Task.from_bytes(signed.task_bytes)
-    batch = None
-    if shuffler:
+
+    def batch() -> BatchStatus | None:
         at_shuffler = partial(ShufflerClient.connect, shuffler, authority)
-        batch = ask(at_shuffler, lambda client: client.status_or_none(digest))
+        status: BatchStatus | None = ask(at_shuffler, lambda one: one.status_or_none(digest))
+        return status
+
     if save is not None:
         draft_file.save_task(save, signed)
     if json:
@@ -169,7 +171,7 @@ def show(
             "guarantees": _guarantees(found),
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
-            **(task_view.batch_as_json(batch) if shuffler else {}),
+            **(task_view.batch_as_json(batch()) if shuffler else {}),
         }
         print_json(fields)
         return
@@ -177,8 +179,6 @@ def show(
     task_view.print_state(digest, found, summary, console)
     if budgets:
         population_budgets.show([budgets], console)
-    if shuffler:
-        task_view.print_batch(batch, console)
     console.print(
         f"Signature verified with {analyzer_identity}."
         if analyzer_identity
@@ -187,6 +187,8 @@ def show(
     )
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
+    if shuffler:  # last: the rest is shown even if the shuffler does not answer
+        task_view.print_batch(batch(), console)
 
 
 @task_app.command("close", epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"))

@@ -50,8 +50,8 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         data = catalogue.load(text)
     else:
         raise TaskError(
-            f"unknown data set; use one of {', '.join(catalogue.SHIPPED)}, a file that ends with "
-            f"{', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
+            f"{text} is no data set; use one of {', '.join(catalogue.SHIPPED)}, a file that ends "
+            f"with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:
         data.check_users(n_users)

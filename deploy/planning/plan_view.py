@@ -179,7 +179,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
-        yield "* the predicted error does not include the bias of the projection."
+        yield "an error with * does not include the bias of the projection."
 
 
 def _cells(design: Design) -> dict[str, str]:

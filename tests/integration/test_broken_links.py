@@ -32,7 +32,7 @@ async def test_a_person_is_told_which_party_does_not_answer(
 
     assert str(caught.value) == (
         "the agent cannot serve at the moment: the shuffler cannot serve at the moment: "
-        "the analyzer does not answer (UNAVAILABLE)"
+        "the analyzer does not answer (UNAVAILABLE). Nothing was saved or charged; try again"
     )
     assert "analyzer does not answer" in caplog.messages
 

@@ -91,8 +91,12 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
     with pytest.raises(ValueRangeError) as caught:
         encoder_for(task, None)(text, np.random.default_rng(1))
 
-    assert "4 labels" in str(caught.value) or "between 0 and 3" in str(caught.value)
-    assert not text.strip() or text not in str(caught.value).replace("4 labels", "")
+    message = str(caught.value)
+    assert "one of car, bus, tram, walk, or" in message or "between 0 and 3" in message
+    assert not text.strip() or text not in message
+    many = replace(task, domain_size=21, labels=tuple(f"line {item}" for item in range(21)))
+    with pytest.raises(ValueRangeError, match="must be one of the task's 21 labels or an item"):
+        encoder_for(many, None)("perhaps", np.random.default_rng(1))
 
 
 @pytest.mark.parametrize(

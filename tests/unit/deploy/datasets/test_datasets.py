@@ -140,7 +140,7 @@ def test_a_file_that_breaks_a_rule_is_refused(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kosarak", "unknown data set; use one of ipums1940_city"),
+        ("kosarak", "kosarak is no data set; use one of ipums1940_city"),
         ("zipf:9,x", "zipf needs numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
