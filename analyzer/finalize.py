@@ -48,11 +48,11 @@ def mixture_of(
         refused: Reports that were refused.
     """
     shuffler, dummies = task.shuffler, task.dummies
-    if not shuffler.idle:
+    if not shuffler.only_permutes:
         mean, spread = shuffler.moments()
         return Mixture(
-            n_real=max(1.0, n_users - refused / shuffler.kept),
-            keep_probability=shuffler.kept,
+            n_real=max(1.0, n_users - refused / shuffler.keep_probability),
+            keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
         )
@@ -61,7 +61,7 @@ def mixture_of(
     n_dummies = counted - n_real
     if dummies.uniform:
         return Mixture(n_real=n_real, n_dummies=n_dummies)
-    chance, domain_size = dummies.extra_chance, task.domain_size
+    chance, domain_size = dummies.extra_probability, task.domain_size
     return Mixture(
         n_real=n_real,
         item_mean=n_dummies / domain_size,

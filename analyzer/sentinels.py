@@ -122,7 +122,7 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
         SuspectBatchError: A sentinel is missing, or their number or order is improbable.
     """
     sent, arrived = matches.sent_and_arrived()
-    kept = task.shuffler.kept
+    kept = task.shuffler.keep_probability
     if kept == 1 and arrived < sent:
         raise SuspectBatchError(
             f"{matches.n_missing} of {matches.n_acknowledged} sentinels are missing; the "
@@ -164,7 +164,7 @@ def without_sentinels(
     Raises:
         UnusableBatchError: Fewer than n_min users remain.
     """
-    n_sentinels = matches.n_users(sampled=task.shuffler.kept < 1)
+    n_sentinels = matches.n_users(sampled=task.shuffler.keep_probability < 1)
     n_users = delivered.n_users - n_sentinels
     if n_users < task.n_min:
         raise UnusableBatchError(

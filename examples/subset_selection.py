@@ -38,10 +38,10 @@ class SubsetSelection(SupportCounting):
             raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Find the weights for a request. There are two answers, in and out; k follows."""
-        mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
-        return wanted.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
+        mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
+        return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
     @classmethod
     def of(cls, task: Task) -> Self:

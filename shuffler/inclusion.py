@@ -125,7 +125,7 @@ class InclusionProofs:
             _report("analyzer's commitment does not verify", manifest, "ERROR")
             return
         tree = await asyncio.to_thread(Tree.over, leaves, commitment.salt)
-        if task.shuffler.kept == 1:
+        if task.shuffler.keep_probability == 1:
             await asyncio.to_thread(self._write, task.deadline, commitment, tree)
         if (manifest.batch_id, tree.root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest, "ERROR")

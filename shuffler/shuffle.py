@@ -200,7 +200,7 @@ class BatchShuffler:
         for group in self._until_abandoned(groups):
             reports = np.frombuffer(group, dtype=np.uint8).reshape(-1, size)
             arrived += len(reports)
-            if self._task.shuffler.idle:
+            if self._task.shuffler.only_permutes:
                 yield reports
             else:
                 yield reports[draw_kept(self._task.shuffler, len(reports), self._rng)]

@@ -23,7 +23,7 @@ from common.mechanisms.numeric.number import Numbers, to_unit
 from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
-from common.messages.submission import KIND_IN_WORDS, Submission, Value, kind_of, pack
+from common.messages.submission import KIND_DESCRIPTIONS, Submission, Value, kind_of, pack
 from common.protocols import Kind
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalised, spec_as
@@ -56,7 +56,7 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     return _WITHOUT_SECRETS[task.kind](task)
 
 
-def lasting_scope(task: Task) -> bytes:
+def permanent_scope(task: Task) -> bytes:
     """
     Encode the fields of a lasting task that its permanent responses depend on.
 
@@ -107,7 +107,7 @@ class _Texts:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
         # A question asked once needs no lasting noise: fresh noise cannot be linked or removed.
         lasting = task.lasting and secret is not None
-        self._key = scope_secret(secret or b"", lasting_scope(task)) if lasting else None
+        self._key = scope_secret(secret or b"", permanent_scope(task)) if lasting else None
         self._labels = frozenset(task.labels)
 
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
@@ -179,8 +179,8 @@ def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
 def _refuse(kind: Kind, value: Value) -> NoReturn:
     given = kind_of(value)
     raise ValueRangeError(
-        f"this task asks for {KIND_IN_WORDS[kind]} (kind {kind}); the value is "
-        f"{KIND_IN_WORDS[given]} (kind {given})"
+        f"this task asks for {KIND_DESCRIPTIONS[kind]} (kind {kind}); the value is "
+        f"{KIND_DESCRIPTIONS[given]} (kind {given})"
     )
 
 
@@ -245,7 +245,7 @@ class Contributor:
             envelope=self._seal_envelope(pack(submission)),
             leaves=tuple(map(leaf, sealed)),
             deadline=self._task.deadline,
-            sampled=self._task.shuffler.kept < 1,
+            sampled=self._task.shuffler.keep_probability < 1,
         )
 
 

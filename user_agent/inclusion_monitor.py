@@ -16,7 +16,7 @@ from common.task_digest import TaskDigest
 from user_agent.agent import Shuffler
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
 
-MOST_CHECKED: Final = 64
+MAX_CHECKED: Final = 64
 """Maximum number of an answer's reports to check, drawn at random once: if each try drew others, a
 shuffler could refuse to show a lost report's bucket until a draw misses it. If one of k reports is
 lost, the device notices with probability 64/k, or 1 if k is at most 64."""
@@ -74,9 +74,9 @@ class InclusionMonitor:
     async def _draw(self, evidence: Evidence) -> Evidence:
         """Draw the leaves to check, and save them before any prefix is sent."""
         own = split(evidence.leaves)
-        if len(own) <= MOST_CHECKED:
+        if len(own) <= MAX_CHECKED:
             return evidence
-        drawn = sorted(own[index] for index in self.rng.permutation(len(own))[:MOST_CHECKED])
+        drawn = sorted(own[index] for index in self.rng.permutation(len(own))[:MAX_CHECKED])
         return await self.store.keep(evidence, b"".join(drawn))
 
     async def _ask(self, evidence: Evidence) -> InclusionState:

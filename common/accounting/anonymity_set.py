@@ -86,7 +86,7 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
-    trials, chance = users * spec.trials, spec.extra_chance
+    trials, chance = users * spec.trials, spec.extra_probability
     if spec.law != "negative-binomial":
         return Binomial(trials, chance)
     odds = chance / (1 - chance)
@@ -109,7 +109,7 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
     users are than assumed is charged to δ.
     """
-    chance = spec.extra_chance
+    chance = spec.extra_probability
     few_left = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
     accepted = 1 - _beyond(Binomial(spec.trials, chance), spec.most)
     share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0

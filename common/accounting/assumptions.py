@@ -45,13 +45,13 @@ ALONE: Final = ("your own device randomizes as the task says", "nobody else need
 ENCRYPTED: Final = "the encryption holds"
 
 
-def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
+def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
     """Return the assumptions of answers that share permanent noise."""
     changes = (
         "your answer to this question stays the same in all its tasks: a changed answer may be "
         "visible, whatever epsilon is"
     )
-    lifetime = rounded_up(lifetime_epsilon)
+    lifetime = rounded_up(permanent_epsilon)
     return (
         changes,
         f"an unchanged answer costs at most {lifetime} in all, however often it is given",
@@ -63,7 +63,7 @@ def with_dummies(dummies: DummySpec) -> str:
     """Return the end of a sentence about honest users: the dummies that they add."""
     if dummies.maximum == 0:
         return ""
-    chance = f"{dummies.extra_chance:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
+    chance = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
     if not dummies.uniform:
         return (
             f" and add a dummy of each item with probability {chance}, drawn by each alone, "
@@ -89,9 +89,9 @@ def with_dummies(dummies: DummySpec) -> str:
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     """Return the assumptions on the shuffler's dummies and sampling; empty if it only permutes."""
     stated = []
-    if spec.kept < 1:
+    if spec.keep_probability < 1:
         stated.append(
-            f"the shuffler keeps each user's report with probability {spec.kept:.6g} "
+            f"the shuffler keeps each user's report with probability {spec.keep_probability:.6g} "
             f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and reveals to nobody which"
         )
     if spec.law == "binomial":

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from common.accounting.releases import LastingRelease, Release
+from common.accounting.releases import PermanentRelease, Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
@@ -71,10 +71,10 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
-    lasting = [each.local_epsilon for each in releases if isinstance(each, LastingRelease)]
+    lasting = [each.local_epsilon for each in releases if isinstance(each, PermanentRelease)]
     if lasting:
         # Rounds that share noise have no better bound than the sum of their ε.
-        others = [each for each in releases if not isinstance(each, LastingRelease)]
+        others = [each for each in releases if not isinstance(each, PermanentRelease)]
         rest = [composed_epsilon(others, delta)] if others else []
         return sum_upper([*lasting, *rest])
     local = sum_upper(release.local_epsilon for release in releases)

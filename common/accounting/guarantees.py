@@ -26,7 +26,7 @@ from common.accounting.assumptions import (
     ITEM_NOISE_COMPOSED,
     LOCAL,
     NO_LOCAL_NOISE,
-    longitudinal_assumptions,
+    permanent_assumptions,
     shuffler_assumptions,
     with_dummies,
 )
@@ -38,15 +38,21 @@ from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
     CloneRelease,
-    LastingRelease,
     LocalRelease,
+    PermanentRelease,
     Release,
 )
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
-from common.messages.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, Guarantee, sum_upper
-from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
+from common.messages.guarantee import (
+    REPLACE_ONE,
+    REPLACE_PERMANENT,
+    Coalition,
+    Guarantee,
+    sum_upper,
+)
+from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
@@ -62,13 +68,13 @@ class PrivacyParameters:
     local_epsilon: float
     """The promised local ε, at least the reduction's own."""
     dummies: DummySpec
-    shuffler: ShufflerSpec = PERMUTES
+    shuffler: ShufflerSpec = PERMUTE_ONLY
     delta: float
     """For all rounds together."""
     assumed_honest_fraction: float
     rounds: int = 1
     """Number of such tasks that the same users answer."""
-    lifetime_epsilon: float | None = None
+    permanent_epsilon: float | None = None
     """ε of any number of answers on one value, if they share permanent noise."""
 
     @classmethod
@@ -81,7 +87,7 @@ class PrivacyParameters:
             shuffler=task.shuffler,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
-            lifetime_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
+            permanent_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
         )
 
     @property
@@ -117,7 +123,7 @@ class PrivacyParameters:
             left = max(0, max(1, adding) - n_refused)
             return AnonymitySet(
                 users=max(1, honest - n_refused),
-                random_dummies=Binomial(left, self.dummies.extra_chance),
+                random_dummies=Binomial(left, self.dummies.extra_probability),
             )
         per_user = self.dummies.per_user
         users, adding = max(1, honest - n_refused), max(1, adding)
@@ -139,10 +145,10 @@ class PrivacyParameters:
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
-            local = LocalRelease if self.lifetime_epsilon is None else LastingRelease
+            local = LocalRelease if self.permanent_epsilon is None else PermanentRelease
             return local(local_epsilon=self.local_epsilon)
         each_item = not self.dummies.uniform
-        if each_item == (not self.shuffler.idle):
+        if each_item == (not self.shuffler.only_permutes):
             if each_item:
                 raise AccountingError("no formula counts dummies of each item by both parties")
             if isinstance(self.reduction, PureReduction):
@@ -159,7 +165,7 @@ class PrivacyParameters:
         if math.isinf(self.reduction.local_epsilon):
             return ItemNoiseRelease(
                 noise=shuffler_noise_distribution(self.shuffler),
-                keep_probability=self.shuffler.kept,
+                keep_probability=self.shuffler.keep_probability,
             )
         return HybridRelease(
             reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
@@ -168,8 +174,8 @@ class PrivacyParameters:
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
     """Return the release of a task's claim, which is charged to the privacy budget."""
-    terms = PrivacyParameters.of(task)
-    return terms.release(terms.anonymity_set(n_users, n_refused))
+    parameters = PrivacyParameters.of(task)
+    return parameters.release(parameters.anonymity_set(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
@@ -178,7 +184,7 @@ def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...
 
 
 def guarantees_under(
-    terms: PrivacyParameters, n_users: int, n_refused: int = 0
+    parameters: PrivacyParameters, n_users: int, n_refused: int = 0
 ) -> tuple[Guarantee, ...]:
     """
     Return every guarantee under these parameters, one for each coalition and theorem.
@@ -188,43 +194,46 @@ def guarantees_under(
 
     Cost: up to four searches for ε, tenths of a second each; compositions for several rounds.
     """
-    if terms.reduction is None:
+    if parameters.reduction is None:
         _check_users(n_users)
         coalitions: tuple[Coalition, ...] = ("analyzer", "shuffler+analyzer")
-        return (*(local_guarantee(each, terms) for each in coalitions), *_by_encryption(terms))
-    honest = honest_share(n_users, terms.assumed_honest_fraction)
-    rows = [analyzer_guarantee(terms, n_users, n_users, n_refused)]
+        return (
+            *(local_guarantee(each, parameters) for each in coalitions),
+            *_by_encryption(parameters),
+        )
+    honest = honest_share(n_users, parameters.assumed_honest_fraction)
+    rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
     if honest < n_users:
-        rows.append(claimed_guarantee(terms, n_users, n_refused))
-        if terms.dummies.maximum:
-            rows.append(skippers_guarantee(terms, n_users, honest, n_refused))
-    rows.extend(_against_shuffler_and_analyzer(terms))
-    rows.extend(_by_encryption(terms))
+        rows.append(claimed_guarantee(parameters, n_users, n_refused))
+        if parameters.dummies.maximum:
+            rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
+    rows.extend(_against_shuffler_and_analyzer(parameters))
+    rows.extend(_by_encryption(parameters))
     return tuple(rows)
 
 
-def claimed_guarantee(terms: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
+def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
     Return the guarantee with the users assumed honest, which a task claims and is charged.
 
     Cost: one search for ε, tenths of a second.
     """
-    if terms.reduction is None:
+    if parameters.reduction is None:
         _check_users(n_users)
-        return local_guarantee("analyzer", terms)
-    honest = honest_share(n_users, terms.assumed_honest_fraction)
-    return analyzer_guarantee(terms, n_users, honest, n_refused)
+        return local_guarantee("analyzer", parameters)
+    honest = honest_share(n_users, parameters.assumed_honest_fraction)
+    return analyzer_guarantee(parameters, n_users, honest, n_refused)
 
 
 def analyzer_guarantee(
-    terms: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
+    parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """
     Return the guarantee against the analyzer, and against all users but the `honest` ones.
 
     Cost: one search for ε, tenths of a second.
     """
-    anonymity_set = terms.anonymity_set_of(n_users, honest, honest, n_refused)
+    anonymity_set = parameters.anonymity_set_of(n_users, honest, honest, n_refused)
     others = (
         "nobody else knows which reports are theirs"
         if honest == n_users
@@ -233,22 +242,22 @@ def analyzer_guarantee(
     )
     return _amplified(
         "analyzer" if honest == n_users else "analyzer+users",
-        terms,
+        parameters,
         anonymity_set,
         f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says"
-        f"{with_dummies(terms.dummies)}",
+        f"{with_dummies(parameters.dummies)}",
         others,
     )
 
 
-def central_epsilon(terms: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
+def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
     """
     Bound from above the central ε of all rounds together at δ, each with this anonymity set.
 
     Cost: a search for ε, or a composition.
     """
-    releases = [terms.release(anonymity_set)] * terms.rounds
-    return min(composed_epsilon(releases, terms.delta), terms.local_epsilon_of_all_rounds)
+    releases = [parameters.release(anonymity_set)] * parameters.rounds
+    return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
 def _theorem(release: Release, rounds: int) -> str:
@@ -262,100 +271,104 @@ def _theorem(release: Release, rounds: int) -> str:
     return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
 
 
-def _round_assumptions(terms: PrivacyParameters) -> tuple[str, ...]:
+def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
     """Return the assumption of composition; empty for a single round."""
-    if terms.rounds == 1:
+    if parameters.rounds == 1:
         return ()
-    return (f"the same users answer {terms.rounds} such tasks, with as many users in each",)
+    return (f"the same users answer {parameters.rounds} such tasks, with as many users in each",)
 
 
 def skippers_guarantee(
-    terms: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
+    parameters: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
 ) -> Guarantee:
     """
     Return the guarantee against the analyzer if all users are honest and `adding` add dummies.
 
     Cost: one search for ε, tenths of a second.
     """
-    anonymity_set = terms.anonymity_set_of(n_users, n_users, adding, n_refused)
+    anonymity_set = parameters.anonymity_set_of(n_users, n_users, adding, n_refused)
     return _amplified(
         "analyzer+skippers",
-        terms,
+        parameters,
         anonymity_set,
         f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{adding} of them{with_dummies(terms.dummies).removeprefix(' and')}; the others add none",
+        f"{adding} of them{with_dummies(parameters.dummies).removeprefix(' and')}; "
+        "the others add none",
     )
 
 
 def _amplified(
-    coalition: Coalition, terms: PrivacyParameters, anonymity_set: AnonymitySet, *assumptions: str
+    coalition: Coalition,
+    parameters: PrivacyParameters,
+    anonymity_set: AnonymitySet,
+    *assumptions: str,
 ) -> Guarantee:
     """Return the guarantee by an honest shuffler for this anonymity set."""
     return Guarantee(
         coalition=coalition,
-        epsilon=central_epsilon(terms, anonymity_set),
-        delta=terms.delta,
+        epsilon=central_epsilon(parameters, anonymity_set),
+        delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(terms.release(anonymity_set), terms.rounds),
+        theorem=_theorem(parameters.release(anonymity_set), parameters.rounds),
         assumptions=(
             HONEST_SHUFFLER,
             *assumptions,
-            *shuffler_assumptions(terms.shuffler),
-            *_round_assumptions(terms),
+            *shuffler_assumptions(parameters.shuffler),
+            *_round_assumptions(parameters),
             ENCRYPTED,
         ),
     )
 
 
-def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
+def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guarantee]:
     """
     Return the guarantees against shuffler and analyzer together, who see each user's own reports.
 
     Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ): formula 1 with
     the victim as the only user. A random number does not, since it is visible and may be small.
     """
-    local = local_guarantee("shuffler+analyzer", terms)
-    own_dummies = terms.dummies.per_user
-    if not own_dummies or not terms.dummies.uniform or not terms.shuffler.idle:
+    local = local_guarantee("shuffler+analyzer", parameters)
+    own_dummies = parameters.dummies.per_user
+    if not own_dummies or not parameters.dummies.uniform or not parameters.shuffler.only_permutes:
         return [local]
     anonymity_set = AnonymitySet(users=1, dummies=own_dummies)
-    epsilon = central_epsilon(terms, anonymity_set)
+    epsilon = central_epsilon(parameters, anonymity_set)
     if epsilon > _MAX_SHARE_SHOWN * local.epsilon:
         return [local]
     by_dummies = dataclasses.replace(
         local,
         epsilon=epsilon,
-        delta=terms.delta,
-        theorem=_theorem(terms.release(anonymity_set), terms.rounds),
+        delta=parameters.delta,
+        theorem=_theorem(parameters.release(anonymity_set), parameters.rounds),
         assumptions=(
             *ALONE,
             f"your device adds at least {own_dummies} uniform dummies of its own",
-            *_round_assumptions(terms),
+            *_round_assumptions(parameters),
         ),
     )
     return [local, by_dummies]
 
 
-def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee:
+def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
     """Return the guarantee that holds against every coalition: the pure local ε."""
     not_counted = []
-    if terms.dummies.maximum:
+    if parameters.dummies.maximum:
         not_counted.append("your dummies are not counted")
-    if not terms.shuffler.idle:
+    if not parameters.shuffler.only_permutes:
         not_counted.append("dummies and sampling by the shuffler are known to it, and not counted")
-    lifetime = terms.lifetime_epsilon
-    longitudinal = () if lifetime is None else longitudinal_assumptions(lifetime)
+    lifetime = parameters.permanent_epsilon
+    longitudinal = () if lifetime is None else permanent_assumptions(lifetime)
     return Guarantee(
         coalition=coalition,
-        epsilon=terms.local_epsilon_of_all_rounds,
+        epsilon=parameters.local_epsilon_of_all_rounds,
         delta=0.0,
-        neighbouring=REPLACE_LASTING if longitudinal else REPLACE_ONE,
-        theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
-        assumptions=(*ALONE, *not_counted, *longitudinal, *_round_assumptions(terms)),
+        neighbouring=REPLACE_PERMANENT if longitudinal else REPLACE_ONE,
+        theorem=NO_LOCAL_NOISE if math.isinf(parameters.local_epsilon) else LOCAL,
+        assumptions=(*ALONE, *not_counted, *longitudinal, *_round_assumptions(parameters)),
     )
 
 
-def _by_encryption(terms: PrivacyParameters) -> list[Guarantee]:
+def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
     visible = (
         "the encryption holds; delta does not include the advantage of breaking it",
@@ -374,7 +387,11 @@ def _by_encryption(terms: PrivacyParameters) -> list[Guarantee]:
             theorem=ENCRYPTION,
             assumptions=(
                 *visible,
-                *(dummies if coalition == "shuffler" and not terms.shuffler.idle else ()),
+                *(
+                    dummies
+                    if coalition == "shuffler" and not parameters.shuffler.only_permutes
+                    else ()
+                ),
             ),
         )
         for coalition in coalitions

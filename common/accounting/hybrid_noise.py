@@ -90,7 +90,7 @@ class HybridRelease:
 
     def __post_init__(self) -> None:
         spec = self.shuffler
-        if self.reduction.collision != 0 or spec.kept < 1 or spec.law != "geometric":
+        if self.reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
             raise AccountingError(
                 "the hybrid bound is for reports that name items, all kept, and geometric noise"
             )

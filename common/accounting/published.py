@@ -22,7 +22,7 @@ from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.task.dummy_spec import NO_DUMMIES, PERMUTES, RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
 
 _MIN: Final = 1e-6
 _MAX: Final = 50.0
@@ -64,7 +64,7 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
         raise BoundRangeError(f"SBin's bound is for fair coins; the distribution is {shuffler.law}")
 
     def short(epsilon: float) -> float:
-        return _sbin_coins(epsilon, delta, shuffler.kept) - shuffler.trials
+        return _sbin_coins(epsilon, delta, shuffler.keep_probability) - shuffler.trials
 
     return _least(short, _MAX, "SBin's bound")
 
@@ -81,7 +81,7 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
         raise BoundRangeError(
             f"{rule} is for two-sided geometric noise; the distribution is {shuffler.law}"
         )
-    beta = shuffler.kept
+    beta = shuffler.keep_probability
     left, right = shuffler.left_weight / RATIO_SUM, shuffler.right_weight / RATIO_SUM
     unit = _ROUNDED / RATIO_SUM
 
@@ -97,7 +97,7 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     return _least(short, top, rule)
 
 
-def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
+def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     """
     Return the number of fair coins for each item that SBin requires [MSE25].
 
@@ -106,27 +106,31 @@ def sbin_trials(epsilon: float, delta: float, kept: float) -> int:
         BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
-    coins = _sbin_coins(epsilon, delta, kept)
+    coins = _sbin_coins(epsilon, delta, keep_probability)
     if math.isinf(coins):
-        raise BoundRangeError("SBin's bound does not cover this ε, δ and share of kept reports")
+        raise BoundRangeError(
+            "SBin's bound does not cover this ε, δ and share of keep_probability reports"
+        )
     return max(1, math.ceil(coins))
 
 
-def sageo_left(epsilon: float, kept: float) -> float:
+def sageo_left(epsilon: float, keep_probability: float) -> float:
     """
     Return SAGeo's ratio q_l = (e^(-ε/2) - 1 + β)/β [MSE25]; 0 if β is below its range.
 
     Computed as 1 + (e^(-ε/2) - 1)/β, without cancellation.
     """
-    return max(0.0, 1 + math.expm1(-epsilon / 2) / kept)
+    return max(0.0, 1 + math.expm1(-epsilon / 2) / keep_probability)
 
 
-def sageo_right(epsilon: float, kept: float) -> float:
+def sageo_right(epsilon: float, keep_probability: float) -> float:
     """Return SAGeo's ratio q_r = β/(e^(ε/2) - 1 + β) [MSE25]."""
-    return kept / (math.expm1(epsilon / 2) + kept)
+    return keep_probability / (math.expm1(epsilon / 2) + keep_probability)
 
 
-def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> int:
+def sageo_peak(
+    epsilon: float, delta: float, keep_probability: float, left: float, right: float
+) -> int:
     """
     Return the peak ν of the noise that SAGeo requires [MSE25].
 
@@ -135,21 +139,23 @@ def sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: fl
         BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
-    peak = _sageo_peak(epsilon, delta, kept, left, right)
+    peak = _sageo_peak(epsilon, delta, keep_probability, left, right)
     if math.isinf(peak):
-        raise BoundRangeError("SAGeo's bound does not cover this ε, δ and share of kept reports")
+        raise BoundRangeError(
+            "SAGeo's bound does not cover this ε, δ and share of keep_probability reports"
+        )
     return max(0, math.ceil(peak))
 
 
-def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
+def _sbin_coins(epsilon: float, delta: float, keep_probability: float) -> float:
     """
     Return SBin's number M of coins before rounding up, infinite outside the formula's range.
 
     With ε0 = ln((e^(ε/2) + β - 1)/β), E = e^ε0 and L = ln(4β/δ), M = [2(E-1) + (1+E)((1+E)L +
     √2·√(E·L·(2 + cosh(ε0)·(L-2) + L + 2·sinh ε0)))] / (E-1)² [MSE25].
     """
-    growth = math.expm1(epsilon / 2) / kept
-    e, log = 1 + growth, math.log(4 * kept / delta)
+    growth = math.expm1(epsilon / 2) / keep_probability
+    e, log = 1 + growth, math.log(4 * keep_probability / delta)
     if log <= 0 or growth <= 0:
         return math.inf
     cosh, sinh = (e + 1 / e) / 2, (e - 1 / e) / 2
@@ -160,7 +166,9 @@ def _sbin_coins(epsilon: float, delta: float, kept: float) -> float:
     return (2 * growth + (1 + e) * ((1 + e) * log + root)) / growth**2
 
 
-def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: float) -> float:
+def _sageo_peak(
+    epsilon: float, delta: float, keep_probability: float, left: float, right: float
+) -> float:
     """
     Return SAGeo's ν before rounding up, infinite outside the formula's range.
 
@@ -168,9 +176,9 @@ def _sageo_peak(epsilon: float, delta: float, kept: float, left: float, right: f
     """
     if not (0 < left < 1 and 0 < right < 1):
         return 0.0 if left <= 0 else math.inf
-    least = (2 - 2 * (kept - 1) * math.exp(epsilon / 2) * (left - 1) + (delta - 2) * left) * (
-        right - 1
-    )
+    least = (
+        2 - 2 * (keep_probability - 1) * math.exp(epsilon / 2) * (left - 1) + (delta - 2) * left
+    ) * (right - 1)
     share = delta * (left * right - 1) / least if least != 0 else math.inf
     return math.log(share) / math.log(left) if 0 < share < math.inf else math.inf
 
@@ -213,7 +221,7 @@ class BoundSetting:
     delta: float
     dummies: DummySpec = NO_DUMMIES
     """Distribution of a user's dummies; `anonymity_set` has the honest users' total."""
-    shuffler: ShufflerSpec = PERMUTES
+    shuffler: ShufflerSpec = PERMUTE_ONLY
 
 
 def balle_closed_form(
@@ -427,7 +435,7 @@ def _uniform(bound: Bound) -> SettingBound:
     """Wrap a bound for uniform dummies and a shuffler that only permutes."""
 
     def wrapped(setting: BoundSetting) -> float:
-        if not (setting.dummies.uniform and setting.shuffler.idle):
+        if not (setting.dummies.uniform and setting.shuffler.only_permutes):
             raise BoundRangeError(
                 "it covers neither dummies of each item nor a shuffler that adds or drops reports"
             )

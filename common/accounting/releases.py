@@ -126,7 +126,7 @@ class LocalRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastingRelease(LocalRelease):
+class PermanentRelease(LocalRelease):
     """
     Reports that share permanent noise with other rounds: pure ε only.
 

@@ -21,7 +21,7 @@ from common.errors import UnknownKeyError, WireError
 
 DAY: Final = 86_400.0
 """Seconds."""
-MOST_DAYS: Final = 36_500
+MAX_DAYS: Final = 36_500
 _FORMAT: Final = 1
 
 

@@ -35,10 +35,10 @@ class Grr(OddsOfWeights, SupportCounting):
     weights: ResponseWeights
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the weights; there are as many answers as items."""
-        mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
-        return wanted.spec(
+        mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
+        return request.spec(
             mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
         )
 

@@ -29,7 +29,7 @@ class MechanismFactory(Protocol):
     """Constructors of a mechanism for items."""
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the integers for a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
@@ -78,10 +78,10 @@ def specify(
     Raises:
         TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
     """
-    wanted = MechanismRequest(
+    request = MechanismRequest(
         name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
     )
-    return _ITEM_MECHANISMS[name].specify(wanted)
+    return _ITEM_MECHANISMS[name].specify(request)
 
 
 def mechanism_of(task: Task) -> Mechanism:

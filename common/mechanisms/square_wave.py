@@ -175,12 +175,12 @@ class SquareWave(OddsOfWeights):
         _ = self._response
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the integers, with the reach of [LWLWLS20]."""
-        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
-        reach = best_reach(wanted.domain_size, wanted.local_epsilon)
-        mechanism = cls(wanted.domain_size, reach, weights)
-        return wanted.spec(weights, buckets=mechanism.places, dtype=PLAIN_REPORT)
+        weights = ResponseWeights.for_epsilon(request.local_epsilon)
+        reach = best_reach(request.domain_size, request.local_epsilon)
+        mechanism = cls(request.domain_size, reach, weights)
+        return request.spec(weights, buckets=mechanism.places, dtype=PLAIN_REPORT)
 
     @classmethod
     def of(cls, task: Task) -> Self:

@@ -55,10 +55,10 @@ class UnaryEncoding(SupportCounting):
         """Return the weights that guarantee a local ε; raise TaskError if it is out of range."""
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the weights; each bit has two answers."""
-        mechanism = cls(wanted.domain_size, cls.weights_for(wanted.local_epsilon))
-        return wanted.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
+        mechanism = cls(request.domain_size, cls.weights_for(request.local_epsilon))
+        return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
     @classmethod
     def of(cls, task: Task) -> Self:

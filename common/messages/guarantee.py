@@ -13,7 +13,7 @@ Coalition = Literal[
 """`analyzer+users`: colluding users reveal their reports and dummies. `analyzer+skippers`:
 some users add no dummies."""
 
-REPLACE_LASTING: Final = (
+REPLACE_PERMANENT: Final = (
     "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "
     "same in all its tasks"
 )

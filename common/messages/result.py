@@ -16,14 +16,14 @@ Figures = NDArray[np.float64]
 Interval = tuple[Figures, Figures]
 
 
-def interval_reach(confidence: float) -> float:
+def interval_half_width(confidence: float) -> float:
     """Return the half-width of a confidence interval in standard errors."""
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
 def interval_around(figures: Figures, errors: Figures, confidence: float) -> Interval:
     """Return the ends of each figure's own interval, by the normal approximation."""
-    reach = interval_reach(confidence) * errors
+    reach = interval_half_width(confidence) * errors
     return figures - reach, figures + reach
 
 
@@ -48,7 +48,7 @@ class Histogram:
         """Return the ends of each item's confidence interval; not simultaneous."""
         return interval_around(self.frequencies, self.standard_errors, confidence)
 
-    def tells_values_apart(self, confidence: float) -> bool:
+    def any_share_above_zero(self, confidence: float) -> bool:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 

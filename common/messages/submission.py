@@ -20,7 +20,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 Value = int | str | float | tuple[float, ...] | Mapping[int, float]
 """An item; a text; a number; several numbers; or a number for each key that the person owns."""
 
-KIND_IN_WORDS: Final[Mapping[Kind, str]] = {
+KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
     "categorical": "an item's number",
     "string": "a text",
     "mean": "a number",

@@ -113,11 +113,11 @@ class CallKind(Enum):
     """Many users' submissions, up to 4 MiB a call."""
     DELIVERY = Limits(calls=4, peer_calls=4, read_seconds=3600, seconds=3600)
     """A batch, which is read in chunks."""
-    OPERATING = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
+    ANALYZER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
     """An operator's calls to the analyzer."""
-    STEERING = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
+    SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
     """An operator's calls to the server that devices call."""
-    ANSWER = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
+    CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
     REFLECTION = Limits(calls=8, peer_calls=1, read_seconds=5, seconds=60, minor=True)
@@ -142,23 +142,27 @@ _REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflection
 
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
-        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.ANSWER),
-        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.ANSWER),
+        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
+        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
         "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, CallKind.TASK),
         "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, CallKind.SHORT),
         "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, CallKind.BULK),
         "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, CallKind.SHORT),
         "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, CallKind.SHORT),
-        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
-        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
-        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.OPERATING),
-        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(
+            Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
+        ),
+        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
+        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(
+            Caller.OPERATOR, CallKind.ANALYZER_OPERATION
+        ),
         "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, CallKind.TASK),
         "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, CallKind.DELIVERY),
-        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.OPERATING),
-        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.OPERATING),
-        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.OPERATING),
-        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
     }

@@ -168,7 +168,7 @@ _ARRIVAL: Final = "the request did not arrive completely"
 _END: Final = "the call did not finish"
 
 
-FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
+SERVICE_ERROR: Final = (("shuffledp-service-error", "1"), ("grpc-retry-pushback-ms", "-1"))
 """Sent with the status of every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it
 is a temporary limit, and gRPC clients retry; with it, a budget is spent, and they must not."""
 
@@ -250,7 +250,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """Return the status, message and metadata that answer an error."""
         self._on_error(error)
         if isinstance(error, ShuffleDpError):
-            beside = () if isinstance(error, OverloadError) else FORESEEN
+            beside = () if isinstance(error, OverloadError) else SERVICE_ERROR
             return grpc.StatusCode[error.status], str(error), beside
         logs.event("internal error", logs.error_fields(error), level="ERROR")
         return grpc.StatusCode.INTERNAL, "internal error", ()

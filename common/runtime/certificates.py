@@ -99,7 +99,7 @@ class Certificate:
         """Return whole days until it expires; negative afterwards."""
         return (self.end - _moment(now)).days
 
-    def is_by(self, authority: "Certificate") -> bool:
+    def is_issued_by(self, authority: "Certificate") -> bool:
         """Return whether an authority issued this certificate directly."""
         try:
             self.parsed.verify_directly_issued_by(authority.parsed)
@@ -107,7 +107,7 @@ class Certificate:
             return False
         return True
 
-    def belongs_to(self, key: bytes) -> bool:
+    def matches_key(self, key: bytes) -> bool:
         """Return whether a private key in PEM is this certificate's."""
         try:
             private = load_pem_private_key(key, None)

@@ -21,7 +21,7 @@ from common.errors import (
     WireError,
 )
 from common.runtime.access import CallKind, Connections
-from common.runtime.admission_interceptor import FORESEEN, AdmissionInterceptor
+from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from common.runtime.tls import Renewal, Tls, TlsIdentity, is_local, server_credentials
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
@@ -209,10 +209,10 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         answer = await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        foreseen = FORESEEN[0] in list(error.trailing_metadata() or ())
+        from_service = SERVICE_ERROR[0] in list(error.trailing_metadata() or ())
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
         passing = code in _PASSING
-        if foreseen and (exhausted or not passing):
+        if from_service and (exhausted or not passing):
             raise PeerRefusalError(code.name, details) from error
         if too_large := _TOO_LARGE.search(details) if exhausted else None:
             raise PeerRefusalError(
@@ -222,7 +222,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             ) from error
         if exhausted:
             raise PeerBusyError(f"{whom} is overloaded; retry later") from error
-        if foreseen:
+        if from_service:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
         if not passing:
             hint = "from a proxy, or another program or version at its address"

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar, get_type_hints
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from common.crypto.key_ring import DAY, MOST_DAYS, Schedule
+from common.crypto.key_ring import DAY, MAX_DAYS, Schedule
 from common.errors import SettingsError
 from common.runtime.logs import Level
 from common.runtime.tls import is_local
@@ -99,7 +99,7 @@ class KeyHolderSettings(ServiceSettings):
     """Days for which an encryption key is used for new tasks; 0 means for ever."""
     key_overlap_days: float = 2.0
     """Days for which the next key is published before it is used."""
-    key_keep_days: Annotated[float, Field(ge=1, le=MOST_DAYS)] = 30.0
+    key_keep_days: Annotated[float, Field(ge=1, le=MAX_DAYS)] = 30.0
     """Minimum days for which an expired key still opens; longer while a task needs it."""
     reflection: bool = False
     """Enable gRPC reflection for all clients."""
@@ -107,11 +107,11 @@ class KeyHolderSettings(ServiceSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         lifetime, overlap = self.key_lifetime_days, self.key_overlap_days
-        if not (lifetime == 0 or 1 <= lifetime <= MOST_DAYS):
+        if not (lifetime == 0 or 1 <= lifetime <= MAX_DAYS):
             raise SettingsError(
-                f"key_lifetime_days is {lifetime}; it must be 1 .. {MOST_DAYS}, or 0 for ever"
+                f"key_lifetime_days is {lifetime}; it must be 1 .. {MAX_DAYS}, or 0 for ever"
             )
-        if not 0 <= overlap <= MOST_DAYS or (lifetime and overlap > lifetime):
+        if not 0 <= overlap <= MAX_DAYS or (lifetime and overlap > lifetime):
             raise SettingsError(
                 f"key_overlap_days is {overlap}; it must be 0 .. key_lifetime_days, {lifetime}"
             )

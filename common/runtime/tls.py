@@ -68,7 +68,7 @@ class TlsFiles:
             )
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
+        if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
         Certificate.read(self.authority)  # an empty one would silently refuse every peer
         return identity
@@ -83,7 +83,7 @@ class TlsFiles:
                 f"the certificate names {certificate.name or 'nobody'}; others expect one that "
                 f"names {party}"
             )
-        if not certificate.is_by(Certificate.read(self.authority)):
+        if not certificate.is_issued_by(Certificate.read(self.authority)):
             logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
         days = certificate.days_left(now)
         if days < 0:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from common.crypto.hpke import DEFAULT_SUITE
-from common.task.dummy_spec import PERMUTES, DummySpec, ShufflerSpec
+from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class TaskDraft:
     """Average number, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     dummies: DummySpec | None = None
     """Any other distribution of the users' dummies; dummies_per_user is then 0."""
-    shuffler: ShufflerSpec = PERMUTES
+    shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
     population: str = ""

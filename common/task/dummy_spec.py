@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.protocols import DummyDistribution, ShufflerDistribution
-from common.task.specs import one_of, within
+from common.task.specs import check_choice, check_int_range
 
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
@@ -53,11 +53,11 @@ class DummySpec:
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
     def __post_init__(self) -> None:
-        one_of("the distribution of the dummies", self.law, get_args(DummyDistribution))
-        within("dummies per user", self.per_user, 0, MAX_DUMMIES)
-        within("the trials of the dummies", self.trials, 0, MAX_TRIALS)
-        within("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
-        within("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
+        check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
+        check_int_range("dummies per user", self.per_user, 0, MAX_DUMMIES)
+        check_int_range("the trials of the dummies", self.trials, 0, MAX_TRIALS)
+        check_int_range("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
+        check_int_range("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law != "fixed") != (self.extra_weight > 0):
             raise TaskError(
                 f"the distribution of the dummies is {self.law} and extra_weight is "
@@ -108,7 +108,7 @@ class DummySpec:
 
     def _log_chance_of_most(self) -> float:
         """Return ln P(X = most), a lower bound on ln P(X ≤ most), where the mean exceeds `most`."""
-        n, k, chance = self.trials, self.most, self.extra_chance
+        n, k, chance = self.trials, self.most, self.extra_probability
         if self.expected_per_user - self.per_user <= k:
             return 0.0
         if self.law == "negative-binomial":
@@ -163,13 +163,13 @@ class DummySpec:
     @property
     def expected_per_user(self) -> float:
         """Average number of dummies of one user, before conditioning on `most`."""
-        chance = self.extra_chance
+        chance = self.extra_probability
         if self.law == "negative-binomial":
             return self.per_user + self.trials * chance / (1 - chance)
         return self.per_user + self.trials * chance
 
     @property
-    def extra_chance(self) -> float:
+    def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
 
@@ -217,15 +217,15 @@ class ShufflerSpec:
     """Maximum number of dummies of one item."""
 
     def __post_init__(self) -> None:
-        one_of(
+        check_choice(
             "the distribution of the shuffler's dummies", self.law, get_args(ShufflerDistribution)
         )
-        within("keep_weight", self.keep_weight, 1, KEEP_SUM)
-        within("the trials of the shuffler's dummies", self.trials, 0, MAX_PER_ITEM)
-        within("the peak of the shuffler's dummies", self.peak, 0, MAX_PER_ITEM)
-        within("left_weight", self.left_weight, 0, RATIO_SUM - 1)
-        within("right_weight", self.right_weight, 0, RATIO_SUM - 1)
-        within("the most dummies of one item", self.most, 0, MAX_PER_ITEM)
+        check_int_range("keep_weight", self.keep_weight, 1, KEEP_SUM)
+        check_int_range("the trials of the shuffler's dummies", self.trials, 0, MAX_PER_ITEM)
+        check_int_range("the peak of the shuffler's dummies", self.peak, 0, MAX_PER_ITEM)
+        check_int_range("left_weight", self.left_weight, 0, RATIO_SUM - 1)
+        check_int_range("right_weight", self.right_weight, 0, RATIO_SUM - 1)
+        check_int_range("the most dummies of one item", self.most, 0, MAX_PER_ITEM)
         binomial, geometric = self.law == "binomial", self.law == "geometric"
         if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
             raise TaskError(
@@ -252,7 +252,7 @@ class ShufflerSpec:
 
     def _check_cost(self) -> None:
         """Check that rejection draws from the flanks quickly, or raise TaskError."""
-        within("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
+        check_int_range("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
                 f"one item would take {self.draws_per_item:.3g} draws with weights "
@@ -278,12 +278,12 @@ class ShufflerSpec:
         )
 
     @property
-    def kept(self) -> float:
+    def keep_probability(self) -> float:
         """Probability that a report is kept; exact."""
         return self.keep_weight / KEEP_SUM
 
     @property
-    def idle(self) -> bool:
+    def only_permutes(self) -> bool:
         """Whether the shuffler only permutes."""
         return self.law == "none" and self.keep_weight == KEEP_SUM
 
@@ -294,11 +294,13 @@ class ShufflerSpec:
         The bounds, ten standard deviations and some slack, hold in all but one of 10^12 batches. A
         number outside them shows that dummies were lost or made twice.
         """
-        if self.idle:
+        if self.only_permutes:
             return sent, sent
         mean, spread = self.moments()
-        middle = sent * self.kept + domain_size * mean
-        deviation = math.sqrt(sent * self.kept * (1 - self.kept) + domain_size * spread)
+        middle = sent * self.keep_probability + domain_size * mean
+        deviation = math.sqrt(
+            sent * self.keep_probability * (1 - self.keep_probability) + domain_size * spread
+        )
         reach = 10 * deviation + _SLACK
         most = min(sent + domain_size * self.most, math.ceil(middle + reach))
         return max(0, math.floor(middle - reach)), most
@@ -325,5 +327,5 @@ class ShufflerSpec:
         return mean, float(distribution @ (z - mean) ** 2)
 
 
-PERMUTES: Final = ShufflerSpec()
+PERMUTE_ONLY: Final = ShufflerSpec()
 """A shuffler that only permutes."""

@@ -16,7 +16,7 @@ from common.protocols import (
 )
 
 
-def within(name: str, value: int, least: int, most: int) -> None:
+def check_int_range(name: str, value: int, least: int, most: int) -> None:
     """Check that a field is a whole number from least to most, or raise TaskError."""
     if type(value) is not int:
         raise TaskError(f"{name} must be a whole number")
@@ -24,27 +24,29 @@ def within(name: str, value: int, least: int, most: int) -> None:
         raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
 
 
-def between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
+def check_open_range(
+    name: str, value: float, low: float, high: float, *, or_high: bool = False
+) -> None:
     """Raise TaskError unless a field is above low and below high, or at high if `or_high`."""
-    if not (low < real(name, value) < high or (or_high and value == high)):
+    if not (low < check_float(name, value) < high or (or_high and value == high)):
         most = "at most" if or_high else "below"
         raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
 
 
-def real(name: str, value: float) -> float:
+def check_float(name: str, value: float) -> float:
     """Return a field if it is a float, or raise TaskError: JSON's 2 is another form of 2.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Check that a field is one of the allowed words, or raise TaskError."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
-def printable(name: str, text: str, most: int) -> None:
+def check_printable(name: str, text: str, most: int) -> None:
     """Raise TaskError unless a field is printable ASCII of 0 to `most` characters."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
@@ -82,18 +84,18 @@ class MechanismSpec:
     """Length of a report before sealing."""
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.name, get_args(MechanismName))
-        within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        within("digits", self.digits, 1, 24)
-        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
-        within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        check_choice("mechanism", self.name, get_args(MechanismName))
+        check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        check_int_range("digits", self.digits, 1, 24)
+        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        check_int_range("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         if self.other_weight == 0 and self.true_weight != 1:
             raise TaskError(
                 f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
             )
         total = self.true_weight + (self.buckets - 1) * self.other_weight
-        within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+        check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
 
     @property
     def noiseless(self) -> bool:
@@ -146,25 +148,25 @@ class NumberSpec:
     """Dimensions that vectors are first projected to at random."""
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.name, get_args(NumberMechanismName))
+        check_choice("mechanism", self.name, get_args(NumberMechanismName))
         check_range(self.low, self.high)
-        within("steps", self.steps, 0, MAX_STEPS)
+        check_int_range("steps", self.steps, 0, MAX_STEPS)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
-        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
-        within("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
-        within("scale", self.scale, 0, 2**40)
-        within("reach", self.reach, 0, MAX_STEPS)
-        within("piecewise_weight", self.piecewise_weight, 0, MIX_SUM)
-        within("sampled", self.sampled, 1, MAX_DIMENSIONS)
-        within("projected", self.projected, 0, MAX_DIMENSIONS)
-        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        check_int_range("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
+        check_int_range("scale", self.scale, 0, 2**40)
+        check_int_range("reach", self.reach, 0, MAX_STEPS)
+        check_int_range("piecewise_weight", self.piecewise_weight, 0, MIX_SUM)
+        check_int_range("sampled", self.sampled, 1, MAX_DIMENSIONS)
+        check_int_range("projected", self.projected, 0, MAX_DIMENSIONS)
+        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
 def check_range(low: float, high: float) -> None:
     """Raise TaskError unless floats can resolve the range and no end is -0.0."""
     for name, end in (("low", low), ("high", high)):
-        between(name, end, -MAX_BOUND, MAX_BOUND)
+        check_open_range(name, end, -MAX_BOUND, MAX_BOUND)
         if end == 0 and math.copysign(1, end) < 0:
             raise TaskError(f"{name} is -0.0; write 0.0")
     if not low < high:
@@ -218,11 +220,11 @@ class RapporSpec:
     report_bytes: int
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.name, get_args(RapporMechanismName))
-        one_of("encoding", self.encoding, get_args(Encoding))
-        within("bits", self.bits, 2, MAX_BITS)
-        within("hashes", self.hashes, 1, MAX_HASHES)
-        within("cohorts", self.cohorts, 1, MAX_COHORTS)
+        check_choice("mechanism", self.name, get_args(RapporMechanismName))
+        check_choice("encoding", self.encoding, get_args(Encoding))
+        check_int_range("bits", self.bits, 2, MAX_BITS)
+        check_int_range("hashes", self.hashes, 1, MAX_HASHES)
+        check_int_range("cohorts", self.cohorts, 1, MAX_COHORTS)
         if self.cohorts & (self.cohorts - 1):
             raise TaskError(f"cohorts is {self.cohorts}; it must be a power of two")
         if self.encoding == "bloom" and self.bits > 32 and self.bits % 8:  # noqa: PLR2004  # bytes
@@ -232,17 +234,17 @@ class RapporSpec:
                 f"hashes is {self.hashes} and cohorts {self.cohorts}; with the encoding labels "
                 "both must be 1"
             )
-        within("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
-        within("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
-        within("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
-        within("most_bytes", self.most_bytes, 1, MAX_TEXT_BYTES)
-        printable("question", self.question, MAX_QUESTION_CHARACTERS)
+        check_int_range("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
+        check_int_range("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
+        check_int_range("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
+        check_int_range("most_bytes", self.most_bytes, 1, MAX_TEXT_BYTES)
+        check_printable("question", self.question, MAX_QUESTION_CHARACTERS)
         if self.question and self.permanent_weight == 0:
             raise TaskError(
                 "permanent_weight is 0, and question is named: there is no permanent noise "
                 "that its tasks could share"
             )
-        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
         if self.noiseless:
             raise TaskError(
                 "permanent_weight is 0, and a report shows every bit as it is: there is no noise"
@@ -288,23 +290,23 @@ class KeyValueSpec:
     report_bytes: int
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.name, get_args(KeyValueMechanismName))
+        check_choice("mechanism", self.name, get_args(KeyValueMechanismName))
         check_range(self.low, self.high)
-        within("steps", self.steps, 2, 2**20)
+        check_int_range("steps", self.steps, 2, 2**20)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
         for part, true, other, least in (
             ("key", self.key_true_weight, self.key_other_weight, 0),
             ("value", self.value_true_weight, self.value_other_weight, 1),
         ):
-            within(f"{part}_other_weight", other, 1, MAX_WEIGHT_SUM)
-            within(f"{part}_true_weight", true, other + least, MAX_WEIGHT_SUM - other)
+            check_int_range(f"{part}_other_weight", other, 1, MAX_WEIGHT_SUM)
+            check_int_range(f"{part}_true_weight", true, other + least, MAX_WEIGHT_SUM - other)
         for fake in self.fakes:
-            if not self.low <= real("a fake value", fake) <= self.high:
+            if not self.low <= check_float("a fake value", fake) <= self.high:
                 raise TaskError(
                     f"a fake value is {fake}; it must lie between {self.low} and {self.high}"
                 )
-        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
 AnySpec = MechanismSpec | RapporSpec | NumberSpec | KeyValueSpec
@@ -350,9 +352,9 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
 
 
 MAX_LABEL_CHARACTERS: Final = 256
-MOST_WRITTEN: Final = 4
+MAX_COMPOSED_CHARACTERS: Final = 4
 """Maximum number of characters that normalise to one."""
-MOST_CHARACTERS: Final = MOST_WRITTEN * MAX_TEXT_BYTES
+MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
 """Maximum characters of a text before normalisation; no task accepts a longer one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
@@ -366,7 +368,7 @@ def normalised(text: str) -> str:
     characters never changes, so all versions of Unicode agree. A text longer than any task accepts
     is returned unchanged, since normalising accents takes quadratic time.
     """
-    return unicodedata.normalize("NFC", text) if len(text) <= MOST_CHARACTERS else text
+    return unicodedata.normalize("NFC", text) if len(text) <= MAX_TYPED_CHARACTERS else text
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:

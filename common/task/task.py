@@ -28,15 +28,15 @@ from common.task.specs import (
     MechanismSpec,
     NumberSpec,
     RapporSpec,
-    between,
+    check_choice,
+    check_float,
+    check_int_range,
     check_labels,
+    check_open_range,
+    check_printable,
     normalised,
-    one_of,
-    printable,
-    real,
     spec_as,
     spec_from_fields,
-    within,
 )
 from common.task_digest import TaskDigest
 
@@ -116,14 +116,16 @@ class Task:
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
         _check_composition(self)
         check_labels(self.labels, self.domain_size)
-        if not MIN_DELTA <= real("delta", self.delta) < 1:
+        if not MIN_DELTA <= check_float("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
-        within("n_min", self.n_min, 1, MAX_USERS)
-        within("target_size", self.target_size, self.n_min, MAX_USERS)
-        within("deadline", self.deadline, 1, MAX_UNIX_TIME)
-        between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
+        check_int_range("n_min", self.n_min, 1, MAX_USERS)
+        check_int_range("target_size", self.target_size, self.n_min, MAX_USERS)
+        check_int_range("deadline", self.deadline, 1, MAX_UNIX_TIME)
+        check_open_range(
+            "assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True
+        )
         self._check_claims()
-        one_of("the suite", self.suite, tuple(SUITES))
+        check_choice("the suite", self.suite, tuple(SUITES))
         key_bytes = suite_named(self.suite).public_key_bytes
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, key_bytes),
@@ -140,8 +142,8 @@ class Task:
         self._check_budget()
 
     def _check_budget(self) -> None:
-        printable("population", self.population, MAX_POPULATION_CHARACTERS)
-        if not 0 < real("budget_epsilon", self.budget_epsilon) < math.inf:
+        check_printable("population", self.population, MAX_POPULATION_CHARACTERS)
+        if not 0 < check_float("budget_epsilon", self.budget_epsilon) < math.inf:
             raise TaskError(
                 f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
             )
@@ -154,7 +156,7 @@ class Task:
                 f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
                 f"central_epsilon of {self.central_epsilon}"
             )
-        if not self.delta <= real("budget_delta", self.budget_delta) < 1:
+        if not self.delta <= check_float("budget_delta", self.budget_delta) < 1:
             raise TaskError(
                 f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
                 "and below 1"
@@ -173,7 +175,7 @@ class Task:
                 f"local_epsilon is {self.local_epsilon} and other_weight is "
                 f"{spec.other_weight}; one is infinite exactly where the other is 0"
             )
-        if math.isinf(real("central_epsilon", self.central_epsilon)):
+        if math.isinf(check_float("central_epsilon", self.central_epsilon)):
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}: the task would guarantee nothing; "
                 f"it needs {self._remedy()}"
@@ -347,7 +349,7 @@ def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAUL
 
 def check_local_epsilon(local_epsilon: float) -> None:
     """Check that a local ε is in (0, MAX_LOCAL_EPSILON] or infinite; raise TaskError otherwise."""
-    if real("local_epsilon", local_epsilon) == math.inf:
+    if check_float("local_epsilon", local_epsilon) == math.inf:
         return
     if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
@@ -384,7 +386,7 @@ _SIZES: Final[dict[Kind, tuple[int, int]]] = {
 
 def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
     """Check the number of items, numbers or keys of a kind of task, or raise TaskError."""
-    within("domain_size", domain_size, *_SIZES[kind])
+    check_int_range("domain_size", domain_size, *_SIZES[kind])
 
 
 def _check_composition(task: Task) -> None:
@@ -427,7 +429,7 @@ def _check_dummies(task: Task, protocol: Protocol) -> None:
                 f"the protocol {protocol.name} has no dummies; "
                 f"the task has up to {dummies.maximum} for each user"
             )
-        one_of(
+        check_choice(
             "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
         )
     if dummies.law == "each-item" and dummies.trials != task.domain_size:
@@ -439,18 +441,18 @@ def _check_dummies(task: Task, protocol: Protocol) -> None:
 
 def _check_shuffler(task: Task, protocol: Protocol) -> None:
     spec = task.shuffler
-    one_of(
+    check_choice(
         "the distribution of this protocol's shuffler", spec.law, (protocol.shuffler_distribution,)
     )
-    if spec.kept < 1 and not protocol.samples:
+    if spec.keep_probability < 1 and not protocol.samples:
         raise TaskError(
             f"the protocol {protocol.name} keeps every report; keep_weight is "
             f"{spec.keep_weight}, and must be {KEEP_SUM}"
         )
     expected = math.ceil(task.domain_size * spec.moments()[0])
-    within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
+    check_int_range("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
     draws = math.ceil(task.domain_size * spec.draws_per_item)
-    within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
+    check_int_range("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
 
 
 def _check_items(task: Task, spec: MechanismSpec, protocol: Protocol) -> None:

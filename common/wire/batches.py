@@ -34,12 +34,12 @@ from common.wire.fields import (
     MAX_MESSAGE_BYTES,
     Codec,
     EnumCodec,
-    at_most,
-    count,
     digest_from_wire,
-    exactly,
-    whole,
-    word,
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+    parse_positive,
+    parse_word,
 )
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
@@ -49,7 +49,7 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 
 
 def _refused(_name: str, field: Mapping[str, int]) -> dict[str, int]:
-    return {word("a cause of refusal", cause, REFUSALS): n for cause, n in field.items()}
+    return {parse_word("a cause of refusal", cause, REFUSALS): n for cause, n in field.items()}
 
 
 _STATES: Final = EnumCodec(
@@ -64,10 +64,10 @@ _PROGRESS: Final = Codec(
     shuffler_pb2.GetBatchProgressResponse,
     {
         "state": _STATES.read,
-        "n_users": partial(count, most=MAX_USERS),
-        "n_min": partial(whole, most=MAX_USERS),
-        "target_size": partial(whole, most=MAX_USERS),
-        "deadline": partial(whole, most=MAX_UNIX_TIME),
+        "n_users": partial(parse_count, most=MAX_USERS),
+        "n_min": partial(parse_positive, most=MAX_USERS),
+        "target_size": partial(parse_positive, most=MAX_USERS),
+        "deadline": partial(parse_positive, most=MAX_UNIX_TIME),
         "refused": _refused,
     },
     _WRITERS,
@@ -76,8 +76,8 @@ _MANIFEST: Final = Codec(
     BatchManifest,
     analyzer_pb2.BatchManifest,
     {
-        "batch_id": partial(exactly, length=BATCH_ID_BYTES),
-        "n_users": partial(count, most=MAX_USERS),
+        "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
+        "n_users": partial(parse_count, most=MAX_USERS),
     },
 )
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
@@ -112,7 +112,7 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
         raise WireError("after its manifest, a delivery holds nothing but sealed reports")
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
-    return at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
+    return parse_bounded("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
 
 
 MAX_SENTINELS: Final = 10_000
@@ -131,11 +131,11 @@ _COMMITMENT: Final = Codec(
     BatchCommitment,
     inclusion_pb2.BatchCommitment,
     {
-        "batch_id": partial(exactly, length=BATCH_ID_BYTES),
-        "bits": partial(count, most=MAX_BITS),
-        "salt": partial(exactly, length=SALT_BYTES),
-        "root": partial(exactly, length=HASH_BYTES),
-        "signature": partial(exactly, length=SIGNATURE_BYTES),
+        "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
+        "bits": partial(parse_count, most=MAX_BITS),
+        "salt": partial(parse_fixed, length=SALT_BYTES),
+        "root": partial(parse_fixed, length=HASH_BYTES),
+        "signature": partial(parse_fixed, length=SIGNATURE_BYTES),
     },
 )
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
@@ -191,7 +191,7 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
     digest = digest_from_wire(message.task_digest)
     if not message.prefix:
         return digest, None
-    return digest, int.from_bytes(exactly("prefix", message.prefix, PREFIX_BYTES))
+    return digest, int.from_bytes(parse_fixed("prefix", message.prefix, PREFIX_BYTES))
 
 
 def proof_to_wire(
@@ -212,13 +212,13 @@ def proof_to_wire(
 def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProof:
     """Parse a proof; the caller verifies it."""
     commitment = commitment_from_wire(message.commitment)
-    padded = at_most("bucket", message.bucket, MAX_MESSAGE_BYTES)
+    padded = parse_bounded("bucket", message.bucket, MAX_MESSAGE_BYTES)
     n_leaves, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
     if n_leaves * HASH_BYTES > len(leaves):
         raise WireError(
             f"a bucket of {n_leaves} leaves has {len(leaves)} bytes; a leaf has {HASH_BYTES}"
         )
-    path = at_most("path", message.path, MAX_BITS * HASH_BYTES)
+    path = parse_bounded("path", message.path, MAX_BITS * HASH_BYTES)
     return InclusionProof(
         commitment=commitment, bucket=leaves[: n_leaves * HASH_BYTES], path=split(path)
     )
@@ -252,7 +252,7 @@ def sentinels_from_wire(
     message: analyzer_pb2.RegisterSentinelsRequest,
 ) -> tuple[TaskDigest, list[bytes], bool]:
     """Parse an operator's sentinels. Run by the analyzer."""
-    count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
+    parse_count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
     for leaves in message.sentinels:
         if not leaves or len(leaves) % HASH_BYTES:
             raise WireError(

@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 L = TypeVar("L", bound=bytes | str)
 
 
-def word(name: str, field: str, allowed: Sequence[W]) -> W:
+def parse_word(name: str, field: str, allowed: Sequence[W]) -> W:
     """Parse a word that must be one of `allowed`."""
     for word in allowed:
         if word == field:
@@ -36,14 +36,14 @@ def word(name: str, field: str, allowed: Sequence[W]) -> W:
     raise WireError(f"{name} must be one of {', '.join(allowed)}")
 
 
-def exactly(name: str, field: bytes, length: int) -> bytes:
+def parse_fixed(name: str, field: bytes, length: int) -> bytes:
     """Parse bytes of exactly this length."""
     if len(field) != length:
         raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
     return field
 
 
-def at_most(name: str, field: L, length: int) -> L:
+def parse_bounded(name: str, field: L, length: int) -> L:
     """Parse bytes or a text of at most this length."""
     if len(field) > length:
         unit = "bytes" if isinstance(field, bytes) else "characters"
@@ -51,28 +51,30 @@ def at_most(name: str, field: L, length: int) -> L:
     return field
 
 
-def amount(name: str, field: float, most: float) -> float:
+def parse_amount(name: str, field: float, most: float) -> float:
     """Parse a number from 0 to most."""
     if not 0 <= field <= most:
         raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
     return field
 
 
-def count(name: str, field: int, most: int) -> int:
+def parse_count(name: str, field: int, most: int) -> int:
     """Parse a whole number up to most."""
     if field > most:
         raise WireError(f"{name} is {field}; it may be at most {most}")
     return field
 
 
-def whole(name: str, field: int, most: int) -> int:
+def parse_positive(name: str, field: int, most: int) -> int:
     """Parse a whole number from 1 to most."""
     if not 1 <= field <= most:
         raise WireError(f"{name} is {field}; it must lie between 1 and {most}")
     return field
 
 
-def figures(name: str, fields: Sequence[float], least: float, most: float) -> NDArray[np.float64]:
+def parse_numbers(
+    name: str, fields: Sequence[float], least: float, most: float
+) -> NDArray[np.float64]:
     """Parse many numbers from least to most; NaN is refused."""
     read = np.array(fields, dtype=np.float64)
     outside = read[~((least <= read) & (read <= most))]
@@ -83,7 +85,7 @@ def figures(name: str, fields: Sequence[float], least: float, most: float) -> ND
 
 def digest_from_wire(field: bytes) -> TaskDigest:
     """Parse a task digest."""
-    return TaskDigest(exactly("task_digest", field, DIGEST_BYTES))
+    return TaskDigest(parse_fixed("task_digest", field, DIGEST_BYTES))
 
 
 class EnumCodec(Generic[E]):

@@ -25,7 +25,14 @@ from common.messages.result import (
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
-from common.wire.fields import Codec, amount, count, figures, whole, word
+from common.wire.fields import (
+    Codec,
+    parse_amount,
+    parse_count,
+    parse_numbers,
+    parse_positive,
+    parse_word,
+)
 from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
@@ -33,17 +40,17 @@ MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one call."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
-_MOST_FIGURE: Final = 1e30
+_MAX_FIGURE: Final = 1e30
 """Largest debiased share, mean or error: a generous bound, whatever devices sent. A share is at
 most 10^28: 2^30 reports for each user, the shuffler's dummies included, over p - q, which weights
 below 2^63 keep above 2^-63. A mean is at most 10^12, the largest bound of a range, times d/k."""
-_MOST_REFINED: Final = 1 + 1e-6
+_MAX_REFINED: Final = 1 + 1e-6
 """Maximum share of a distribution, rounding included."""
 
 
 def _refused(_name: str, field: Mapping[str, int]) -> dict[RefusalCause, int]:
     causes: tuple[RefusalCause, ...] = get_args(RefusalCause)
-    return {word("a cause of refusal", cause, causes): n for cause, n in field.items()}
+    return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
 
 
 def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
@@ -61,9 +68,9 @@ def _guarantees(_name: str, messages: Sequence[analyzer_pb2.Guarantee]) -> tuple
     return tuple(map(_GUARANTEE.from_wire, messages))
 
 
-_figure = partial(figures, least=-_MOST_FIGURE, most=_MOST_FIGURE)
-_error = partial(figures, least=0, most=_MOST_FIGURE)
-_mse = partial(amount, most=_MOST_FIGURE**2)
+_figure = partial(parse_numbers, least=-_MAX_FIGURE, most=_MAX_FIGURE)
+_error = partial(parse_numbers, least=0, most=_MAX_FIGURE)
+_mse = partial(parse_amount, most=_MAX_FIGURE**2)
 
 _HISTOGRAM: Final = Codec(
     Histogram,
@@ -71,7 +78,7 @@ _HISTOGRAM: Final = Codec(
     {
         "frequencies": _figure,
         "standard_errors": _error,
-        "refined": partial(figures, least=0, most=_MOST_REFINED),
+        "refined": partial(parse_numbers, least=0, most=_MAX_REFINED),
         "mse_theory": _mse,
     },
 )
@@ -111,23 +118,23 @@ _GUARANTEE: Final = Codec(
     Guarantee,
     analyzer_pb2.Guarantee,
     {
-        "coalition": lambda _, coalition: word("a coalition", coalition, get_args(Coalition)),
-        "epsilon": partial(amount, most=math.inf),
-        "delta": partial(amount, most=1),
+        "coalition": lambda _, coalition: parse_word("a coalition", coalition, get_args(Coalition)),
+        "epsilon": partial(parse_amount, most=math.inf),
+        "delta": partial(parse_amount, most=1),
     },
 )
 _RESULT: Final = Codec(
     Result,
     analyzer_pb2.GetResultResponse,
     {
-        "protocol": lambda _, protocol: word("the protocol", protocol, tuple(PROTOCOLS)),
-        "mechanism": lambda _, mechanism: word("the mechanism", mechanism, MECHANISMS),
-        "local_epsilon": partial(amount, most=math.inf),
-        "n_users": partial(count, most=MAX_USERS),
+        "protocol": lambda _, protocol: parse_word("the protocol", protocol, tuple(PROTOCOLS)),
+        "mechanism": lambda _, mechanism: parse_word("the mechanism", mechanism, MECHANISMS),
+        "local_epsilon": partial(parse_amount, most=math.inf),
+        "n_users": partial(parse_count, most=MAX_USERS),
         "refused": _refused,
         "guarantees": _guarantees,
-        "open_seconds": partial(amount, most=MAX_UNIX_TIME),
-        "estimate_seconds": partial(amount, most=MAX_UNIX_TIME),
+        "open_seconds": partial(parse_amount, most=MAX_UNIX_TIME),
+        "estimate_seconds": partial(parse_amount, most=MAX_UNIX_TIME),
     },
     {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire)},
     apart=frozenset({"estimate"}),
@@ -156,26 +163,28 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
             f"a result holds {len(kinds) + bool(message.frequencies)} estimates; it must hold 1"
         )
     if message.HasField("means"):
-        whole("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
+        parse_positive("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
         return _MEANS.from_wire(message.means, unbiased=not message.means.biased)
     if message.HasField("key_values"):
-        whole("the number of keys", len(message.key_values.means_with_fakes), MAX_DOMAIN_SIZE)
+        parse_positive(
+            "the number of keys", len(message.key_values.means_with_fakes), MAX_DOMAIN_SIZE
+        )
         return _KEY_VALUES.from_wire(message.key_values)
     if message.HasField("bit_table"):
         return _bit_table_from_wire(message.bit_table)
-    whole("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
+    parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     return _HISTOGRAM.from_wire(message)
 
 
 def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
-    cohorts = whole("the number of cohorts", len(message.cohort_sizes), MAX_COHORTS)
+    cohorts = parse_positive("the number of cohorts", len(message.cohort_sizes), MAX_COHORTS)
     bits, rest = divmod(len(message.bit_counts), cohorts)
     if rest:
         raise WireError(
             f"there are {len(message.bit_counts)} counts of bits for {cohorts} cohorts; "
             "each must have equally many"
         )
-    whole("the number of bits", bits, MAX_BITS)
+    parse_positive("the number of bits", bits, MAX_BITS)
     return BitTable(
         cohort_sizes=_counts("cohort_sizes", message.cohort_sizes),
         bit_counts=_counts("bit_counts", message.bit_counts).reshape(cohorts, bits),

@@ -8,10 +8,10 @@ from common.crypto.signing import SIGNATURE_BYTES, TOKEN_BYTES
 from common.errors import ValueRangeError, WireError
 from common.messages.submission import Outcome, Value, kind_of
 from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_KEYS, MOST_CHARACTERS
+from common.task.specs import MAX_DIMENSIONS, MAX_KEYS, MAX_TYPED_CHARACTERS
 from common.task.task import MAX_ENVELOPE_BYTES
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, EnumCodec, at_most, digest_from_wire, exactly
+from common.wire.fields import Codec, EnumCodec, digest_from_wire, parse_bounded, parse_fixed
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -34,7 +34,7 @@ _OUTCOMES: Final = EnumCodec(
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
     """Parse one submission: task, envelope, and the user's token, empty for none."""
-    envelope = at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
+    envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope, _token(message.token)
 
 
@@ -42,18 +42,20 @@ def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
     """Parse many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
-    count, tokens = len(message.envelopes), message.tokens
-    if count > MAX_BULK_ENVELOPES:
-        raise WireError(f"{count} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read")
+    n_envelopes, tokens = len(message.envelopes), message.tokens
+    if n_envelopes > MAX_BULK_ENVELOPES:
+        raise WireError(
+            f"{n_envelopes} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
+        )
     envelopes = list(message.envelopes)  # each access to the message makes new objects
-    at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
+    parse_bounded("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
         raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")
     return digest_from_wire(message.task_digest), envelopes, [_token(one) for one in tokens]
 
 
 def _token(field: bytes) -> bytes:
-    return exactly("token", field, TOKEN_BYTES) if field else b""
+    return parse_fixed("token", field, TOKEN_BYTES) if field else b""
 
 
 def outcomes_to_wire(
@@ -70,7 +72,7 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
     """Parse a receipt; empty from a shuffler that signs none. Run by the user agent."""
-    return at_most("receipt", message.receipt, SIGNATURE_BYTES)
+    return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
 
 
 # --- from a person to their device ---------------------------------------------------------------
@@ -105,7 +107,7 @@ def contribution_from_wire(
     return (
         digest_from_wire(message.task_digest),
         _value(message),
-        at_most("person", message.person, MAX_PERSON_CHARACTERS),
+        parse_bounded("person", message.person, MAX_PERSON_CHARACTERS),
     )
 
 
@@ -118,7 +120,7 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
     if stated == "number":
         return message.number
     if stated == "text":
-        _check_length("characters", len(message.text), MOST_CHARACTERS)
+        _check_length("characters", len(message.text), MAX_TYPED_CHARACTERS)
         return message.text
     if stated == "numbers":
         _check_length("numbers", len(message.numbers.numbers), MAX_DIMENSIONS)
@@ -152,5 +154,5 @@ def record_question_from_wire(
     message: user_agent_pb2.GetReceiptRequest,
 ) -> tuple[TaskDigest, str]:
     """Parse a request for the record of a person's answer to a task."""
-    person = at_most("person", message.person, MAX_PERSON_CHARACTERS)
+    person = parse_bounded("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

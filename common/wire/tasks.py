@@ -26,12 +26,12 @@ from common.wire.fields import (
     Codec,
     EnumCodec,
     Reader,
-    amount,
-    at_most,
-    count,
     digest_from_wire,
-    exactly,
-    word,
+    parse_amount,
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+    parse_word,
 )
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
 
@@ -49,8 +49,8 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Parse a published task, whose bytes stay as they are."""
     return SignedTask(
-        task_bytes=at_most("task", message.task, MAX_TASK_BYTES),
-        signature=exactly("signature", message.signature, SIGNATURE_BYTES),
+        task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
+        signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
     )
 
 
@@ -58,20 +58,20 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
 
 
 def _labels(_name: str, field: Sequence[str]) -> tuple[str, ...]:
-    return tuple(at_most("label", label, MAX_LABEL_CHARACTERS) for label in field)
+    return tuple(parse_bounded("label", label, MAX_LABEL_CHARACTERS) for label in field)
 
 
 def _inner(codec: Codec[Any, Any]) -> Reader:
     return lambda _, message: codec.from_wire(message)
 
 
-_share = partial(amount, most=1)
+_share = partial(parse_amount, most=1)
 _TABLES: Final[dict[str, Codec[Any, Any]]] = {
     "dummies": Codec(
         DummySpec,
         analyzer_pb2.DummySpec,
         {
-            "law": lambda _, name: word(
+            "law": lambda _, name: parse_word(
                 "the distribution of the dummies", name, get_args(DummyDistribution)
             )
         },
@@ -80,7 +80,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         ShufflerSpec,
         analyzer_pb2.ShufflerSpec,
         {
-            "law": lambda _, name: word(
+            "law": lambda _, name: parse_word(
                 "the distribution of the shuffler's dummies", name, _SHUFFLER_DISTRIBUTIONS
             )
         },
@@ -90,14 +90,14 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         TextDraft,
         analyzer_pb2.TextDraft,
         {
-            "bits": partial(count, most=MAX_BITS),
-            "hashes": partial(count, most=MAX_HASHES),
-            "cohorts": partial(count, most=MAX_COHORTS),
+            "bits": partial(parse_count, most=MAX_BITS),
+            "hashes": partial(parse_count, most=MAX_HASHES),
+            "cohorts": partial(parse_count, most=MAX_COHORTS),
             "permanent": _share,
             "unset": _share,
             "set": _share,
-            "most_bytes": partial(count, most=MAX_TEXT_BYTES),
-            "question": partial(at_most, length=MAX_QUESTION_CHARACTERS),
+            "most_bytes": partial(parse_count, most=MAX_TEXT_BYTES),
+            "question": partial(parse_bounded, length=MAX_QUESTION_CHARACTERS),
         },
     ),
     "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),
@@ -107,14 +107,14 @@ _DRAFT: Final = Codec(
     TaskDraft,
     analyzer_pb2.CreateTaskRequest,
     {
-        "protocol": partial(at_most, length=_MAX_NAME),
-        "domain_size": partial(count, most=MAX_DOMAIN_SIZE),
+        "protocol": partial(parse_bounded, length=_MAX_NAME),
+        "domain_size": partial(parse_count, most=MAX_DOMAIN_SIZE),
         "labels": _labels,
-        "buckets": partial(count, most=MAX_DOMAIN_SIZE),
-        "dummies_per_user": partial(amount, most=MAX_DUMMIES),
-        "n_min": partial(count, most=MAX_USERS),
-        "target_size": partial(count, most=MAX_USERS),
-        "population": partial(at_most, length=MAX_POPULATION_CHARACTERS),
+        "buckets": partial(parse_count, most=MAX_DOMAIN_SIZE),
+        "dummies_per_user": partial(parse_amount, most=MAX_DUMMIES),
+        "n_min": partial(parse_count, most=MAX_USERS),
+        "target_size": partial(parse_count, most=MAX_USERS),
+        "population": partial(parse_bounded, length=MAX_POPULATION_CHARACTERS),
         **{name: _inner(codec) for name, codec in _TABLES.items()},
     },
     {name: codec.to_wire for name, codec in _TABLES.items()},
@@ -131,8 +131,8 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
 
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     """Parse an operator's draft."""
-    suite = word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
-    key = exactly("shuffler_key", message.shuffler_key, suite_named(suite).public_key_bytes)
+    suite = parse_word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
+    key = parse_fixed("shuffler_key", message.shuffler_key, suite_named(suite).public_key_bytes)
     return _DRAFT.from_wire(message, suite=suite, shuffler_key=key)
 
 

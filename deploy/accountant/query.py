@@ -192,7 +192,7 @@ class Query:
                     f"dummies per user is {self.m}; it must be whole if a distribution of random "
                     "dummies is given"
                 )
-            random_dummies = Binomial(adding, per_user.extra_chance)
+            random_dummies = Binomial(adding, per_user.extra_probability)
         return AnonymitySet(
             users=self.n,
             dummies=self.M + self.M_shuffler + adding * per_user.per_user,

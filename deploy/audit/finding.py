@@ -33,7 +33,7 @@ Verdict = Literal[
 
 PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "known limit"})
 
-VERDICTS_IN_WORDS: Final = MappingProxyType(
+VERDICT_DESCRIPTIONS: Final = MappingProxyType(
     {
         "reached": "an attack gains 90 % of the claim or more, computed or measured: the claim is "
         "nearly tight",

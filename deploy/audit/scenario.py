@@ -62,7 +62,7 @@ class AuditSubject:
         return mechanism_of(self.task)
 
     @cached_property
-    def terms(self) -> PrivacyParameters:
+    def parameters(self) -> PrivacyParameters:
         """The privacy parameters of the task."""
         return PrivacyParameters.of(self.task)
 

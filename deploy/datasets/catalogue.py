@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE, within
+from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import files
 
 MAX_PEOPLE: Final = 10**9 - 1
@@ -30,10 +30,10 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Raise TaskError if there are fewer than two items, no people, or too many."""
-        within(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
+        check_int_range(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
-            within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
-        within(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
+            check_int_range(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
+        check_int_range(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
 
     @property
     def n_users(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE, within
+from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE
@@ -67,7 +67,7 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
         exponent = float(parts[1]) if len(parts) > 1 else _DEFAULT_EXPONENT
     except ValueError as error:
         raise TaskError(f"{distribution} needs numbers; write {_FORMS} or uniform:SIZE") from error
-    within(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
+    check_int_range(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")
     if distribution == "uniform":
@@ -88,7 +88,7 @@ def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     Ties go to lower items. Overwrites the weights, shape (domain_size,), to save memory. Raises
     TaskError if n_users is not in 1 .. MAX_PEOPLE.
     """
-    within("users", n_users, 1, MAX_PEOPLE)
+    check_int_range("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()
     weights *= n_users
     counts = weights.astype(np.int64)

@@ -22,7 +22,7 @@ from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import PlanError, SettingsError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
-from common.runtime.admission_interceptor import FORESEEN
+from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind, open_channel
 from common.runtime.tls import Tls, development_files
@@ -238,7 +238,7 @@ class _Sink(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitResponse:
         if len(request.envelope) != self._size:
             message = "not of the task's length"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message, FORESEEN)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message, SERVICE_ERROR)
         return shuffler_pb2.SubmitResponse(receipt=bytes(SIGNATURE_BYTES))
 
     async def SubmitBulk(  # noqa: N802

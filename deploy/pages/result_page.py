@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import fingerprint, suite_named
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import Histogram, Result, interval_reach
+from common.messages.result import Histogram, Result, interval_half_width
 from common.protocols import protocol_named
 from common.task.task import Task
 from deploy.pages import figures
@@ -86,8 +86,8 @@ def histogram_data(
         "users": n_users,
         "confidence": CONFIDENCE,
         "interval_factors": {
-            "own": interval_reach(CONFIDENCE),
-            "all": interval_reach(1 - (1 - CONFIDENCE) / size),
+            "own": interval_half_width(CONFIDENCE),
+            "all": interval_half_width(1 - (1 - CONFIDENCE) / size),
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
         "items": None if len(held) == size else _packed(held, "<u4"),
@@ -107,7 +107,7 @@ def _histogram_fields(
     histogram: Histogram, result: Result, task: Task, view: ResultView
 ) -> dict[str, Any]:
     error = math.sqrt(histogram.mse_theory)
-    half_width = interval_reach(CONFIDENCE) * error
+    half_width = interval_half_width(CONFIDENCE) * error
     misses = (1 - CONFIDENCE) * view.size
     both = (histogram.frequencies, histogram.refined)
     sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]

@@ -17,7 +17,13 @@ from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import PLAIN_REPORT
 from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, PERMUTES, DummySpec, ShufflerSpec
+from common.task.dummy_spec import (
+    EXTRA_WEIGHT_SUM,
+    MAX_DUMMIES,
+    PERMUTE_ONLY,
+    DummySpec,
+    ShufflerSpec,
+)
 from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
 from deploy.planning.requirements import Requirements
 
@@ -46,7 +52,7 @@ class Design:
     """Expected number of dummies, drawn from the distribution of this mean with least variance."""
     dummies: DummySpec | None = None
     """Another distribution of the users' dummies; dummies_per_user is then 0."""
-    shuffler: ShufflerSpec = PERMUTES
+    shuffler: ShufflerSpec = PERMUTE_ONLY
     note: str = ""
     """A remark on the parameters for the reader; may be empty."""
     biased: bool = False
@@ -95,7 +101,7 @@ class Design:
         return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
     @property
-    def terms(self) -> PrivacyParameters:
+    def parameters(self) -> PrivacyParameters:
         """The privacy parameters from which guarantees are computed."""
         return PrivacyParameters(
             reduction=self.reduction,
@@ -152,7 +158,7 @@ class Design:
         return Mixture(
             n_real=self.target.n_users,
             n_dummies=self.target.n_users * self._expected_dummies,
-            keep_probability=self.shuffler.kept,
+            keep_probability=self.shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
         )

@@ -163,7 +163,11 @@ def show(plan: Plan, console: Console) -> None:
 def _notes(plan: Plan) -> Iterator[str]:
     """Yield warnings about device limits, too few users, and errors that are not predicted."""
     target, design = plan.target, plan.best
-    costs = (design.local_epsilon, design.terms.local_epsilon_of_all_rounds, plan.promise.epsilon)
+    costs = (
+        design.local_epsilon,
+        design.parameters.local_epsilon_of_all_rounds,
+        plan.promise.epsilon,
+    )
     caps = _device_caps()
     if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
         yield (

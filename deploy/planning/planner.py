@@ -66,11 +66,11 @@ def plan(target: Requirements) -> Plan:
             raise _infeasible(frontier, designs[0], binding)
     else:
         designs, left_out = _value_designs(target)
-    terms = designs[0].terms
-    promise = claimed_guarantee(terms, target.n_min)
-    first, *others = guarantees_under(terms, target.n_min)
+    parameters = designs[0].parameters
+    promise = claimed_guarantee(parameters, target.n_min)
+    first, *others = guarantees_under(parameters, target.n_min)
     if first == promise and target.n_min > 1:
-        half = dataclasses.replace(terms, assumed_honest_fraction=0.5)
+        half = dataclasses.replace(parameters, assumed_honest_fraction=0.5)
         row = claimed_guarantee(half, target.n_min)
         others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(

@@ -250,12 +250,12 @@ def _next(tightness: float, excess: float, passed: _Trial | None, failed: _Trial
 
 def _log_excess(design: Design) -> float:
     """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it keeps the target."""
-    terms, target = design.terms, design.target
-    if terms.local_epsilon_of_all_rounds <= target.central_epsilon:
+    parameters, target = design.parameters, design.target
+    if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
-    anonymity_set = terms.anonymity_set(target.n_min)
+    anonymity_set = parameters.anonymity_set(target.n_min)
     if target.rounds > 1:
-        epsilon = central_epsilon(terms, anonymity_set)
+        epsilon = central_epsilon(parameters, anonymity_set)
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
         keeps = epsilon <= target.central_epsilon
     else:

@@ -35,12 +35,12 @@ _MAX_HALVINGS: Final = 40
 
 def keeps_guarantee(design: Design) -> bool:
     """Return whether a design keeps the target by exact accounting."""
-    terms, target = design.terms, design.target
-    anonymity_set = terms.anonymity_set(target.n_min)
+    parameters, target = design.parameters, design.target
+    anonymity_set = parameters.anonymity_set(target.n_min)
     epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
-        return terms.release(anonymity_set).delta(epsilon) <= MARGIN * target.delta
-    return central_epsilon(terms, anonymity_set) <= epsilon
+        return parameters.release(anonymity_set).delta(epsilon) <= MARGIN * target.delta
+    return central_epsilon(parameters, anonymity_set) <= epsilon
 
 
 def shuffler_designs(target: Requirements) -> list[Design]:

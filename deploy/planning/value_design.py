@@ -41,7 +41,7 @@ class ValueDesign(Design):
         return self.task.envelope_bytes
 
     @property
-    def terms(self) -> PrivacyParameters:
+    def parameters(self) -> PrivacyParameters:
         """The privacy parameters from which guarantees are computed."""
         return PrivacyParameters.of(self.task)
 
@@ -155,9 +155,10 @@ def _text_mse(task: Task, n_users: int) -> float:
     the m cohorts add a variance of b_i(1-b_i)(1-1/m).
     """
     spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
-    signal = rappor.set_chance - rappor.unset_chance
+    signal = rappor.set_probability - rappor.unset_probability
     var_unset, var_set = (
-        chance * (1 - chance) / signal**2 for chance in (rappor.unset_chance, rappor.set_chance)
+        chance * (1 - chance) / signal**2
+        for chance in (rappor.unset_probability, rappor.set_probability)
     )
     if spec.encoding == "labels":
         return var_unset / n_users

@@ -15,7 +15,7 @@ from common.messages.result import (
     Interval,
     KeyValues,
     Means,
-    interval_reach,
+    interval_half_width,
 )
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
@@ -135,7 +135,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
             **table.columns(),
             "refined": refined,
         },
-        warning="" if estimate.tells_values_apart(CONFIDENCE) else _TOO_FEW,
+        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW,
         errors=errors,
         error_fields=error_fields,
     )
@@ -302,7 +302,7 @@ def _texts(
     }
     note = "Every text is one of the task's labels; the shares sum to 1 only up to noise."
     if not decoding.exhaustive:
-        half_width = interval_reach(CONFIDENCE) * decoding.unexplained_error
+        half_width = interval_half_width(CONFIDENCE) * decoding.unexplained_error
         note = (
             f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of users "
             "hold a text that is not a candidate."

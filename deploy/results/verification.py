@@ -84,7 +84,9 @@ def _check_reports(result: Result, task: Task) -> None:
         )
     fewest, most = task.batch_reports(result.n_users + room)
     fewest = max(0, fewest - per_user * room + missing)
-    most -= per_user * (planted - missing) + (room - planted if task.shuffler.kept == 1 else 0)
+    most -= per_user * (planted - missing) + (
+        room - planted if task.shuffler.keep_probability == 1 else 0
+    )
     if not fewest <= result.n_reports <= most:
         expected = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(

@@ -86,13 +86,13 @@ def draw_group_dummies(
 
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
-    if task.shuffler.kept < 1:
-        users = rng.binomial(users, task.shuffler.kept)
+    if task.shuffler.keep_probability < 1:
+        users = rng.binomial(users, task.shuffler.keep_probability)
     if dummies.uniform:
         total = int(draw_dummy_counts(dummies, n_users, rng).sum())
         cells = mechanism.sample_cells(users, total, rng)
     else:
-        item_dummies = rng.binomial(n_users, dummies.extra_chance, size=task.domain_size)
+        item_dummies = rng.binomial(n_users, dummies.extra_probability, size=task.domain_size)
         total = int(item_dummies.sum())
         cells = mechanism.sample_cells(users, 0, rng) + item_dummies
     return CellCounts(cells=cells, n_reports=int(users.sum()) + total)

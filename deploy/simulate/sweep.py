@@ -30,7 +30,7 @@ from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population, Seed
 from deploy.simulate.row import Accounting, SweepRow
 
-_MOST_SEEDS: Final = 2**21
+_MAX_SEEDS: Final = 2**21
 """Largest hash family, so that refinement takes seconds, not minutes."""
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
@@ -59,7 +59,7 @@ class Sweep:
         item_options: dict[str, Any] = {
             "messages_cap": self.messages_cap,
             "trust": "shuffler-dummies",
-            "most_seeds": _MOST_SEEDS,
+            "most_seeds": _MAX_SEEDS,
         }
         return Requirements(
             kind=people.kind,

@@ -212,8 +212,8 @@ def _parameters(task: Task) -> str:
     parts = [f"g {task.item_mechanism.buckets}" if hashes else "plain"]
     if math.isfinite(task.local_epsilon):
         parts.append(f"ε0 {task.local_epsilon:.3g}")
-    if task.shuffler.kept < 1:
-        parts.append(f"keeps {task.shuffler.kept:.3g}")
+    if task.shuffler.keep_probability < 1:
+        parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
     if task.shuffler.law != "none":
         parts.append(f"{task.shuffler.moments()[0]:.4g} an item")
     return ", ".join(parts)

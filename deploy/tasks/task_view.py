@@ -139,8 +139,11 @@ def _describe_values(task: Task) -> str:
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
     """Return the shuffler's operations in words."""
     steps = ["permutes"]
-    if shuffler.kept < 1:
-        steps.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
+    if shuffler.keep_probability < 1:
+        steps.append(
+            f"keeps each report with probability {shuffler.keep_probability:.4g} and drops the "
+            "others"
+        )
     if shuffler.law != "none":
         steps.append(f"adds dummies: {shuffler.law}")
     return ", ".join(steps)

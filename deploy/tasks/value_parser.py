@@ -13,13 +13,13 @@ from common.task.task import Task
 
 _ITEM_DIGITS: Final = 20
 """Digits of 2^64 - 1, the largest number on the wire."""
-_MOST_CHARACTERS: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 20
 
 
 def parse_value(text: str, kind: Kind) -> Value:
     """Parse a value of a kind; raise ValueRangeError with the expected format, never the value."""
-    if len(text) > _MOST_CHARACTERS:
-        raise ValueRangeError(f"a value may have at most {_MOST_CHARACTERS} characters")
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueRangeError(f"a value may have at most {_MAX_CHARACTERS} characters")
     return _PARSERS[kind](text)
 
 

@@ -112,4 +112,4 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
     await submit(services, signed, users[4])
 
     assert grpc.StatusCode.RESOURCE_EXHAUSTED is caught.value.code()
-    assert "shuffledp-foreseen" not in dict(caught.value.trailing_metadata() or ())
+    assert "shuffledp-service-error" not in dict(caught.value.trailing_metadata() or ())

@@ -216,6 +216,6 @@ async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
 def test_strangers_have_a_small_share_of_everything() -> None:
     """Eight connections fill the read slots of a kind of call, and 32 its limit of calls."""
     kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
-    for limits in [kind.value for kind in kinds - {CallKind.STEERING}]:
+    for limits in [kind.value for kind in kinds - {CallKind.SHUFFLER_OPERATION}]:
         assert limits.calls >= 32 * limits.peer_calls
         assert limits.reads >= 8 * limits.peer_reads

@@ -24,7 +24,7 @@ from common.accounting.anonymity_set import AnonymitySet, Bins
 from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
-from common.accounting.reference.randomizers import rappor_chances
+from common.accounting.reference.randomizers import rappor_probabilities
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 
@@ -88,17 +88,19 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -
         raise AccountingError(
             f"hashes is {hashes} and shared {shared}; it must be 1 .. {MAX_HASHES}, and shared less"
         )
-    set_chance, unset_chance = rappor_chances(f, p, q)
-    if not 0 < unset_chance < set_chance < 1:
-        raise AccountingError(f"bits are set with {unset_chance} and {set_chance}, without noise")
-    up, down = set_chance / unset_chance, (1 - set_chance) / (1 - unset_chance)
+    set_probability, unset_probability = rappor_probabilities(f, p, q)
+    if not 0 < unset_probability < set_probability < 1:
+        raise AccountingError(
+            f"bits are set with {unset_probability} and {set_probability}, without noise"
+        )
+    up, down = set_probability / unset_probability, (1 - set_probability) / (1 - unset_probability)
     own = hashes - shared
     rows = list(itertools.product(range(own + 1), range(own + 1), range(shared + 1)))
     ones, others, common = np.array(rows, dtype=np.float64).T
     weights = (
-        scipy.stats.binom.pmf(ones, own, unset_chance)
-        * scipy.stats.binom.pmf(others, own, unset_chance)
-        * scipy.stats.binom.pmf(common, shared, unset_chance)
+        scipy.stats.binom.pmf(ones, own, unset_probability)
+        * scipy.stats.binom.pmf(others, own, unset_probability)
+        * scipy.stats.binom.pmf(common, shared, unset_probability)
     )
     return BlanketPair(
         blanket=down**hashes,

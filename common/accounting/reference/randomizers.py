@@ -79,11 +79,11 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
     Raises:
         AccountingError: Not 0 ≤ f < 1 and 0 ≤ p < q ≤ 1.
     """
-    set_chance, unset_chance = rappor_chances(f, p, q)
-    return unary(set_chance, unset_chance)
+    set_probability, unset_probability = rappor_probabilities(f, p, q)
+    return unary(set_probability, unset_probability)
 
 
-def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
+def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     """Return q* and p*, the probabilities that a set and an unset bit is shown [EPK14]."""
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")

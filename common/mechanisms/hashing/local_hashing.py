@@ -161,11 +161,11 @@ class LocalHashing(HashedResponse):
     """The task's nonce; keys the public placement of items in the field."""
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the integers, with the smallest field for these buckets."""
-        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
-        family = family_for(wanted.domain_size, wanted.buckets)
-        return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
+        weights = ResponseWeights.for_epsilon(request.local_epsilon)
+        family = family_for(request.domain_size, request.buckets)
+        return request.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:

@@ -75,10 +75,10 @@ class StringHashing(HashedResponse):
         _ = self._total
 
     @classmethod
-    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Compute the integers; any number of buckets will do."""
-        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
-        return wanted.spec(weights, buckets=wanted.buckets, dtype=REPORT_DTYPE)
+        weights = ResponseWeights.for_epsilon(request.local_epsilon)
+        return request.spec(weights, buckets=request.buckets, dtype=REPORT_DTYPE)
 
     @classmethod
     def of(cls, task: Task) -> Self:

@@ -28,7 +28,7 @@ from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.protocols import KeyValueMechanismName
-from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, spec_as, within
+from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, check_int_range, spec_as
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
@@ -70,7 +70,7 @@ class PrivKv(PairEstimator):
     """A grid point for each key; empty for the middle of the grid."""
 
     def __post_init__(self) -> None:
-        within("the number of keys", self.keys, 1, MAX_KEYS)
+        check_int_range("the number of keys", self.keys, 1, MAX_KEYS)
         if len(self.fakes) not in {0, self.keys}:
             raise TaskError(
                 f"there are {len(self.fakes)} fake values and {self.keys} keys; "
@@ -86,7 +86,7 @@ class PrivKv(PairEstimator):
         _ = self.value.total(2)
 
     @classmethod
-    def specify(cls, wanted: PairRequest) -> KeyValueSpec:
+    def specify(cls, request: PairRequest) -> KeyValueSpec:
         """
         Compute the integers. Run by the analyzer.
 
@@ -95,13 +95,13 @@ class PrivKv(PairEstimator):
         Raises:
             TaskError: local_epsilon, key_share or a resulting integer is out of range.
         """
-        check_local_epsilon(wanted.local_epsilon)
-        if math.isinf(wanted.local_epsilon):
+        check_local_epsilon(request.local_epsilon)
+        if math.isinf(request.local_epsilon):
             raise TaskError("local_epsilon is inf; pairs always go with noise")
-        if not 0 <= wanted.key_share < 1:
-            raise TaskError(f"key_share is {wanted.key_share}; it must be at least 0 and below 1")
-        key_epsilon = wanted.local_epsilon * wanted.key_share
-        rest = wanted.local_epsilon - key_epsilon
+        if not 0 <= request.key_share < 1:
+            raise TaskError(f"key_share is {request.key_share}; it must be at least 0 and below 1")
+        key_epsilon = request.local_epsilon * request.key_share
+        rest = request.local_epsilon - key_epsilon
         value_epsilon = math.nextafter(rest, 0.0) if key_epsilon else rest
         key_true, key_other = 1, 1
         if key_epsilon:
@@ -109,15 +109,15 @@ class PrivKv(PairEstimator):
             key_true, key_other = key.true, key.other
         value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
-            name=wanted.name,
-            low=wanted.low,
-            high=wanted.high,
+            name=request.name,
+            low=request.low,
+            high=request.high,
             steps=STEPS,
             key_true_weight=key_true,
             key_other_weight=key_other,
             value_true_weight=value.true,
             value_other_weight=value.other,
-            fakes=wanted.fakes,
+            fakes=request.fakes,
             report_bytes=_REPORT.itemsize,
         )
 

@@ -224,12 +224,12 @@ class Duchi(CodedNumber):
     weights: ResponseWeights
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the odds closest to e^ε from below."""
-        return cls(ResponseWeights.for_epsilon(wanted.local_epsilon))
+        return cls(ResponseWeights.for_epsilon(request.local_epsilon))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the odds from a task."""
         return cls(number_weights(spec))
 

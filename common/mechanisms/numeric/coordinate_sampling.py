@@ -29,7 +29,7 @@ from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range
 
 Answer = TypeVar("Answer", bound=CodedNumber)
 
@@ -53,7 +53,7 @@ class SampledCoordinates(Generic[Answer]):
     answer: Answer
 
     def __post_init__(self) -> None:
-        within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         if not 1 <= self.sampled <= self.dimensions:
             raise TaskError(
                 f"a report tells of {self.sampled} numbers; "
@@ -183,12 +183,12 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
     NAME: ClassVar[NumberMechanismName] = "harmony"
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the odds closest to e^ε from below."""
-        return cls(wanted.dimensions, 1, Duchi(ResponseWeights.for_epsilon(wanted.local_epsilon)))
+        return cls(request.dimensions, 1, Duchi(ResponseWeights.for_epsilon(request.local_epsilon)))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the odds from a task."""
         return cls(dimensions, 1, Duchi(number_weights(spec)))
 
@@ -215,11 +215,11 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
         return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose k as in [WXY+19]."""
-        return cls.for_epsilon(wanted.dimensions, wanted.local_epsilon)
+        return cls.for_epsilon(request.dimensions, request.local_epsilon)
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the integers from a task, with any k."""
-        return cls(dimensions, spec.sampled, Hybrid.built(spec))
+        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec))

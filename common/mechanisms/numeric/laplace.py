@@ -66,12 +66,12 @@ class Laplace(SpecifiedNumbers):
             )
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the least scale with steps / scale ≤ local_epsilon."""
-        return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
+        return cls(STEPS, math.ceil(STEPS / Fraction(request.local_epsilon)))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the grid and the scale from a task."""
         return cls(spec.steps, spec.scale)
 

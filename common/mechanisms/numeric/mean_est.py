@@ -36,7 +36,7 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, within
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range
 
 _CHUNK: Final = 1 << 20
 """Coordinates drawn at a time, to bound memory."""
@@ -57,15 +57,15 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     weights: ResponseWeights
 
     def __post_init__(self) -> None:
-        within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the odds closest to e^ε from below."""
-        return cls(wanted.dimensions, ResponseWeights.for_epsilon(wanted.local_epsilon))
+        return cls(request.dimensions, ResponseWeights.for_epsilon(request.local_epsilon))
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the odds from a task."""
         return cls(dimensions, number_weights(spec))
 

@@ -106,16 +106,16 @@ class MultiRphm(StatedIntegers):
         return cls(dimensions, inner, nonce)
 
     @classmethod
-    def specify(cls, wanted: NumberRequest) -> NumberSpec:
+    def specify(cls, request: NumberRequest) -> NumberSpec:
         """Compute the integers, with q as in [Sun+20]. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
-        mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
-        return mechanism.spec(wanted.low, wanted.high)
+        mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon, any_nonce)
+        return mechanism.spec(request.low, request.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
         """Build the mechanism from a task's description, with any q."""
-        return cls(dimensions, MultiHm.built(spec, spec.projected), nonce).checked(spec)
+        return cls(dimensions, MultiHm.from_spec(spec, spec.projected), nonce).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:

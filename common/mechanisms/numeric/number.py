@@ -12,7 +12,7 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, spec_as, within
+from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range, spec_as
 from common.task.task import Task, check_local_epsilon
 
 Numbers = NDArray[np.float64]
@@ -37,7 +37,7 @@ class NumberRequest:
     """Above 0 and at most 20."""
 
     def __post_init__(self) -> None:
-        within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         check_local_epsilon(self.local_epsilon)
         if math.isinf(self.local_epsilon):
             raise TaskError("local_epsilon is inf; a number always goes with noise")
@@ -68,7 +68,7 @@ class NumberMechanism(Randomizer, Protocol):
         """Numbers per user."""
 
     @classmethod
-    def specify(cls, wanted: NumberRequest) -> NumberSpec:
+    def specify(cls, request: NumberRequest) -> NumberSpec:
         """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
@@ -187,25 +187,25 @@ class SpecifiedNumbers(StatedIntegers):
 
     @classmethod
     @abstractmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the integers for a request."""
 
     @classmethod
     @abstractmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Take the integers from a task."""
 
     @classmethod
-    def specify(cls, wanted: NumberRequest) -> NumberSpec:
+    def specify(cls, request: NumberRequest) -> NumberSpec:
         """Compute the integers of a task. Run by the analyzer."""
-        cls._check_dimensions(wanted.dimensions)
-        return cls.wanting(wanted).spec(wanted.low, wanted.high)
+        cls._check_dimensions(request.dimensions)
+        return cls.from_request(request).spec(request.low, request.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Build the mechanism from a task's description; TaskError if an unused integer is set."""
         cls._check_dimensions(dimensions)
-        return cls.built(spec, dimensions).checked(spec)
+        return cls.from_spec(spec, dimensions).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:

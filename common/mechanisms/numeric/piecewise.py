@@ -66,9 +66,9 @@ class Piecewise(CodedNumber):
         _ = self.response
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the reach of [WXY+19], and the odds closest to e^ε from below."""
-        return cls.for_epsilon(wanted.local_epsilon)
+        return cls.for_epsilon(request.local_epsilon)
 
     @classmethod
     def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
@@ -77,7 +77,7 @@ class Piecewise(CodedNumber):
         return cls(steps, paper_reach(steps, local_epsilon), weights)
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
         """Take the grid, any reach and the odds from a task."""
         return cls(spec.steps, spec.reach, number_weights(spec))
 
@@ -202,9 +202,9 @@ class Hybrid(CodedNumber):
         _ = self._piecewise
 
     @classmethod
-    def wanting(cls, wanted: NumberRequest) -> Self:
+    def from_request(cls, request: NumberRequest) -> Self:
         """Choose the mixture of [WXY+19]."""
-        return cls.for_epsilon(wanted.local_epsilon)
+        return cls.for_epsilon(request.local_epsilon)
 
     @classmethod
     def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
@@ -216,7 +216,7 @@ class Hybrid(CodedNumber):
         return cls(steps, paper_reach(steps, local_epsilon), weights, piecewise_weight)
 
     @classmethod
-    def built(cls, spec: NumberSpec, dimensions: int = 1) -> Self:  # noqa: ARG003  # one
+    def from_spec(cls, spec: NumberSpec, dimensions: int = 1) -> Self:  # noqa: ARG003  # one
         """Take the integers of one answer from a task, with any mixture."""
         return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
 

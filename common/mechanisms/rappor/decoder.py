@@ -179,7 +179,7 @@ def _each_label(evidence: TrueBitCounts) -> _Estimates:
     variances = evidence.variances(evidence.estimates)[0, places]
     n_reports, shown = evidence.n_reports, evidence.shown[0, places]
     # Under the hypothesis that no user holds the label its count is binomial, noise alone.
-    p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance)
+    p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_probability)
     sum_error = float(np.sqrt(variances.sum())) / n_reports
     shares = evidence.estimates[0, places] / n_reports
     return shares, np.sqrt(variances) / n_reports, p_values, sum_error

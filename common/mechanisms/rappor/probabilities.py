@@ -67,12 +67,12 @@ class RapporProbabilities:
         return (2 * PERMANENT_SUM - self.permanent) * self.set + self.permanent * self.unset
 
     @property
-    def unset_chance(self) -> float:
+    def unset_probability(self) -> float:
         """Probability p* that one report shows a bit as set that the text leaves unset."""
         return self._unset_odds / _TOTAL
 
     @property
-    def set_chance(self) -> float:
+    def set_probability(self) -> float:
         """Probability q* that one report shows a bit as set that the text sets."""
         return self._set_odds / _TOTAL
 

@@ -130,14 +130,14 @@ class Rappor:
         return RapporProbabilities.of(self.spec)
 
     @property
-    def unset_chance(self) -> float:
+    def unset_probability(self) -> float:
         """Probability p* that one report shows a bit as set that the text leaves unset."""
-        return self._chances.unset_chance
+        return self._chances.unset_probability
 
     @property
-    def set_chance(self) -> float:
+    def set_probability(self) -> float:
         """Probability q* that one report shows a bit as set that the text sets."""
-        return self._chances.set_chance
+        return self._chances.set_probability
 
     @cached_property
     def local_epsilon(self) -> float:
@@ -326,8 +326,8 @@ class Rappor:
             np.put_along_axis(set_here, positions, by_cohort[number][:, None], axis=1)
             true += set_here
         sizes = by_cohort.sum(axis=0)
-        shown = rng.binomial(true, self.set_chance)
-        shown += rng.binomial(sizes[:, None] - true, self.unset_chance)
+        shown = rng.binomial(true, self.set_probability)
+        shown += rng.binomial(sizes[:, None] - true, self.unset_probability)
         return np.concatenate([sizes, shown.ravel()])
 
     def _encoded(self, text: str | bytes) -> bytes:

@@ -63,9 +63,9 @@ class TrueBitCounts:
     """Probability that one hash of a random text selects each bit, shape (k,)."""
     baseline: Vector
     """b_i: probability that an unlisted text sets each bit, shape (k,)."""
-    unset_chance: float
+    unset_probability: float
     """p*."""
-    set_chance: float
+    set_probability: float
     """q*."""
 
     @classmethod
@@ -92,7 +92,7 @@ class TrueBitCounts:
         _check_different(positions, spec.bits, candidates)
         sizes = cells[: spec.cohorts][seen].astype(np.float64)
         shown = cells[spec.cohorts :].reshape(spec.cohorts, spec.bits)[seen]
-        unset, is_set = rappor.unset_chance, rappor.set_chance
+        unset, is_set = rappor.unset_probability, rappor.set_probability
         if spec.encoding == "labels":
             distribution, baseline = np.full(spec.bits, 1 / spec.bits), np.zeros(spec.bits)
         else:
@@ -105,8 +105,8 @@ class TrueBitCounts:
             positions=positions,
             distribution=distribution,
             baseline=baseline,
-            unset_chance=unset,
-            set_chance=is_set,
+            unset_probability=unset,
+            set_probability=is_set,
         )
 
     @property
@@ -162,9 +162,9 @@ class TrueBitCounts:
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
-        of_set = self.set_chance * (1 - self.set_chance)
-        of_unset = self.unset_chance * (1 - self.unset_chance)
-        signal = self.set_chance - self.unset_chance
+        of_set = self.set_probability * (1 - self.set_probability)
+        of_unset = self.unset_probability * (1 - self.unset_probability)
+        signal = self.set_probability - self.unset_probability
         noise = (true * of_set + (sizes - true) * of_unset) / signal**2
         elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
         sampling: Matrix = true * (1 - true / sizes) * elsewhere

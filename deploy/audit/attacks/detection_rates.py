@@ -46,7 +46,7 @@ def sentinel_rate(
     analyzer knows the sentinels.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
-    kept, s = task.shuffler.kept, _SENTINELS
+    kept, s = task.shuffler.keep_probability, _SENTINELS
     others, lost = _SUBMISSIONS - s, _DROPPED
     expected = 1 - math.comb(others, lost) / math.comb(_SUBMISSIONS, lost)
     if kept < 1:

@@ -92,7 +92,7 @@ def leverage(
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
     # Dummies of the shuffler are subtracted whatever users send.
-    expected = mechanism.q_dummy if task.shuffler.idle else 0.0
+    expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
     return Leverage(
         targets=targets,
         signal=mechanism.p - mechanism.q,

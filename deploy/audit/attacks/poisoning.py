@@ -81,7 +81,7 @@ def poison(
     users, n_fakes, targets = _users(subject, rng)
     one_by_one = few_enough_reports(task, int(users.sum()))
     honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
-    lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.kept
+    lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.keep_probability
     number = submissions * task.reports_per_user or 1
     drawn = list[tuple[Reports, float]]()
     cells, n_reports, weight = np.zeros_like(honest.cells), 0, 0.0

@@ -92,7 +92,7 @@ class _Attack:
         self.rng = rng
         self.checks, self.unseen = Checks(), Checks()
         self.n_people = wanted.n_min + _BEYOND_N_MIN
-        self.samples = wanted.shuffler.kept < 1
+        self.samples = wanted.shuffler.keep_probability < 1
         """Whether the task lets the shuffler drop reports."""
 
     @asynccontextmanager

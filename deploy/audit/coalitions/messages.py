@@ -120,18 +120,18 @@ def _count_scores(task: Task, mechanism: Mechanism, sent: Sent, rng: np.random.G
     return np.asarray(first - last, dtype=np.float64)
 
 
-def proven_epsilon(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
+def proven_epsilon(parameters: PrivacyParameters, population: AnonymitySet) -> float | None:
     """
     Compute a lower bound of ε from the accountant's attack on the analyzer's view of a batch.
 
     None where the attack does not support the noise, takes minutes, or proves nothing.
     """
-    release = terms.release(population)
+    release = parameters.release(population)
     if not isinstance(release, AmplifiedRelease):
         return None
     if release.anonymity_set.random_dummies is not None and population.users > FEW_USERS:
         return None
-    return epsilon_lower(release.reduction, release.anonymity_set, terms.delta) or None
+    return epsilon_lower(release.reduction, release.anonymity_set, parameters.delta) or None
 
 
 def run_batch_game(
@@ -160,7 +160,7 @@ def run_batch_game(
             sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=adding))
         if third != last and honest > 1:
             sent = sent.without(mechanism.supports(sent.reports, third))
-        if task.shuffler.idle:
+        if task.shuffler.only_permutes:
             return scores(mechanism, sent)
         return _count_scores(task, mechanism, sent, rng)
 

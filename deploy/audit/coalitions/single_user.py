@@ -16,7 +16,7 @@ import numpy as np
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
 from common.messages.guarantee import Coalition, Guarantee
-from common.task.dummy_spec import PERMUTES
+from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import (
     proven_epsilon,
     report_worlds,
@@ -80,7 +80,7 @@ def run_pooled(
         epsilon = min(claimed.epsilon, _MAX_STATED) / 4
         return dataclasses.replace(claimed, epsilon=epsilon) if understate else claimed
 
-    claimed = stated(local_guarantee(_COALITION, subject.terms))
+    claimed = stated(local_guarantee(_COALITION, subject.parameters))
     rows = [_own_report(subject, rng, claimed)]
     if subject.task.kind == "categorical" and subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
@@ -125,20 +125,22 @@ def _with_dummies(
     subject: AuditSubject, rng: np.random.Generator, stated: Callable[[Guarantee], Guarantee]
 ) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
-    task, terms = subject.task, dataclasses.replace(subject.terms, delta=TESTED_DELTA)
-    promised = guarantees_under(terms, subject.n_users)
+    task, parameters = subject.task, dataclasses.replace(subject.parameters, delta=TESTED_DELTA)
+    promised = guarantees_under(parameters, subject.n_users)
     claimed = min(
         (guarantee for guarantee in promised if guarantee.coalition == _COALITION),
         key=lambda guarantee: guarantee.epsilon,
     )
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
-    terms = dataclasses.replace(terms, reduction=subject.mechanism.reduction, shuffler=PERMUTES)
-    alone = terms.anonymity_set_of(subject.n_users, 1, 1, 0)
+    parameters = dataclasses.replace(
+        parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY
+    )
+    alone = parameters.anonymity_set_of(subject.n_users, 1, 1, 0)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
-        exact=proven_epsilon(terms, alone) if claimed.delta > 0 else None,
+        exact=proven_epsilon(parameters, alone) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic=f"likelihood ratio of all {1 + task.dummies.per_user} messages or more of one "
         "user",
@@ -177,18 +179,18 @@ def run_n_minus_one(
     The remaining counts show how often the victim's messages support each item, and so determine
     the likelihood ratio.
     """
-    terms, task = subject.terms, subject.task
-    if terms.reduction is None:
+    parameters, task = subject.parameters, subject.task
+    if parameters.reduction is None:
         return ()
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
     found = sum(_recovered(subject, rng, permuted) for _ in range(_BATCHES))
-    if task.shuffler.idle:
-        claimed = analyzer_guarantee(terms, subject.n_users, honest=1)
+    if task.shuffler.only_permutes:
+        claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
         claimed = dataclasses.replace(claimed, assumptions=_LEFT_ALONE)
-        exact = proven_epsilon(terms, terms.anonymity_set_of(subject.n_users, 1, 1, 0))
+        exact = proven_epsilon(parameters, parameters.anonymity_set_of(subject.n_users, 1, 1, 0))
     else:
-        claimed, exact = local_guarantee("analyzer", terms), subject.mechanism.local_epsilon
+        claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
     row = game_row(
         result=run_game(*worlds, delta=claimed.delta),
         claimed=claimed,

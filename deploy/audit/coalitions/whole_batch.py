@@ -57,10 +57,10 @@ def run_colluders(
     `trusting`: weakness; the claims count colluding users as honest. No findings where that makes
     no difference.
     """
-    n_users, terms = subject.n_users, subject.terms
-    if terms.reduction is None:
+    n_users, parameters = subject.n_users, subject.parameters
+    if parameters.reduction is None:
         row = game_row(
-            claimed=local_guarantee("analyzer", terms),
+            claimed=local_guarantee("analyzer", parameters),
             exact=None,
             title="Guarantee without a shuffler",
             statistic="measured against shuffler and analyzer together",
@@ -69,21 +69,21 @@ def run_colluders(
         )
         return Findings() if trusting else Findings((row,))
     if trusting:
-        alone, all_honest = (analyzer_guarantee(terms, n_users, left) for left in (1, n_users))
+        alone, all_honest = (analyzer_guarantee(parameters, n_users, left) for left in (1, n_users))
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {few for few in _MEASURED if few <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
-        claimed = analyzer_guarantee(terms, n_users, n_users if trusting else left)
+        claimed = analyzer_guarantee(parameters, n_users, n_users if trusting else left)
         measured: dict[str, Any] = {}
         if left <= FEW_USERS:
             measured["result"] = run_batch_game(subject, left, left, rng)
             measured["statistic"] = STATISTIC
         row = game_row(
             claimed=claimed,
-            exact=proven_epsilon(terms, terms.anonymity_set_of(n_users, left, left, 0)),
+            exact=proven_epsilon(parameters, parameters.anonymity_set_of(n_users, left, left, 0)),
             title=f"{left:,} of {n_users:,} users honest",
             sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what they "
             "know, anything they see is at most e^ε times as likely under one value of yours as "
@@ -116,15 +116,17 @@ def run_skippers(
     `believed`: weakness; the claims assume the dummies of all users, and the attack knows all
     messages but the victim's. No findings where no attack is computed.
     """
-    if not subject.task.dummies.maximum or subject.terms.reduction is None:
+    if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
-    n_users, terms = subject.n_users, subject.terms
+    n_users, parameters = subject.n_users, subject.parameters
     claims = [
-        skippers_guarantee(terms, users, adding=users if believed else 1)
+        skippers_guarantee(parameters, users, adding=users if believed else 1)
         for users in (n_users, _FEW)
     ]
     attacks = [
-        proven_epsilon(terms, terms.anonymity_set_of(users, 1 if believed else users, 1, 0))
+        proven_epsilon(
+            parameters, parameters.anonymity_set_of(users, 1 if believed else users, 1, 0)
+        )
         for users in (n_users, _FEW)
     ]
     if believed and attacks[1] is None:
@@ -162,12 +164,12 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
     if forgetful and math.isinf(subject.task.local_epsilon):
         return ()
     rows, n_users = [_linked_rounds(subject, rng, forgetful=forgetful)], subject.n_users
-    if subject.terms.reduction is None or not subject.task.shuffler.idle:
+    if subject.parameters.reduction is None or not subject.task.shuffler.only_permutes:
         return tuple(rows)
     few = min(_FEW, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
-        terms = dataclasses.replace(subject.terms, rounds=rounds)
-        stated = dataclasses.replace(terms, rounds=1) if forgetful else terms
+        parameters = dataclasses.replace(subject.parameters, rounds=rounds)
+        stated = dataclasses.replace(parameters, rounds=1) if forgetful else parameters
         claimed = analyzer_guarantee(stated, n_users, honest=honest)
         measured: dict[str, Any] = {}
         if honest < n_users:
@@ -176,7 +178,9 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
         rows.append(
             _rounds_row(
                 claimed=claimed,
-                exact=_rounds_attack(terms, terms.anonymity_set_of(n_users, honest, honest, 0)),
+                exact=_rounds_attack(
+                    parameters, parameters.anonymity_set_of(n_users, honest, honest, 0)
+                ),
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
                 sentence=f"After {rounds} such rounds the analyzer has learned at most what "
                 f"ε = {rounded_up(claimed.epsilon)} allows.",
@@ -197,10 +201,10 @@ _rounds_row = partial(
 def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool) -> Finding:
     """Add up the scores of two recognised reports of one user."""
     worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
-    terms = dataclasses.replace(subject.terms, rounds=1 if forgetful else _POOLED_ROUNDS)
+    parameters = dataclasses.replace(subject.parameters, rounds=1 if forgetful else _POOLED_ROUNDS)
     return _rounds_row(
         result=run_game(*worlds),
-        claimed=local_guarantee("shuffler+analyzer", terms),
+        claimed=local_guarantee("shuffler+analyzer", parameters),
         exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -209,9 +213,9 @@ def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful
     )
 
 
-def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float | None:
+def _rounds_attack(parameters: PrivacyParameters, population: AnonymitySet) -> float | None:
     """Compute the attack on all rounds; None where the attack does not support the noise."""
-    release = terms.release(population)
+    release = parameters.release(population)
     if (
         not isinstance(release, AmplifiedRelease)
         or release.anonymity_set.random_dummies is not None
@@ -219,7 +223,9 @@ def _rounds_attack(terms: PrivacyParameters, population: AnonymitySet) -> float 
         return None
     if release.reduction.third_value == "none":
         return None
-    return epsilon_of_rounds(release.reduction, release.anonymity_set, terms.rounds, terms.delta)
+    return epsilon_of_rounds(
+        release.reduction, release.anonymity_set, parameters.rounds, parameters.delta
+    )
 
 
 def without_n_min(task: Task) -> bytes:
@@ -234,13 +240,13 @@ def run_partition(
     encode: Callable[[Task], bytes] = Task.to_bytes,
 ) -> Rows:
     """Compute the claim for the smallest released group; check that digests of tasks differ."""
-    task, terms = subject.task, subject.terms
-    if terms.reduction is None:
+    task, parameters = subject.task, subject.parameters
+    if parameters.reduction is None:
         return ()
-    claimed = claimed_guarantee(terms, task.n_min)
+    claimed = claimed_guarantee(parameters, task.n_min)
     smallest = game_row(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
-        exact=proven_epsilon(terms, terms.anonymity_set(task.n_min)),
+        exact=proven_epsilon(parameters, parameters.anonymity_set(task.n_min)),
         title=f"Users split into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, none is released with fewer "
         f"than n_min users, and every device has checked the guarantee for that number: "

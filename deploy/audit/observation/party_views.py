@@ -141,7 +141,9 @@ def analyzer_view(record: RunRecord) -> Finding:
     result = (record.result.n_users, record.result.n_reports)
     checks.must("the result's numbers are right", result == numbers)
     came = len(set(record.sent) & set(delivered))
-    checks.must("no report is lost", came == len(record.sent) or record.task.shuffler.kept < 1)
+    checks.must(
+        "no report is lost", came == len(record.sent) or record.task.shuffler.keep_probability < 1
+    )
     added = record.task.shuffler.law != "none"
     checks.must("no report is added or repeated", came == len(delivered) or added)
     checks.must("every report opens", None not in record.opened)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from common.messages.guarantee import claimed
-from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
+from deploy.audit.finding import HEADINGS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading
 from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
@@ -61,7 +61,7 @@ def audit_page(report: AuditReport) -> str:
             (name.replace(" ", "-"), name.capitalize(), _HEADINGS_IN_WORDS[name], under)
             for name, under in headings.items()
         ],
-        verdicts=VERDICTS_IN_WORDS,
+        verdicts=VERDICT_DESCRIPTIONS,
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
         test_level=_one_in(TEST_LEVEL),

@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
-from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
+from deploy.audit.finding import HEADINGS, VERDICT_DESCRIPTIONS, Finding, Heading
 from deploy.audit.report.audit_report import Alarm, AuditReport, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.terminal.escape import escaped
@@ -41,7 +41,7 @@ _LEGEND: Final = {
     "ceiling": "largest epsilon that this number of trials could show",
     "expected": "share, probability or number by a formula",
     "found": "share, probability or number in this run",
-    **VERDICTS_IN_WORDS,
+    **VERDICT_DESCRIPTIONS,
 }
 """Explanations of columns and verdicts; the table has those that are shown."""
 
@@ -57,7 +57,8 @@ def show_report(report: AuditReport, console: Console) -> None:
     for row in report.failed:
         show_line(
             f"FAILED: {escaped(row.title)}: {row.verdict.upper()}, "
-            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)} {escaped(row.advice)}",
+            f"{VERDICT_DESCRIPTIONS[row.verdict]}.\n  {escaped(row.sentence)} "
+            f"{escaped(row.advice)}",
             style="bold red",
         )
     point = weakest_point(report)

@@ -117,7 +117,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
     `left_out`: weakness; number of drawn dummies that devices and the shuffler leave out.
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
-    if not task.dummies.maximum and task.shuffler.idle:
+    if not task.dummies.maximum and task.shuffler.only_permutes:
         return ()
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
@@ -125,7 +125,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.maximum:
         _check_named(checks, subject, number // _SLOW, left_out, rng)
-    if not task.shuffler.idle:
+    if not task.shuffler.only_permutes:
         _check_shuffler(checks, task.shuffler, number, left_out, rng)
     row = checks.finding(
         heading="correctness",
@@ -156,9 +156,9 @@ def _check_shuffler(
 ) -> None:
     """Test the shuffler's sampling, and its dummies per item and per pair of items."""
     kept = int(draw_kept(spec, number, rng).sum())
-    checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.kept))
+    checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.keep_probability))
     batches = np.array([draw_kept(spec, _BATCH, rng).sum() for _ in range(_BATCHES)])
-    binomial = stats.binom.pmf(np.arange(_BATCH + 1), _BATCH, spec.kept)
+    binomial = stats.binom.pmf(np.arange(_BATCH + 1), _BATCH, spec.keep_probability)
     checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.law == "none":
         return

@@ -176,7 +176,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     truth, estimates, stated = _USERS / 100, [], []
     for _ in range(_BATCHES):
         kept_null = 0
-        if task.shuffler.idle:
+        if task.shuffler.only_permutes:
             counted = collect(task, mechanism, _USERS, rng, one_by_one=True)
             cells = rng.binomial(counted.cells, 1 - lost)
             null = 100 * task.reports_per_user - counted.n_reports
@@ -186,7 +186,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
         else:
             readable = rng.binomial(_USERS, 1 - lost)
             cells = collect(task, mechanism, readable, rng, one_by_one=True).cells
-            refused = int(rng.binomial(100 - readable.sum(), task.shuffler.kept))
+            refused = int(rng.binomial(100 - readable.sum(), task.shuffler.keep_probability))
             total = int(cells.sum()) + refused
         counts = BatchCounts(
             cells=cells,

@@ -112,7 +112,7 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
         assert own == set(kept)
     else:
         assert abs(len(kept) - 500) < 8 * np.sqrt(2000 * 3 / 16)
-    if case.task.shuffler.idle:
+    if case.task.shuffler.only_permutes:
         assert 0 == n_dummies
     else:
         assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)

@@ -11,7 +11,7 @@ from common.crypto.hpke import envelope_context, report_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import KIND_IN_WORDS, Value, unpack
+from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
@@ -28,8 +28,8 @@ from user_agent.contribution import (
     draw_dummies,
     draw_dummy_counts,
     encoder_for,
-    lasting_scope,
     pad,
+    permanent_scope,
 )
 
 _OF_KIND = {"string": "rappor", "mean": "piecewise", "vector": "multi-hm", "key-value": "priv-kv"}
@@ -64,8 +64,8 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
         _encoded(_OF_KIND[asked], value)
 
     wanted = (
-        f"this task asks for {KIND_IN_WORDS[asked]} (kind {asked}); the value is "
-        f"{KIND_IN_WORDS[given]} (kind {given})"
+        f"this task asks for {KIND_DESCRIPTIONS[asked]} (kind {asked}); the value is "
+        f"{KIND_DESCRIPTIONS[given]} (kind {given})"
     )
     assert wanted == str(caught.value)
 
@@ -164,9 +164,9 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
     """Permuted labels under the same noise would reveal which bit a text sets."""
     labels = ("yes", "no", "maybe")
     basic = {"labels": labels, "domain_size": 3}
-    scope = lasting_scope(lasting_task())
+    scope = permanent_scope(lasting_task())
     others = [
-        lasting_scope(task)
+        permanent_scope(task)
         for task in (
             lasting_task(population="guests"),
             lasting_task(texts=TextDraft(bits=32, cohorts=8, question="city")),
@@ -177,7 +177,7 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
         )
     ]
 
-    assert scope == lasting_scope(lasting_task(delta=1e-7))
+    assert scope == permanent_scope(lasting_task(delta=1e-7))
     assert len({scope, *others}) == 1 + len(others)
 
 

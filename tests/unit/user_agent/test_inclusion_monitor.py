@@ -18,7 +18,7 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
-from user_agent.inclusion_monitor import MOST_CHECKED, InclusionMonitor
+from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
 
 _CASE = published()
 _DAY = 24 * 3600
@@ -243,7 +243,7 @@ async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
     for _ in range(20):
         assert InclusionState.UNCHECKED is await device.check()
     kept = split((await device.evidence()).leaves)
-    assert MOST_CHECKED == len(kept) == len(set(asked) | set(kept))
+    assert MAX_CHECKED == len(kept) == len(set(asked) | set(kept))
     device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY + 1)
     assert InclusionState.UNPROVEN is await device.check()
 

@@ -76,14 +76,14 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
 )
 def test_certain_own_dummies_improve_epsilon_but_not_the_pure_one(dummies: DummySpec) -> None:
     """G = 8, ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6; random ones do not count."""
-    terms = PrivacyParameters(
+    parameters = PrivacyParameters(
         reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
         local_epsilon=4.0,
         dummies=dummies,
         delta=1e-6,
         assumed_honest_fraction=1.0,
     )
-    rows = [row for row in guarantees_under(terms, 30) if row.coalition == "shuffler+analyzer"]
+    rows = [row for row in guarantees_under(parameters, 30) if row.coalition == "shuffler+analyzer"]
 
     assert [(4.0, 0.0), (pytest.approx(3.39, abs=0.01), 1e-6)] == [
         (row.epsilon, row.delta) for row in rows
@@ -147,7 +147,7 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
     local_epsilon: float, rounds: int
 ) -> None:
     """A product of floats may be rounded down."""
-    terms = PrivacyParameters(
+    parameters = PrivacyParameters(
         reduction=None,
         local_epsilon=local_epsilon,
         dummies=DummySpec(law="fixed", per_user=0),
@@ -155,7 +155,7 @@ def test_local_guarantees_add_up_over_rounds_and_are_rounded_up(
         assumed_honest_fraction=1.0,
         rounds=rounds,
     )
-    found = local_guarantee("shuffler+analyzer", terms).epsilon
+    found = local_guarantee("shuffler+analyzer", parameters).epsilon
 
     assert Fraction(repr(found)) >= rounds * Fraction(repr(local_epsilon))
     assert found == pytest.approx(rounds * local_epsilon, rel=1e-15)

@@ -7,8 +7,8 @@ import pytest
 from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, guarantees
-from common.accounting.releases import LastingRelease, LocalRelease
-from common.messages.guarantee import REPLACE_LASTING
+from common.accounting.releases import LocalRelease, PermanentRelease
+from common.messages.guarantee import REPLACE_PERMANENT
 from tests.support.kind_tasks import kind_task, lasting_task
 
 
@@ -17,7 +17,7 @@ from tests.support.kind_tasks import kind_task, lasting_task
 )
 def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: float) -> None:
     """Independent noise composes to less."""
-    lasting = [LastingRelease(local_epsilon=epsilon)] * rounds
+    lasting = [PermanentRelease(local_epsilon=epsilon)] * rounds
     independent = [LocalRelease(local_epsilon=epsilon)] * 20
     beside = composed_epsilon(independent, delta)
 
@@ -31,7 +31,7 @@ def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: floa
 
 def test_one_round_that_shares_noise_costs_its_local_epsilon() -> None:
     """δ is 1 - e^-ε0 at 0, and 0 from the local ε on."""
-    release = LastingRelease(local_epsilon=0.5)
+    release = PermanentRelease(local_epsilon=0.5)
 
     assert 0.5 == release.epsilon(1e-6)
     assert 1 - math.exp(-0.5) == pytest.approx(release.delta(0.0))
@@ -44,7 +44,7 @@ def test_the_assumption_of_constant_answers_is_stated() -> None:
     alone = guarantees(kind_task("rappor"), 2000, 0)
 
     [analyzer] = [row for row in asked if row.coalition == "analyzer"]
-    assert REPLACE_LASTING == analyzer.neighbouring
+    assert REPLACE_PERMANENT == analyzer.neighbouring
     assert LOCAL == analyzer.theorem
     assert any("stays the same" in words for words in analyzer.assumptions)
     assert not any("stays the same" in words for row in alone for words in row.assumptions)

@@ -177,7 +177,7 @@ def test_parameters_without_a_formula_are_refused() -> None:
     nothing = DummySpec(law="fixed", per_user=0)
     each_item, coins = _task("aue").dummies, _task("sbin").shuffler
     for dummies, shuffler in ((each_item, coins), (nothing, coins), (each_item, ShufflerSpec())):
-        terms = PrivacyParameters(
+        parameters = PrivacyParameters(
             reduction=reduction,
             local_epsilon=2.0,
             dummies=dummies,
@@ -186,4 +186,4 @@ def test_parameters_without_a_formula_are_refused() -> None:
             assumed_honest_fraction=1.0,
         )
         with pytest.raises(AccountingError, match="dummies"):
-            guarantees_under(terms, 100)
+            guarantees_under(parameters, 100)

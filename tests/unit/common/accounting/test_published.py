@@ -224,7 +224,7 @@ def test_calibrations_are_inverted(epsilon: float, delta: float, kept: float) ->
     assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
     for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
         exact = ItemNoiseRelease(
-            noise=shuffler_noise_distribution(one), keep_probability=one.kept
+            noise=shuffler_noise_distribution(one), keep_probability=one.keep_probability
         ).epsilon(delta)
         assert exact <= claim * (1 + 1e-4)
 

@@ -220,10 +220,10 @@ def test_coins_have_a_binomials_moments() -> None:
             other.probabilities()
 
 
-def test_a_shuffler_that_only_permutes_is_idle() -> None:
+def test_a_shuffler_without_noise_only_permutes() -> None:
     """Not if it drops reports or adds dummies."""
-    assert ShufflerSpec().idle
-    assert not ShufflerSpec(keep_weight=KEEP_SUM - 1).idle
-    assert not ShufflerSpec(**_COINS).idle
+    assert ShufflerSpec().only_permutes
+    assert not ShufflerSpec(keep_weight=KEEP_SUM - 1).only_permutes
+    assert not ShufflerSpec(**_COINS).only_permutes
     assert (0.0, 0.0) == ShufflerSpec().moments()
-    assert 0.25 == ShufflerSpec(keep_weight=KEEP_SUM // 4).kept
+    assert 0.25 == ShufflerSpec(keep_weight=KEEP_SUM // 4).keep_probability

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from common.task.specs import MOST_CHARACTERS, MOST_WRITTEN, normalised
+from common.task.specs import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, normalised
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from common.task.specs import MOST_CHARACTERS, MOST_WRITTEN, normalised
         ("a\u0301\u0323", "ạ\u0301"),
         ("ﬁ", "ﬁ"),
         ("\ud800", "\ud800"),
-        *[("a" + "\u0301\u0323" * (MOST_CHARACTERS // 2),) * 2],
+        *[("a" + "\u0301\u0323" * (MAX_TYPED_CHARACTERS // 2),) * 2],
     ],
 )
 def test_texts_are_normalised_to_nfc(text: str, written: str) -> None:
@@ -27,7 +27,7 @@ def test_texts_are_normalised_to_nfc(text: str, written: str) -> None:
 
 
 def test_no_character_is_written_with_more_than_four() -> None:
-    """MOST_CHARACTERS relies on this bound, which holds for all of Unicode."""
-    assert MOST_WRITTEN == max(
+    """MAX_TYPED_CHARACTERS relies on this bound, which holds for all of Unicode."""
+    assert MAX_COMPOSED_CHARACTERS == max(
         len(unicodedata.normalize("NFD", chr(point))) for point in range(0x110000)
     )

@@ -13,7 +13,7 @@ from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
 from tests.support.ledger_entries import first_entry, next_entry
 
-_FORESEEN = grpc.aio.Metadata(("shuffledp-foreseen", "1"))
+_SERVICE_ERROR = grpc.aio.Metadata(("shuffledp-service-error", "1"))
 _NOTHING = grpc.aio.Metadata()
 _ON_A_PAGE: Final = 2
 
@@ -39,7 +39,7 @@ def _operator(answer: Callable[..., Awaitable[Any]]) -> OperatorClient:
     ("code", "beside", "kind", "advised"),
     [
         (grpc.StatusCode.RESOURCE_EXHAUSTED, _NOTHING, PeerBusyError, False),
-        (grpc.StatusCode.UNAVAILABLE, _FORESEEN, PeerUnableError, False),
+        (grpc.StatusCode.UNAVAILABLE, _SERVICE_ERROR, PeerUnableError, False),
         (grpc.StatusCode.UNAVAILABLE, _NOTHING, PeerError, True),
         (grpc.StatusCode.UNIMPLEMENTED, _NOTHING, ForeignReplyError, True),
     ],

@@ -44,8 +44,8 @@ def test_renewing_keeps_authority_and_hosts_and_changes_the_rest(tmp_path: Path)
     assert before == after
     assert old.names == new.names
     assert (365, 665) == (old.days_left(_NOW), new.days_left(_NOW))
-    assert old.is_by(after["authority"])
-    assert new.is_by(after["authority"])
+    assert old.is_issued_by(after["authority"])
+    assert new.is_issued_by(after["authority"])
     assert old.parsed.public_key() != new.parsed.public_key()
     keys.renew(None, _NOW + 3600 * _DAY)
     assert {3650} == {one.days_left(_NOW) for one in _shown(keys).values()}

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from common.errors import PeerRefusalError, SettingsError, WireError
-from common.runtime.admission_interceptor import FORESEEN
+from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.task_digest import TaskDigest
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
@@ -18,7 +18,7 @@ from protos.shuffledp.v1 import user_agent_pb2
 
 async def _refuse(_request: object, context: Any) -> None:
     """Answer as an agent whose shuffler takes no submission without a token."""
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is asked for", FORESEEN)
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is asked for", SERVICE_ERROR)
 
 
 async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilon(

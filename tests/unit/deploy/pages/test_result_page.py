@@ -11,7 +11,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.ledger_entry import verify
-from common.messages.result import BitTable, Histogram, KeyValues, Means, Result, interval_reach
+from common.messages.result import (
+    BitTable,
+    Histogram,
+    KeyValues,
+    Means,
+    Result,
+    interval_half_width,
+)
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
@@ -254,7 +261,7 @@ def test_every_row_lies_on_the_axis(  # a row's
         value="mean",
         names="ab",
         values=np.array(values),
-        errors=np.array(reaches) / interval_reach(0.95),
+        errors=np.array(reaches) / interval_half_width(0.95),
         shown=range(len(values)),
         truth=None if truth is None else np.array(truth),
     )

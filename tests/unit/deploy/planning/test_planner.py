@@ -28,7 +28,7 @@ def _all(found: Plan) -> dict[str, Design]:
 
 def _exact_epsilon(design: Design, target: Requirements) -> float:
     """Return a design's ε, computed by the accountant without the planner."""
-    anonymity_set = design.terms.anonymity_set(target.n_min)
+    anonymity_set = design.parameters.anonymity_set(target.n_min)
     if target.rounds == 1:
         return epsilon_upper(design.reduction, anonymity_set, target.delta)
     release = AmplifiedRelease(reduction=design.reduction, anonymity_set=anonymity_set)
@@ -115,7 +115,7 @@ def _bluntest(place: Design, mse: float) -> Design | None:
 def _kept(design: Design, target: Requirements) -> bool:
     if target.rounds > 1:
         return _exact_epsilon(design, target) <= target.central_epsilon
-    anonymity_set = design.terms.anonymity_set(target.n_min)
+    anonymity_set = design.parameters.anonymity_set(target.n_min)
     return delta_upper(design.reduction, anonymity_set, target.central_epsilon) <= target.delta
 
 

@@ -45,7 +45,7 @@ def _claim_of(design: Design, target: Requirements) -> float:
     assert bound is not None
     setting = BoundSetting(
         reduction=design.reduction,
-        anonymity_set=design.terms.anonymity_set(target.n_min),
+        anonymity_set=design.parameters.anonymity_set(target.n_min),
         delta=target.delta,
         dummies=design.dummy_spec,
         shuffler=design.shuffler,

@@ -17,7 +17,7 @@ from deploy.planning.shuffler_noise import (
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:
     return ItemNoiseRelease(
-        noise=shuffler_noise_distribution(spec), keep_probability=spec.kept
+        noise=shuffler_noise_distribution(spec), keep_probability=spec.keep_probability
     ).delta(epsilon)
 
 

@@ -55,8 +55,8 @@ def test_the_guarantee_covers_all_rounds_together() -> None:
     """The composed ε of every design keeps the target and is not far below it."""
     target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
     for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
-        terms = design.terms
-        together = central_epsilon(terms, terms.anonymity_set(target.n_min))
+        parameters = design.parameters
+        together = central_epsilon(parameters, parameters.anonymity_set(target.n_min))
         assert 0.95 < together <= 1
 
 

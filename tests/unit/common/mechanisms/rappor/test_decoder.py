@@ -38,8 +38,8 @@ def _expected(rappor: Rappor, people: Counts, names: tuple[str, ...]) -> Counts:
         np.put_along_axis(mine, where, float(each[number]), axis=1)
         true += mine
     sizes = np.full(spec.cohorts, each.sum())
-    shown = rappor.unset_chance * sizes[:, None] + (
-        true * (rappor.set_chance - rappor.unset_chance)
+    shown = rappor.unset_probability * sizes[:, None] + (
+        true * (rappor.set_probability - rappor.unset_probability)
     )
     assert (shown % 1 == 0).all()
     return np.concatenate([sizes, shown.ravel().astype(np.int64)])
@@ -182,7 +182,7 @@ def test_labels_have_bits_of_their_own() -> None:
     people = np.array([4000, 2000, 1000, 0, 800])
     names = [f"v{place}" for place in range(5)]
     cells = rappor.sample_cells(people, names, np.random.default_rng(3))
-    unset, spread = rappor.unset_chance, rappor.set_chance - rappor.unset_chance
+    unset, spread = rappor.unset_probability, rappor.set_probability - rappor.unset_probability
     own = (cells[1:] / 7800 - unset) / spread
     every, some = decode(rappor, cells, names), decode(rappor, cells, names[3::-1])
 

@@ -107,7 +107,7 @@ def test_epsilons_match_the_worst_two_texts(
 ) -> None:
     """By enumeration of every filter, with colliding hashes too, and of every report."""
     chances = RapporProbabilities.rounded(f, p, q)
-    one = _worst(bits, hashes, chances.set_chance, chances.unset_chance)
+    one = _worst(bits, hashes, chances.set_probability, chances.unset_probability)
 
     assert one == pytest.approx(chances.report_epsilon(hashes), rel=1e-12)
     if f:
@@ -129,8 +129,8 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     exact = hashes * _PRECISE.ln(_PRECISE.divide(ratio.numerator, ratio.denominator))
     stated = chances.report_epsilon(hashes)
 
-    assert float(unset) == chances.unset_chance
-    assert float(shown) == chances.set_chance
+    assert float(unset) == chances.unset_probability
+    assert float(shown) == chances.set_probability
     assert Decimal(math.nextafter(stated, 0)) < exact <= Decimal(stated)
 
 

@@ -229,7 +229,7 @@ def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     spec = Rappor.specify(bits=3, cohorts=2, f=0.5, p=0.25, q=0.75)
     reduction = Rappor.of(spec, []).reduction
     assert isinstance(reduction, MatchCountReduction)
-    shown, unset = Rappor.of(spec, []).set_chance, Rappor.of(spec, []).unset_chance
+    shown, unset = Rappor.of(spec, []).set_probability, Rappor.of(spec, []).unset_probability
     own = {0: 1, 1: 2}
     for cohort, bits in itertools.product(range(2), itertools.product((0, 1), repeat=3)):
         blanket = 0.5 * np.prod([unset if bit else 1 - unset for bit in bits])
