@@ -92,7 +92,7 @@ def _made(name: str) -> _Example:
 
 @_EVERY
 @given(junk=st.binary(max_size=150))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
     """Reports are valid or not, and counting gives an estimate or a ReportError."""
     mechanism, _, counted = _made(name)
