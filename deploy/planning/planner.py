@@ -26,6 +26,15 @@ _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users coll
 _RELAXATION: Final = 1.1
 _BINDING_RATIO: Final = 0.998
 """A constraint binds if ten percent more of it lowers the error by more than .2 %."""
+_MAX_MESSAGES: Final = 10_000.0
+_SEARCH_RATIO: Final = 1.01
+_REMEDIES: Final = {
+    "central_epsilon": "a central epsilon of about {:.2g}",
+    "messages_cap": "about {:.3g} messages per user",
+    "local_cap": "a local cap of about {:.2g}",
+    "n_users": "about {:,.0f} users",
+}
+"""Changes that may reach max_mse, each by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,42 +109,53 @@ def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, s
 def _binding(frontier: Frontier) -> tuple[str, ...]:
     """Return the names of the constraints that limit the approximate error."""
     target, now = frontier.target, approximate_mse(frontier)
-    most = {"central_epsilon": MAX_EPSILON}
-    if target.trust != "none" and math.isfinite(target.messages_cap):
-        most["messages_cap"] = math.inf
-    if target.local_cap < MAX_LOCAL_EPSILON:
-        most["local_cap"] = MAX_LOCAL_EPSILON
-    relaxed = {name: min(_RELAXATION * getattr(target, name), most[name]) for name in most}
     return tuple(
         name.replace("_", " ")
-        for name, value in relaxed.items()
-        if approximate_mse(frontier, **{name: value}) < _BINDING_RATIO * now
+        for name, most in _limits(target).items()
+        if approximate_mse(frontier, **{name: min(_RELAXATION * getattr(target, name), most)})
+        < _BINDING_RATIO * now
     )
+
+
+def _limits(target: Requirements) -> dict[str, float]:
+    """Return the constraints that can be relaxed, each with its largest useful value."""
+    limits = {"central_epsilon": MAX_EPSILON}
+    if target.trust != "none" and math.isfinite(target.messages_cap):
+        limits["messages_cap"] = max(_MAX_MESSAGES, target.messages_cap)
+    if target.local_cap < MAX_LOCAL_EPSILON:
+        limits["local_cap"] = MAX_LOCAL_EPSILON
+    return limits
 
 
 def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
-    """Return the error for an unreachable max_mse, with the least error and the users needed."""
-    users = _enough_users(frontier)
-    remedy = f"about {users:,} users are enough" if users else "more users alone are not enough"
+    """Return the error for an unreachable max_mse: the least error, and what would reach it."""
+    limits = _limits(frontier.target) | {"n_users": float(MAX_USERS)}
+    values = {name: _least_sufficient(frontier, name, most) for name, most in limits.items()}
+    remedies = [_REMEDIES[name].format(value) for name, value in values.items() if value]
     return PlanError(
         f"a mean squared error of {best.target.max_mse:g} cannot be reached: the least is "
         f"{best.mse:.3g}, by {best.protocol}, limited by "
-        f"{', '.join(binding) or 'the number of users'}; {remedy}"
+        f"{', '.join(binding) or 'the number of users'}; "
+        + (f"{' or '.join(remedies)} would be enough" if remedies else "no single change is enough")
     )
 
 
-def _enough_users(frontier: Frontier) -> int:
-    """Approximate the fewest users for which max_mse can be reached; 0 if no number is enough."""
+def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | None:
+    """Approximate the least value of one constraint that reaches max_mse, rounded up; or None."""
     target = frontier.target
-    low, high = target.n_users, MAX_USERS
 
-    def enough(users: int) -> bool:
-        n_min = target.n_min * users // target.n_users
-        return approximate_mse(frontier, n_users=users, n_min=n_min) <= target.max_mse
+    def sufficient(value: float) -> bool:
+        changes: dict[str, float] = {name: value}
+        if name == "n_users":  # n_min grows with them
+            users = math.ceil(value)
+            changes = {"n_users": users, "n_min": target.n_min * users // target.n_users}
+        return approximate_mse(frontier, **changes) <= target.max_mse
 
-    if not enough(high):
-        return 0
-    while high - low > max(1, low // 100):
-        middle = math.ceil(math.sqrt(low * high))
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    low, high = float(getattr(target, name)), most
+    if not sufficient(high):
+        return None
+    while high > _SEARCH_RATIO * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if sufficient(middle) else (middle, high)
+    digit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return min(math.ceil(high / digit) * digit, most)

@@ -1,6 +1,7 @@
 """Requirements: their rules, and hints if an error cannot be reached."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -16,18 +17,23 @@ def _least_error(**changes: Any) -> float:
 
 
 @pytest.mark.slow
-def test_an_unreachable_error_comes_with_the_users_needed() -> None:
-    """A tenth more users than stated reach it; a tenth fewer do not."""
+def test_an_unreachable_error_comes_with_what_would_reach_it() -> None:
+    """A tenth more than the stated users or local cap reaches it; a tenth less does not."""
     fields = {"local_cap": 4.0, "domain_size": 400}
     target = 0.5 * _least_error(**fields)
     with pytest.raises(PlanError, match="cannot be reached") as refused:
         plan(small_requirements(**fields, max_mse=target))
-    message = str(refused.value)
 
-    users = int(message.partition("about ")[2].split()[0].replace(",", ""))
-    assert "limited by local cap" in message
+    found = re.search(
+        r"limited by local cap; .*a local cap of about (\S+) or about (\S+) users",
+        str(refused.value),
+    )
+    assert found is not None
+    cap, users = float(found[1]), int(found[2].replace(",", ""))
     assert _least_error(**fields, n_users=users * 11 // 10) <= target
     assert _least_error(**fields, n_users=users * 9 // 10) > target
+    assert _least_error(**fields | {"local_cap": 1.1 * cap}) <= target
+    assert _least_error(**fields | {"local_cap": 0.9 * cap}) > target
 
 
 @pytest.mark.parametrize(
