@@ -262,10 +262,6 @@ class Task:
         """Return the minimum and maximum number of reports delivered for n_users."""
         return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
-    def honest_users(self, n_users: int) -> int:
-        """Return the number of n_users that guarantees assume honest: ⌊n · fraction⌋."""
-        return honest_share(n_users, self.assumed_honest_fraction)
-
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
