@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import scipy
+from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
@@ -42,8 +44,13 @@ class SentinelMatches:
     """All that were registered, in the order of sending."""
     positions: dict[bytes, int]
     """First position in the batch of every sentinel leaf found."""
-    n_repeated: int
-    """Further copies of sentinels' reports in the batch."""
+    repeats: tuple[int, ...] = ()
+    """Positions of further copies of sentinels' reports."""
+
+    @property
+    def n_repeated(self) -> int:
+        """Number of further copies of sentinels' reports in the batch."""
+        return len(self.repeats)
 
     @property
     def n_acknowledged(self) -> int:
@@ -99,16 +106,16 @@ def match_sentinels(
     `chunks` hold whole sealed reports of `size` bytes, in the order of delivery. Without sentinels
     the batch is not read.
 
-    Cost: one hash a report, a microsecond.
+    Cost: one hash per report, a microsecond.
     """
     wanted = {leaf for sentinel in sentinels for leaf in sentinel.leaves}
     positions: dict[bytes, int] = {}
-    n_repeated = 0
+    repeats = []
     for position, report in enumerate(_reports(chunks, size) if wanted else ()):
-        if (leaf := inclusion_proof.leaf(report)) in wanted:
-            n_repeated += leaf in positions
-            positions.setdefault(leaf, position)
-    return SentinelMatches(sentinels=tuple(sentinels), positions=positions, n_repeated=n_repeated)
+        leaf = inclusion_proof.leaf(report)
+        if leaf in wanted and positions.setdefault(leaf, position) != position:
+            repeats.append(position)
+    return SentinelMatches(sentinels=tuple(sentinels), positions=positions, repeats=tuple(repeats))
 
 
 def check_sentinels(matches: SentinelMatches, task: Task) -> None:
@@ -179,18 +186,15 @@ def without_sentinels(
 def drop_sentinel_reports(
     chunks: Iterable[bytes], size: int, matches: SentinelMatches
 ) -> Iterator[bytes]:
-    """Yield a batch's chunks without its sentinels' reports and their repeats."""
+    """Yield a batch's chunks, read again, without its sentinels' reports and their repeats."""
+    dropped = np.sort(np.array([*matches.positions.values(), *matches.repeats], dtype=np.int64))
+    end = 0
     for chunk in chunks:
-        if not matches.positions:
-            yield chunk
-            continue
-        left = [
-            report
-            for report in _reports([chunk], size)
-            if inclusion_proof.leaf(report) not in matches.positions
-        ]
-        if left:
-            yield b"".join(left)
+        start, end = end, end + len(chunk) // size
+        inside: NDArray[np.int64] = dropped[slice(*dropped.searchsorted((start, end)))] - start
+        left = np.delete(np.frombuffer(chunk, np.uint8).reshape(-1, size), inside, axis=0)
+        if len(left):
+            yield left.tobytes()
 
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ open. So each batch is stored with a hash.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -102,14 +102,23 @@ class Staging:
         self._rng = rng
         self._receiving: set[TaskDigest] = set()
 
-    async def receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+    async def receive(
+        self,
+        manifest: BatchManifest,
+        chunks: AsyncIterator[bytes],
+        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """
         Stage a batch durably before returning, unless it is staged already.
+
+        `ask_for_reports` is called once the manifest is accepted, before `chunks` is read; it is
+        not called for a batch that is staged already.
 
         Raises:
             UnknownTaskError: No task has this digest.
             ConflictError: Another batch was delivered for this task.
-            WireError: The number of reports contradicts the manifest or the task.
+            WireError: There are fewer than n_min users, or the number of reports contradicts the
+                manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
             AccountingError: No guarantee exists for so many users of this task.
@@ -124,8 +133,10 @@ class Staging:
         try:
             if await self._store.begin_batch(manifest):
                 await self._check_budgets(manifest, task)
+                if ask_for_reports is not None:
+                    await ask_for_reports()
                 await self._stage(manifest, task, chunks)
-                self._metrics.staged(manifest.task_digest)
+                self._metrics.record_staged(manifest.task_digest)
                 logs.event(
                     "batch staged",
                     {
@@ -142,8 +153,8 @@ class Staging:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)
         except (BudgetError, AccountingError) as error:
-            await self._store.give_up(manifest, str(error))
-            self._metrics.given_up(manifest.task_digest, suspect=False)
+            await self._store.mark_unusable(manifest, str(error))
+            self._metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
 
     async def _stage(
@@ -230,10 +241,10 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         raise WireError(
             f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
         )
-    least, most = task.batch_reports(manifest.n_users)
-    if not least <= manifest.n_reports <= most:
-        wanted = str(most) if least == most else f"{least} to {most}"
+    minimum, maximum = task.batch_reports(manifest.n_users)
+    if not minimum <= manifest.n_reports <= maximum:
+        allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
         raise WireError(
-            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
-            f"{wanted}"
+            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users must "
+            f"have {allowed}"
         )

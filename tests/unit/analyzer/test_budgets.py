@@ -39,7 +39,7 @@ async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
 
 
 async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -> None:
-    """Not even its chunks are read; the operator is told the reason."""
+    """Its reports are neither asked for nor read; the operator is told the reason."""
     first, second = await _publish(core), await _publish(core)
     await core.release(_USERS, first)
     opened, read = core.pool.opened, []
@@ -49,9 +49,12 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
             read.append(chunk)
             yield chunk
 
+    async def ask_for_reports() -> None:
+        read.append(b"asked for")
+
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
     with pytest.raises(BudgetError, match=r"2 releases to its population.*the budget is") as caught:
-        await core.releases.deliver(manifest, chunks())
+        await core.releases.deliver(manifest, chunks(), ask_for_reports)
     await core.settle()
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status

@@ -125,17 +125,17 @@ async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
 async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch is given up at the third try."""
-    give_up, left = analyzer.store.give_up, 2
+    """The batch becomes unusable at the third try."""
+    mark_unusable, left = analyzer.store.mark_unusable, 2
 
     async def fail_twice(manifest: BatchManifest, failure: str) -> None:
         nonlocal left
         if left:
             left -= 1
             raise StorageError("the disk is full")
-        await give_up(manifest, failure)
+        await mark_unusable(manifest, failure)
 
-    monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
+    monkeypatch.setattr(analyzer.store, "mark_unusable", fail_twice)
     monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)

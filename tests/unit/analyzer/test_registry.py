@@ -11,8 +11,8 @@ import pytest
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry, TaskListing
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
-from analyzer.storage.task_table import TaskLine
 from common.crypto.hpke import key_id
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
@@ -212,8 +212,8 @@ async def test_no_key_is_destroyed_while_a_task_is_unreadable(core: AnalyzerCore
     signed = await core.publish(deadline=int(core.clock.now() + 2 * DAY))
     task = Task.from_bytes(signed.task_bytes)
     unreadable = core.keys.identity.sign(b"of a later version")
-    line = dataclasses.replace(TaskLine.of(task), deadline=int(core.clock.now() + 200 * DAY))
-    await core.store.add_task(unreadable, line)
+    later = dataclasses.replace(task, deadline=int(core.clock.now() + 200 * DAY))
+    await core.store.run(task_table.add, unreadable, later)
     await _rotate(core, 125)
 
     states = {entry.state.value for entry in core.keys.reports.ring.entries}

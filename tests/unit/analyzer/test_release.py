@@ -50,7 +50,7 @@ async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCo
     await analyzer.settle()
 
 
-async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerCore) -> None:
+async def test_an_unreadable_batch_is_unusable_with_a_reason(analyzer: AnalyzerCore) -> None:
     """The task takes no other batch."""
     garbage = [bytes([number]) * 60 for number in range(6)]
     await analyzer.deliver(3, garbage)

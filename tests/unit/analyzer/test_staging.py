@@ -23,7 +23,7 @@ from tests.support.leaves import commitment_over
     ("users", "reports", "sent", "message"),
     [
         (2, 4, 4, "needs at least 3"),
-        (5, 9, 9, "a batch of 5 users has 10"),
+        (5, 9, 9, "a batch of 5 users must have 10"),
         (5, 10, 9, "9 reports arrived; 10 were announced"),
         (5, 10, 11, "reports arrived; 10 were announced"),
     ],
@@ -51,14 +51,15 @@ async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
 
 async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore) -> None:
     """The shuffler does not quarantine a batch for ABORTED."""
-    sealed, going_on = analyzer.sealed(3), asyncio.Event()
+    sealed, started, going_on = analyzer.sealed(3), asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
+        started.set()
         await going_on.wait()
         yield b"".join(sealed)
 
     first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
-    await asyncio.sleep(0.05)
+    await started.wait()
     with pytest.raises(DeliveryUnderWayError) as caught:
         await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(sealed))
     going_on.set()

@@ -1,5 +1,6 @@
 import pytest
 
+from analyzer.storage import task_table
 from analyzer.storage.task_table import Sentinel
 from common.errors import BatchStateError, WireError
 from deploy.audit.harness.analyzer_core import chunks_of
@@ -27,7 +28,7 @@ async def _register(
 
 
 async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
-    return await analyzer.store.sentinels(analyzer.signed.digest())
+    return await analyzer.store.run(task_table.sentinels, analyzer.signed.digest())
 
 
 async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:

@@ -11,7 +11,7 @@ from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, TaskError
 from common.task.dummy_spec import DummySpec
-from common.task.task import Task
+from common.task.task import Task, honest_share
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -207,9 +207,7 @@ def test_the_honest_fraction_is_the_decimal_that_is_shown(
     fraction: float, users: int, honest: int
 ) -> None:
     """.29 of 100 is 29, not the 28 of floats or of the exact binary fraction."""
-    task = dataclasses.replace(published().task, assumed_honest_fraction=fraction)
-
-    assert honest == task.honest_users(users)
+    assert honest == honest_share(users, fraction)
 
 
 @pytest.mark.parametrize(
