@@ -91,7 +91,7 @@ _RETRIES: Final = json.dumps(
 
 
 def make_server(admission: AdmissionInterceptor, connections: Connections) -> grpc.aio.Server:
-    """Make a server with bounded resources, and without services."""
+    """Create a server with bounded resources, and without services."""
     return grpc.aio.server(
         interceptors=[admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
@@ -134,7 +134,7 @@ def bind(
             port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
-            f"cannot listen on {listen}: the address is in use, not this machine's, or "
+            f"cannot listen on {listen}: the address is in use, not of this machine, or "
             "in a missing directory"
         ) from error
     return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
@@ -163,7 +163,7 @@ def open_channel(
     Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
     `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
-    the certificate to present if asked. Messages may have `receive_limit` bytes.
+    the certificate to present if asked. Received messages may have at most `receive_limit` bytes.
 
     Raises:
         SettingsError: The address is invalid, or plaintext would leave this machine.

@@ -126,7 +126,7 @@ def test_a_damaged_store_stops_the_start(
 
     state = StateDirectory.open(tmp_path / "other")
     state.secret(f"hpke-{bytes(32).hex()}.key", lambda: bytes(range(32)))
-    with pytest.raises(SettingsError, match="does not hold the key of its name"):
+    with pytest.raises(SettingsError, match="does not hold the key that it names"):
         KeyStore(state, SCHEDULE).rotate(0.0)
 
 

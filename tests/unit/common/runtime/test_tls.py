@@ -74,7 +74,7 @@ def test_an_ended_or_damaged_authority_issues_no_certificate(tmp_path: Path) -> 
         development_files(tmp_path, "analyzer", later)
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"):
         (tmp_path / "authority.key").write_bytes(content)
-        with pytest.raises(SettingsError, match="does not hold a key that this program made"):
+        with pytest.raises(SettingsError, match="does not hold a key that this program created"):
             development_files(tmp_path, "analyzer", ManualClock())
 
 
@@ -84,7 +84,7 @@ def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> Non
 
     with pytest.raises(SettingsError, match=r"expired on 2002-09-09.*shuffledp keys renew"):
         Tls.open(files, "analyzer", later)
-    with pytest.raises(SettingsError, match="names analyzer; others expect one that names shuf"):
+    with pytest.raises(SettingsError, match="names analyzer; it must name shuffler"):
         Tls.open(files, "shuffler", ManualClock())
     assert Tls.open(files, "analyzer", ManualClock()).authority
 
