@@ -30,7 +30,7 @@ _MAX_CACHED: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedRelease:
-    """One release, past or proposed, with the budget that its task promised."""
+    """A past or proposed release, with the budget that its task promised."""
 
     release: Release
     local_epsilon: float
@@ -64,12 +64,12 @@ class PopulationBudget:
 
     @property
     def share(self) -> float:
-        """The share of the budget that is spent; 1 if all of it is."""
+        """The spent share of the budget; 1 if all is spent, above 1 if it is exceeded."""
         return self.spent_epsilon / self.epsilon
 
 
 class ReleaseBudgets:
-    """The budgets that all releases so far promised; a proposed release is checked against them."""
+    """Checks a proposed release against the budgets of all releases so far and its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -192,8 +192,8 @@ def _check(releases: Sequence[BudgetedRelease]) -> None:
         composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
             raise BudgetError(
-                f"with this one, {len(releases)} releases to its population would cost a central "
-                f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
+                f"{len(releases)} releases to its population, this one included, would cost a "
+                f"central epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )
 

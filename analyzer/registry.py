@@ -87,8 +87,8 @@ class Registry:
         Raises:
             TaskError: The draft breaks a rule.
             WireError: The draft names an unknown suite.
-            BudgetError: The population's budget is too small for the task's smallest batch, so it
-                could never be released.
+            BudgetError: The population's budget is too small for a batch of n_min users, so none
+                could be released.
         """
         check_deadline(draft, self._clock.now())
         nonce = self._rng.bytes(NONCE_BYTES)
@@ -128,8 +128,8 @@ class Registry:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            WireError: A sentinel has another number of leaves than a submission has reports, or
-                shares a leaf with another sentinel of the task.
+            WireError: A sentinel does not have one leaf per report of a submission, or shares a
+                leaf with another sentinel of the task.
             BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
                 exceed target_size.
         """
@@ -147,13 +147,13 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        List the keys of staged batches, and of those that may arrive within `keep` seconds of
-        their deadline.
+        Return the keys that staged batches need, or batches that may arrive within `keep` seconds
+        after their deadline.
 
-        None if this version cannot read one of the tasks: its key is unknown, and a later version
-        may open its batch.
+        None if this version cannot read one of these tasks: its key is then unknown, and a later
+        version may open its batch.
 
-        Cost: parses each of the tasks.
+        Cost: parses each of these tasks.
         """
         needed = set()
         since = self._clock.now() - keep
@@ -205,6 +205,6 @@ class TaskListing:
         if summary is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "
-                "another version published it, so use that one; or its row is damaged"
+                "another version published it and can describe it, or its row is damaged"
             )
         return signed, summary

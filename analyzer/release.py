@@ -121,7 +121,7 @@ class Releases:
             try:
                 if delivered in await self._store.staged():
                     await self._release_or_mark_unusable(delivered)
-            except Exception as error:  # noqa: BLE001  # retried: the batch is staged
+            except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
                 _log_failure("batch not released yet", delivered, error)
                 self._metrics.record_failure(error)
                 pause = retry_pause(pause)
@@ -221,15 +221,15 @@ class Releases:
         Measure the share of its budgets that a population has spent; log failures.
 
         Args:
-            population: The population; empty for all of them, as at start. All are measured until
-                that has succeeded once.
+            population: The population; empty for all of them, as at the start. All are measured
+                until that succeeds once.
         """
         try:
             enough = population and self._all_measured
             populations = [population] if enough else await self._store.populations()
             self._metrics.record_spent([await self._budgets.share(name) for name in populations])
             self._all_measured = True
-        except Exception as error:  # noqa: BLE001  # the release stands
+        except Exception as error:  # noqa: BLE001  # a failed measurement must not affect the release
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
     async def settled(self) -> None:

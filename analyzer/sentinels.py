@@ -1,9 +1,9 @@
 """
 Match a batch's sentinels before it is opened, check the batch by them, and remove them.
 
-A sentinel is an operator's test submission, which the shuffler cannot tell from a user's. The
-analyzer knows the leaves of its sealed reports. Sentinels are no user's values and do not amplify
-privacy, so no count includes them.
+A sentinel is an operator's test submission, which the shuffler cannot distinguish from a user's.
+The analyzer knows the leaves of its sealed reports. Sentinels carry no user's value and do not
+amplify privacy, so they are excluded from all counts.
 
 A batch that fails a check is stored and not estimated. Two checks are statistical: the number of
 sentinels that a sampling shuffler kept, and the order of sentinels. Each fails an honest shuffler
@@ -103,8 +103,8 @@ def match_sentinels(
     """
     Find sentinels in a batch without opening it. Run by the analyzer.
 
-    `chunks` hold whole sealed reports of `size` bytes, in the order of delivery. Without sentinels
-    the batch is not read.
+    `chunks` hold whole sealed reports of `size` bytes, in the order of delivery. If there are no
+    sentinels, the batch is not read.
 
     Cost: one hash per report, a microsecond.
     """
@@ -133,7 +133,7 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     if kept == 1 and arrived < sent:
         raise SuspectBatchError(
             f"{matches.n_missing} of {matches.n_acknowledged} sentinels are missing; the "
-            "shuffler had acknowledged all of them, and drops no report of this task",
+            "shuffler acknowledged all of them, and must keep every report of this task",
             n_missing=matches.n_missing,
         )
     if kept < 1 and sent:

@@ -39,7 +39,7 @@ _HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """Hash and number of a batch's reports, chunk by chunk. Cost: a nanosecond or two a byte."""
+    """The hash and number of a batch's reports, chunk by chunk. Cost: 1 to 2 ns per byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -93,7 +93,7 @@ class Staging:
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
     ) -> None:
-        """Make staging; `identity` signs commitments, and `rng` draws their salts."""
+        """`identity` signs commitments, and `rng` draws their salts."""
         self._metrics = metrics
         self._store = store
         self._registry = registry
@@ -121,7 +121,7 @@ class Staging:
                 manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
-            AccountingError: No guarantee exists for so many users of this task.
+            AccountingError: No guarantee exists for the batch's number of users.
             DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
         with _own_failures():
@@ -148,7 +148,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse a batch over budget even if every report counts; run before reports arrive."""
+        """Refuse a batch that would exceed a budget even if every report counts."""
         try:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)
@@ -193,7 +193,7 @@ class Staging:
         )
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
-        """Sign the root over all reports that arrived. In a thread."""
+        """Sign the root over all reports that arrived. Run in a thread."""
         tree = Tree.over(leaves, salt)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, salt
@@ -203,7 +203,8 @@ class Staging:
         """
         Return a function that reads a staged batch of `size`-byte reports, chunk by chunk.
 
-        Called in a thread; raises UnusableBatchError after the last chunk if the batch is damaged.
+        Call it in a thread. It raises UnusableBatchError after the last chunk if the batch is
+        damaged.
         """
         expected = await self._store.staged_hash(manifest.batch_id)
         loop = asyncio.get_running_loop()
@@ -228,7 +229,7 @@ def _own_failures() -> Generator[None]:
     """
     Convert failures to read the analyzer's tasks or ledger to DamagedStorageError.
 
-    The shuffler retries those; it would quarantine a batch that the analyzer refused.
+    The shuffler retries after those; it quarantines a batch that the analyzer refuses.
     """
     try:
         yield

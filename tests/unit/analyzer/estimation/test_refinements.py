@@ -169,7 +169,7 @@ def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells
 @pytest.mark.parametrize("name", ["em", "ems"])
 def test_em_and_ems_need_cells(name: Refinement) -> None:
     """No other refinement is used silently."""
-    with pytest.raises(TaskError, match=f"the refinement {name} needs reports whose cells"):
+    with pytest.raises(TaskError, match=f"the refinement {name} needs a mechanism whose cells"):
         refine(_evidence(np.array([0.5, 0.5])), name)
 
 
