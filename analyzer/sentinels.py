@@ -16,9 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 import scipy
-from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
@@ -187,14 +185,17 @@ def drop_sentinel_reports(
     chunks: Iterable[bytes], size: int, matches: SentinelMatches
 ) -> Iterator[bytes]:
     """Yield a batch's chunks, read again, without its sentinels' reports and their repeats."""
-    dropped = np.sort(np.array([*matches.positions.values(), *matches.repeats], dtype=np.int64))
-    end = 0
+    dropped = {*matches.positions.values(), *matches.repeats}
+    if not dropped:
+        yield from chunks
+        return
+    start = 0
     for chunk in chunks:
-        start, end = end, end + len(chunk) // size
-        inside: NDArray[np.int64] = dropped[slice(*dropped.searchsorted((start, end)))] - start
-        left = np.delete(np.frombuffer(chunk, np.uint8).reshape(-1, size), inside, axis=0)
-        if len(left):
-            yield left.tobytes()
+        reports = split_every(chunk, size)
+        left = [report for place, report in enumerate(reports, start) if place not in dropped]
+        start += len(reports)
+        if left:
+            yield b"".join(left)
 
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

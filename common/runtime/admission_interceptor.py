@@ -131,7 +131,7 @@ class Queue:
 
 
 class AdmittedCall:
-    """A call counted by the limits until gRPC has finished it, and its read slot."""
+    """A call that counts towards the limits until gRPC finishes it, and may hold a read slot."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str

@@ -41,9 +41,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
             f"{file} does not hold the service's address: is it running?"
         ) from error
     files = None if address.startswith("unix:") else TlsFiles.of(settings, party)
-    own = files.read() if files else None
-    authority = own.authority if own else None
-    async with open_channel(address, party, authority, own=own) as channel:
+    identity = files.read() if files else None
+    authority = identity.authority if identity else None
+    async with open_channel(address, party, authority, own=identity) as channel:
         call = health_pb2_grpc.HealthStub(channel).Check(
             health_pb2.HealthCheckRequest(), timeout=_SECONDS
         )

@@ -309,13 +309,13 @@ def measure(pid: int | None = None) -> Usage:
 
     Cost: reads the process table, some milliseconds; do not call it in the event loop.
     """
-    own = psutil.Process(pid)
-    # First, so that a worker that ends in between is missed once, not counted twice: the system
-    # adds an ended worker to its parent.
-    cpu = _cpu_seconds(own)
-    resident = own.memory_info().rss
-    for worker in own.children(recursive=True):
-        with suppress(psutil.Error):  # it has ended
+    process = psutil.Process(pid)
+    # Before the workers, since the system adds an ended worker's time to its parent: one that ends
+    # in between is then missed once, not counted twice.
+    cpu = _cpu_seconds(process)
+    resident = process.memory_info().rss
+    for worker in process.children(recursive=True):
+        with suppress(psutil.Error):  # the worker has ended
             cpu += _cpu_seconds(worker)
             resident += worker.memory_info().rss
     return Usage(cpu_seconds=cpu, resident_bytes=resident)

@@ -35,7 +35,7 @@ LONG_DEADLINE: Final = 600.0
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Timeout in seconds of a whole batch."""
 
-_PASSING: Final = frozenset(
+_RETRYABLE: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -211,8 +211,8 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         code, details = error.code(), error.details() or ""
         from_service = SERVICE_ERROR[0] in list(error.trailing_metadata() or ())
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        passing = code in _PASSING
-        if from_service and (exhausted or not passing):
+        retryable = code in _RETRYABLE
+        if from_service and (exhausted or not retryable):
             raise PeerRefusalError(code.name, details) from error
         if too_large := _TOO_LARGE.search(details) if exhausted else None:
             raise PeerRefusalError(
@@ -224,7 +224,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             raise PeerBusyError(f"{whom} is overloaded; retry later") from error
         if from_service:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
-        if not passing:
+        if not retryable:
             hint = "from a proxy, or another program or version at its address"
             raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""

@@ -200,10 +200,10 @@ def client_identity(
 
     `now` is in seconds since 1970 UTC. Raises the errors of `TlsFiles.read` and `TlsFiles.check`.
     """
-    beside = authority.parent / "operator.pem"
-    shown = certificate or (beside if beside.exists() else None)
-    own = key or beside.with_suffix(".key")
-    files = TlsFiles(certificate=shown, key=own if shown else None, authority=authority)
+    default = authority.parent / "operator.pem"
+    chosen = certificate or (default if default.exists() else None)
+    chosen_key = (key or default.with_suffix(".key")) if chosen else None
+    files = TlsFiles(certificate=chosen, key=chosen_key, authority=authority)
     files.check("operator", now)
     return files.read()
 

@@ -1,4 +1,4 @@
-"""Distributions of the dummies that users and the shuffler add."""
+"""The distributions of the dummies that users and the shuffler add."""
 
 import math
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ class DummySpec:
     """
     Distribution of the number of dummies that each user adds: `per_user`, plus a random number.
 
-    Each user draws that number independently of the value, from bounded integers alone:
+    Each user draws the random number independently of the value, from bounded integers only:
 
-    * `fixed`: none;
+    * `fixed`: no further dummies;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
     * `binomial`: the number of successes in `trials` draws with that probability;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
-    * `each-item`: one dummy naming each item, each with that probability; `trials` is the domain
-      size [BC20]. All other dummies are uniform reports.
+    * `each-item`: a dummy that names the item, with that probability, for each of the `trials`
+      items of the domain [BC20]. All other distributions add uniform reports.
 
     The last two are conditioned on at most `most`: a larger number is drawn again. Accounting uses
     the conditional distribution.
@@ -47,7 +47,7 @@ class DummySpec:
     """Dummies that each user always adds."""
     trials: int = 0
     extra_weight: int = 0
-    """Numerator of the probability above; 0 .. EXTRA_WEIGHT_SUM-1."""
+    """Numerator of the probability; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
@@ -66,9 +66,9 @@ class DummySpec:
         self._check_drawing()
 
     def _check_trials(self) -> None:
-        exact = {"fixed": 0, "fractional": 1}.get(self.law)
-        minimum = 2 if self.law == "binomial" else 1
-        if self.trials != exact if exact is not None else self.trials < minimum:
+        allowed = {"fixed": (0, 0), "fractional": (1, 1), "binomial": (2, MAX_TRIALS)}
+        minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
+        if not minimum <= self.trials <= maximum:
             raise TaskError(
                 f"trials is {self.trials} for the distribution {self.law}; it must be 0 for fixed, "
                 "1 for fractional, at least 2 for binomial and at least 1 otherwise"

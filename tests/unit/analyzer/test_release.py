@@ -1,10 +1,7 @@
 import pytest
 
 from common.accounting.guarantees import guarantees
-from common.errors import (
-    ConflictError,
-    UnusableBatchError,
-)
+from common.errors import ConflictError, UnusableBatchError
 from common.messages.batch import BatchId
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
