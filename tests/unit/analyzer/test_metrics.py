@@ -14,7 +14,7 @@ async def _number(core: AnalyzerCore, name: str, **labels: str) -> float:
 
 
 async def test_refused_reports_are_counted_by_cause(analyzer: AnalyzerCore) -> None:
-    """At the release."""
+    """They are counted when the batch is released."""
     sealed = analyzer.sealed(50)
     sealed[3] = sealed[4]
     sealed[5] = bytes(60)
@@ -39,7 +39,7 @@ async def test_an_unusable_batch_is_not_a_release(analyzer: AnalyzerCore) -> Non
 
 
 async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> None:
-    """More than a twentieth."""
+    """The limit is a twentieth of the reports."""
     sealed = analyzer.sealed(50)
     sealed[:6] = [bytes([number]) * 60 for number in range(6)]
     await analyzer.deliver(50, sealed)
@@ -107,7 +107,7 @@ async def test_the_largest_budget_share_is_shown_once_all_are_measured(
 async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged."""
+    """The failure is logged."""
 
     async def fail(_: str) -> tuple[str, float]:
         raise StorageError("the disk failed")

@@ -75,7 +75,7 @@ async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Pa
     ],
 )
 async def test_an_invalid_draft_is_not_published(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """The error is the operator's to correct."""
+    """The status says that the operator must correct the draft."""
     registry, store, _ = _registry(tmp_path)
     with pytest.raises(ShuffleDpError) as caught:
         await registry.publish(draft(**changes))
@@ -100,7 +100,7 @@ def _change(analyzer: AnalyzerCore, statement: str) -> None:
 async def test_a_task_without_listed_fields_is_logged_and_not_listed(
     analyzer: AnalyzerCore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others are listed."""
+    """The others are listed, and a description of the task is refused."""
     _change(analyzer, "DELETE FROM task_lines")
     unlisted, listed = analyzer.signed.digest(), (await analyzer.publish()).digest()
     listing = TaskListing(analyzer.store, analyzer.clock)
@@ -115,7 +115,7 @@ async def test_a_task_without_listed_fields_is_logged_and_not_listed(
 
 
 async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
-    """Every listed field is stored apart."""
+    """The listed fields are stored beside the task's bytes."""
     _change(analyzer, "UPDATE tasks SET task = x'00'")
     [summary] = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
     task = analyzer.task

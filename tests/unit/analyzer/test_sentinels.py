@@ -146,7 +146,7 @@ def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatche
 
 
 def test_sentinels_are_dropped_exactly() -> None:
-    """With repeats; all other reports stay in their order."""
+    """Their repeats are dropped too; all other reports stay in their order."""
     reports = [*_REPORTS[:30], _REPORTS[8]]
     matches, left = _matched(reports, _sentinel(3, 17), _sentinel(8, 29))
 

@@ -27,7 +27,7 @@ from tests.support.leaves import commitment_over
 async def test_a_batch_must_agree_with_its_manifest(
     analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
 ) -> None:
-    """Users, reports and what arrives; n_min is checked here too."""
+    """Checked are the users, at least n_min, the announced reports and those that arrive."""
     manifest = BatchManifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
@@ -65,7 +65,7 @@ async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore
 
 
 async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
-    """None for an interrupted delivery, which blocks no other, and another for every batch."""
+    """An interrupted delivery draws none and blocks no other; every batch draws its own."""
     before = analyzer.staging._rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
