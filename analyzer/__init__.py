@@ -1,1 +1,1 @@
-"""Sees what, never who."""
+"""Sees what was reported, never who reported it."""

@@ -1,4 +1,4 @@
-"""Open a batch's reports on all cores, refuse those that do not count, and count by cell."""
+"""Open a batch's reports on all cores, refuse invalid ones, and count the others by cell."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +16,8 @@ from common.messages.result import RefusalCause
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
-_TALLIED_AT_ONCE: Final = 2**19
-"""Reports tallied together, since there may be many more cells than reports in a chunk."""
+_TALLY_SIZE: Final = 2**19
+"""Minimum number of reports tallied together: a chunk may have far fewer reports than cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,14 @@ def open_and_count(
     """
     Drop repeats, open, check and count a batch's reports. Run by the analyzer.
 
-    A chunk holds some thousand whole sealed reports.
+    `chunks` hold whole sealed reports, some thousand each.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would let a
         shuffler that tampered with it identify it.
 
-    Cost: one X25519 operation a report, and one of ML-KEM in the hybrid suite, spread over the
-    workers; memory of two tallies, and of a RepeatFilter.
+    Cost: one X25519 operation per report, and one of ML-KEM in the hybrid suite, spread over the
+    workers; memory of two tallies and a RepeatFilter.
     """
     started = time.perf_counter()
     context, size = report_context(digest), task.sealed_report_bytes
@@ -83,7 +83,7 @@ def open_and_count(
         padding, fine = is_null(reports), mechanism.valid(reports)
         valid.append(reports[fine])
         waiting += len(valid[-1])
-        if waiting >= _TALLIED_AT_ONCE:
+        if waiting >= _TALLY_SIZE:
             cells += mechanism.tally(np.concatenate(valid))
             counted, waiting, valid = counted + waiting, 0, []
         null += int(padding.sum())
@@ -104,11 +104,11 @@ def add_batch_refusals(
     counts: BatchCounts, task: Task, *, n_users: int, n_repeated: int
 ) -> BatchCounts:
     """
-    Add the refusals that no single report shows: sentinels' repeats and excess null reports.
+    Add the refusals that only the whole batch shows: sentinels' repeats and excess null reports.
 
     `n_repeated` repeats of sentinels' reports were dropped before opening. Null reports pad each
-    submission to the task's largest number of dummies, and where that number is fixed there are
-    none; those beyond what `n_users` allow are malformed.
+    submission to the task's maximum number of dummies; if that number is fixed, there are none.
+    Those beyond what `n_users` users can send are malformed.
     """
     room = n_users * (task.dummies.maximum - task.dummies.per_user)
     excess = max(0, counts.null - room)
@@ -122,7 +122,7 @@ def add_batch_refusals(
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:
     """
-    Check that a batch of `n_reports` can be estimated, by the share of them that was refused.
+    Check that a batch of `n_reports` can be estimated, by the share of refused reports.
 
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
     refusals of its own reports only.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
-from analyzer.storage import ledger
+from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release
@@ -30,7 +30,7 @@ _MAX_CACHED: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedRelease:
-    """One release, past or proposed, with the budget that its task promised."""
+    """A past or proposed release, with the budget that its task promised."""
 
     release: Release
     local_epsilon: float
@@ -64,12 +64,12 @@ class PopulationBudget:
 
     @property
     def share(self) -> float:
-        """The share of the budget that is spent; 1 if all of it is."""
+        """The spent share of the budget; 1 if all is spent, above 1 if it is exceeded."""
         return self.spent_epsilon / self.epsilon
 
 
 class ReleaseBudgets:
-    """The budgets that all releases so far promised; a proposed release is checked against them."""
+    """Checks a proposed release against the budgets of all releases so far and its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -81,8 +81,11 @@ class ReleaseBudgets:
 
         Raises:
             BudgetError: The release would exceed a budget, as in `compose`.
+            AccountingError: No guarantee exists for `n_users` users of this task.
+            LedgerError: A task of the ledger is missing.
+            TaskError: A task of the ledger cannot be read.
 
-        Cost: that of `compose`; little if the local ε alone keep every budget.
+        Cost: that of `compose`; little if the sum of all local ε is within every budget.
         """
         releases = await self._with(task, n_users, 0, digest)
         await asyncio.to_thread(_check, releases)
@@ -102,6 +105,7 @@ class ReleaseBudgets:
 
         Raises:
             BudgetError: It exceeds the budget of the task or of one released before.
+            AccountingError, LedgerError, TaskError: As in `check`.
 
         Cost: up to seconds for a population with many releases, in a thread; cached.
         """
@@ -114,11 +118,11 @@ class ReleaseBudgets:
         Return the population, and the largest share spent of any budget promised to it.
 
         Raises:
-            LedgerError: A task of the ledger is missing.
+            AccountingError, LedgerError, TaskError: As in `check`.
 
-        Cost: as `compose` for each δ, in a thread; cached.
+        Cost: that of `compose` for each δ, in a thread; cached.
         """
-        entries = await self._store.run(ledger.entries_of, population)
+        entries = await self._store.releases_to(population)
         releases = [await self._released(entry) for entry in entries]
         budgets = await asyncio.to_thread(population_budgets, releases)
         return population, max((budget.share for budget in budgets), default=0.0)
@@ -129,7 +133,7 @@ class ReleaseBudgets:
         """Return all other releases to a task's population, and the proposed one."""
         entries = []
         if task.population:
-            entries = await self._store.run(ledger.entries_of, task.population)
+            entries = await self._store.releases_to(task.population)
         earlier = [await self._released(entry) for entry in entries if entry.task_digest != digest]
         return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, n_users, n_refused)]
 
@@ -144,7 +148,7 @@ class ReleaseBudgets:
         return release
 
     async def _task(self, entry: LedgerEntry) -> Task:
-        signed = await self._store.task(entry.task_digest)
+        signed = await self._store.run(task_table.find, entry.task_digest)
         if signed is None:
             raise LedgerError(f"the task of ledger entry {entry.entry} is missing")
         return Task.from_bytes(signed.task_bytes)
@@ -188,14 +192,15 @@ def _check(releases: Sequence[BudgetedRelease]) -> None:
         composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
             raise BudgetError(
-                f"with this one, {len(releases)} releases to its population would cost a central "
-                f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
+                f"{len(releases)} releases to its population, this one included, would cost a "
+                f"central epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )
 
 
 def _compose(releases: Sequence[BudgetedRelease], delta: float) -> float:
-    return min(_local(releases), _central(tuple(one.release for one in releases), delta))
+    central = _central(tuple(budgeted.release for budgeted in releases), delta)
+    return min(_local(releases), central)
 
 
 def _local(releases: Sequence[BudgetedRelease]) -> float:

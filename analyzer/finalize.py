@@ -32,8 +32,8 @@ def mixture_of(
     own. The numbers of reports that the shuffler added and kept are known in distribution only.
 
     Where the shuffler adds dummies, every refused report is a user's, since an honest shuffler's
-    dummies are never refused. Otherwise refusals are assumed proportional: users' own reports and
-    dummies lose the same share.
+    dummies are never refused; if it keeps reports with probability κ, one stands for 1/κ users.
+    Otherwise refusals are assumed proportional: users' own reports and dummies lose the same share.
 
     Where each of n users adds a dummy of each of d items with chance c, the total D of dummies is
     known. Given D, the number of dummies of one item is hypergeometric: D draws from n·d, of which
@@ -41,7 +41,7 @@ def mixture_of(
     1 + 1/(n·d - 1).
 
     Args:
-        task: The batch's.
+        task: The task of the batch.
         n_users: Users in the batch.
         counted: Reports that were counted.
         padding: Null reports that were accepted.
@@ -73,7 +73,7 @@ def estimate_result(
     task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture
 ) -> Estimate:
     """
-    Estimate a task's result from its mechanism's `tally`, shape (cells,). Pure.
+    Estimate a task's result from its cell counts, shape (cells,), for every kind of value. Pure.
 
     The mixture is used for items only: other kinds have no dummies.
     """
@@ -151,8 +151,8 @@ def build_result(
     """
     Build the result of a batch, whose manifest and counts are without its sentinels.
 
-    The estimate rests on `mixture_of`'s assumption about refused reports; the guarantees take each
-    of them to be another honest user's.
+    The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
+    that each of them is another honest user's.
     """
     started = time.perf_counter()
     mixture = mixture_of(

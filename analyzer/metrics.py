@@ -42,23 +42,23 @@ class ReleaseMetrics:
         self._entries = ledger_entries
         self._show()
 
-    def published(self, digest: TaskDigest, deadline: int) -> None:
-        """Record a new task, and forget those whose deadline has passed."""
+    def record_task(self, digest: TaskDigest, deadline: int) -> None:
+        """Record a published task, and forget those whose deadline has passed."""
         now = self._now()
         self._deadlines = {known: end for known, end in self._deadlines.items() if end > now}
         self._deadlines[digest] = deadline
 
-    def staged(self, digest: TaskDigest) -> None:
+    def record_staged(self, digest: TaskDigest) -> None:
         """Record a batch that was staged."""
         self._move(digest, "staged")
 
-    def given_up(self, digest: TaskDigest, *, suspect: bool) -> None:
+    def record_unusable(self, digest: TaskDigest, *, quarantined: bool) -> None:
         """Record a batch that will never be released."""
         if self._states.get(digest) != "unusable":
-            self._move(digest, "unusable", "quarantined" if suspect else "unusable")
+            self._move(digest, "unusable", "quarantined" if quarantined else "unusable")
 
-    def released(self, result: Result) -> None:
-        """Count a release."""
+    def record_release(self, result: Result) -> None:
+        """Record a release."""
         self._entries += 1
         self._move(result.task_digest, "released")
         add = self._metrics.add
@@ -70,20 +70,20 @@ class ReleaseMetrics:
         self._metrics.set("shuffledp_open_seconds", result.open_seconds)
         self._metrics.set("shuffledp_estimate_seconds", result.estimate_seconds)
 
-    def sentinels_missing(self, count: int) -> None:
-        """Count sentinels missing from a batch."""
+    def record_missing_sentinels(self, count: int) -> None:
+        """Record sentinels missing from a batch."""
         self._metrics.add("shuffledp_sentinels_missing_total", count)
 
-    def failed(self, error: Exception) -> None:
-        """Count a failed release, which is retried."""
+    def record_failure(self, error: Exception) -> None:
+        """Record a failed release, which is retried."""
         self._metrics.add("shuffledp_release_failures_total")
         self._note(error)
 
-    def spent(self, shares: Iterable[tuple[str, float]]) -> None:
+    def record_spent(self, shares: Iterable[tuple[str, float]]) -> None:
         """
-        Record the share of its budget that each population has spent; all of them the first time.
+        Record the share of its budget that each population has spent; the first call names all.
 
-        Budgets are never refunded, so the larger of two figures for one population is the later.
+        Budgets are never refunded, so the larger of two shares of one population is the later.
         """
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
@@ -12,13 +12,12 @@ from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
-from analyzer.storage.task_table import StoredTask, TaskLine
 from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import TaskError, UnknownTaskError, WireError
-from common.messages.batch import TaskState, TaskSummary
+from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
 from common.runtime import logs
 from common.runtime.access import OperatorToken
@@ -88,8 +87,8 @@ class Registry:
         Raises:
             TaskError: The draft breaks a rule.
             WireError: The draft names an unknown suite.
-            BudgetError: The population's budget is too small for the task's smallest batch, so it
-                could never be released.
+            BudgetError: The population's budget is too small for a batch of n_min users, so none
+                could be released.
         """
         check_deadline(draft, self._clock.now())
         nonce = self._rng.bytes(NONCE_BYTES)
@@ -97,8 +96,8 @@ class Registry:
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
         await self._budgets.check(task, task.n_min)
         signed = self._keys.identity.sign(task.to_bytes())
-        await self._store.add_task(signed, TaskLine.of(task))
-        self._metrics.published(signed.digest(), task.deadline)
+        await self._store.run(task_table.add, signed, task)
+        self._metrics.record_task(signed.digest(), task.deadline)
         return signed
 
     async def get(self, digest: TaskDigest) -> SignedTask:
@@ -108,7 +107,7 @@ class Registry:
         Raises:
             UnknownTaskError: No task has this digest.
         """
-        signed = await self._store.task(digest)
+        signed = await self._store.run(task_table.find, digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
         return signed
@@ -129,8 +128,8 @@ class Registry:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            WireError: A sentinel has another number of leaves than a submission has reports, or
-                shares a leaf with another sentinel of the task.
+            WireError: A sentinel does not have one leaf per report of a submission, or shares a
+                leaf with another sentinel of the task.
             BatchStateError: The task's batch has arrived, or the sentinels and n_min users would
                 exceed target_size.
         """
@@ -142,21 +141,23 @@ class Registry:
                     f"has {task.reports_per_user} reports"
                 )
         room = max(0, task.target_size - task.n_min)
-        await self._store.add_sentinels(digest, sentinels, room, acknowledged=acknowledged)
+        await self._store.run(
+            task_table.add_sentinels, digest, sentinels, room, acknowledged=acknowledged
+        )
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        List the keys of staged batches, and of those that may arrive within `keep` seconds of
-        their deadline.
+        Return the keys that staged batches need, or batches that may arrive within `keep` seconds
+        after their deadline.
 
-        None if this version cannot read one of the tasks: its key is unknown, and a later version
-        may open its batch.
+        None if this version cannot read one of these tasks: its key is then unknown, and a later
+        version may open its batch.
 
-        Cost: parses each of the tasks.
+        Cost: parses each of these tasks.
         """
         needed = set()
-        awaited = await self._store.run(task_table.awaited, self._clock.now() - keep)
-        for task_bytes in awaited:
+        since = self._clock.now() - keep
+        for task_bytes in await self._store.run(task_table.unfinished_tasks, since):
             try:
                 task = Task.from_bytes(task_bytes)
             except TaskError:
@@ -180,14 +181,14 @@ class TaskListing:
         self._clock = clock
 
     async def log_unlisted(self) -> None:
-        """Log each task without a summary line, which `tasks` omits. Run at start."""
-        for digest in await self._store.run(task_table.without_line):
+        """Log each task whose listed fields are missing; `tasks` omits it. Run at start."""
+        for digest in await self._store.run(task_table.unlisted_tasks):
             logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """List at most MAX_LISTED_TASKS tasks with digests above `after`, sorted."""
-        page = await self._store.run(task_table.after, after or TaskDigest(b""), MAX_LISTED_TASKS)
-        return [self._summary(stored) for stored in page]
+        last, now = after or TaskDigest(b""), self._clock.now()
+        return await self._store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
@@ -195,34 +196,15 @@ class TaskListing:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            TaskError: The task has no summary line.
+            TaskError: The task's listed fields are missing.
         """
-        signed = await self._store.task(digest)
+        signed = await self._store.run(task_table.find, digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
-        stored = await self._store.run(task_table.stored, digest)
-        if stored is None:
+        summary = await self._store.run(task_table.summary, digest, self._clock.now())
+        if summary is None:
             raise TaskError(
                 f"the analyzer, shuffledp {VERSION}, cannot describe its task {digest.hex()[:12]}: "
-                "another version published it, so use that one; or its row is damaged"
+                "another version published it and can describe it, or its row is damaged"
             )
-        return signed, self._summary(stored)
-
-    def _summary(self, stored: StoredTask) -> TaskSummary:
-        return TaskSummary(
-            task_digest=stored.task_digest,
-            state=self._state(stored),
-            **asdict(stored.line),
-            n_users=stored.n_users,
-            failure=stored.failure,
-        )
-
-    def _state(self, stored: StoredTask) -> TaskState:
-        if stored.released:
-            return TaskState.RELEASED
-        if stored.failure:
-            return TaskState.UNUSABLE
-        if stored.staged:
-            return TaskState.STAGED
-        overdue = self._clock.now() >= stored.line.deadline
-        return TaskState.OVERDUE if overdue else TaskState.OPEN
+        return signed, summary

@@ -7,7 +7,7 @@ charged once, or neither.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
 from analyzer.budgets import ReleaseBudgets
@@ -21,7 +21,7 @@ from analyzer.sentinels import (
     without_sentinels,
 )
 from analyzer.staging import Staging
-from analyzer.storage import ledger
+from analyzer.storage import task_table
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
 from common.crypto.hpke_pool import HpkePool
@@ -78,19 +78,22 @@ class Releases:
         """Whether `measure_budgets` has measured every population."""
 
     async def deliver(
-        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+        self,
+        manifest: BatchManifest,
+        chunks: AsyncIterator[bytes],
+        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
     ) -> BatchCommitment | None:
         """
-        Stage a batch durably before returning. Delivering it again changes nothing.
+        Stage a batch with `Staging.receive`, and start its release.
+
+        Delivering a batch again changes nothing. Raises the errors of `Staging.receive`.
 
         Returns:
             The signed commitment to the batch, the same every time; None for a batch staged by an
             earlier version.
-
-        Raises as Staging.receive.
         """
         try:
-            await self._staging.receive(manifest, chunks)
+            await self._staging.receive(manifest, chunks, ask_for_reports)
         except ShuffleDpError as error:
             _log_failure("delivery refused", manifest, error, level="WARNING")
             raise
@@ -112,37 +115,37 @@ class Releases:
             releasing.add_done_callback(lambda _: self._releasing.pop(digest))
 
     async def _retry_until_ended(self, delivered: BatchManifest) -> None:
-        """Try to release a staged batch until it is released or given up."""
+        """Try to release a staged batch until it is released or unusable."""
         pause = 0.0
         while True:
             try:
                 if delivered in await self._store.staged():
-                    await self._release_or_give_up(delivered)
-            except Exception as error:  # noqa: BLE001  # retried: the batch is staged
+                    await self._release_or_mark_unusable(delivered)
+            except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
                 _log_failure("batch not released yet", delivered, error)
-                self._metrics.failed(error)
+                self._metrics.record_failure(error)
                 pause = retry_pause(pause)
                 await asyncio.sleep(pause)
             else:
                 return
 
-    async def _release_or_give_up(self, delivered: BatchManifest) -> None:
+    async def _release_or_mark_unusable(self, delivered: BatchManifest) -> None:
         try:
             await self._release(delivered)
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
-            await self._store.give_up(delivered, str(error))
-            if suspect := isinstance(error, SuspectBatchError):
-                self._metrics.sentinels_missing(error.n_missing)
-            self._metrics.given_up(delivered.task_digest, suspect=suspect)
-            _log_failure("batch quarantined" if suspect else "batch unusable", delivered, error)
+            await self._store.mark_unusable(delivered, str(error))
+            if quarantined := isinstance(error, SuspectBatchError):
+                self._metrics.record_missing_sentinels(error.n_missing)
+            self._metrics.record_unusable(delivered.task_digest, quarantined=quarantined)
+            _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         size = task.sealed_report_bytes
-        sentinels = await self._store.sentinels(delivered.task_digest)
+        sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
         chunks = await self._staging.reader(delivered, size)
         matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
         await asyncio.to_thread(check_sentinels, matches, task)
@@ -163,7 +166,7 @@ class Releases:
         check_counts(counts, batch.n_reports, self._most_refused_share)
         result = await asyncio.to_thread(build_result, batch, task, mechanism, counts, matches)
         await self._charge_and_store(batch, task, counts, result)
-        self._metrics.released(result)
+        self._metrics.record_release(result)
         logs.event(
             "batch released",
             {
@@ -218,15 +221,15 @@ class Releases:
         Measure the share of its budgets that a population has spent; log failures.
 
         Args:
-            population: The population; empty for all of them, as at start. All are measured until
-                that has succeeded once.
+            population: The population; empty for all of them, as at the start. All are measured
+                until that succeeds once.
         """
         try:
             enough = population and self._all_measured
-            populations = [population] if enough else await self._store.run(ledger.populations)
-            self._metrics.spent([await self._budgets.share(one) for one in populations])
+            populations = [population] if enough else await self._store.populations()
+            self._metrics.record_spent([await self._budgets.share(name) for name in populations])
             self._all_measured = True
-        except Exception as error:  # noqa: BLE001  # the release stands
+        except Exception as error:  # noqa: BLE001  # a failed measurement must not affect the release
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
     async def settled(self) -> None:

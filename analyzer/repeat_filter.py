@@ -19,7 +19,7 @@ _HASH_BYTES: Final = 16
 
 
 class RepeatFilter:
-    """The reports of one batch seen so far, in 16 bytes of memory each (24 while merging)."""
+    """Drops repeats within one batch; takes 16 bytes of memory per report (24 while merging)."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -35,7 +35,7 @@ class RepeatFilter:
         honest report dropped takes a second preimage, 2^128 trials; a collision, 2^64 trials,
         drops only one of the attacker's own.
 
-        Cost: a hash and a look-up a report, some 2 microseconds.
+        Cost: a hash and a look-up per report, some 2 microseconds.
         """
         size = self._report_bytes
         hashes = [

@@ -1,4 +1,4 @@
-"""Composition root of the analyzer: makes its randomness, clock, keys, files and workers."""
+"""Composition root of the analyzer: creates its randomness, clock, keys, files and workers."""
 
 import asyncio
 from dataclasses import dataclass
@@ -125,7 +125,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         process_metrics,
         operator_token=keys.operator_token,
     )
-    running = [asyncio.create_task(one) for one in (rotation.run(), releases.measure_budgets())]
+    running = [asyncio.create_task(work) for work in (rotation.run(), releases.measure_budgets())]
     return AnalyzerService(
         listener=listener, releases=releases, store=store, pool=pool, running=running
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -63,13 +64,12 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.DeliverBatchResponse:
         """Receive a permuted batch; ask for its reports once the manifest is accepted."""
         first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
-
-        async def chunks() -> AsyncIterator[bytes]:
-            await context.send_initial_metadata(REPORTS_WANTED)
-            async for message in request_iterator:
-                yield chunk_from_wire(message)
-
-        return delivered_to_wire(await self._releases.deliver(manifest_from_wire(first), chunks()))
+        commitment = await self._releases.deliver(
+            manifest_from_wire(first),
+            (chunk_from_wire(message) async for message in request_iterator),
+            partial(context.send_initial_metadata, REPORTS_WANTED),
+        )
+        return delivered_to_wire(commitment)
 
     async def RegisterSentinels(
         self,

@@ -11,7 +11,7 @@ from common.runtime.validation import STRICT
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AnalyzerSettings(KeyHolderSettings):
-    """Settings of one analyzer."""
+    """Settings of an analyzer."""
 
     opening_processes: Processes = 0
     """Worker processes that open reports; 0 means one per core."""

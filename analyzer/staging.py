@@ -7,7 +7,7 @@ open. So each batch is stored with a hash.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -39,7 +39,7 @@ _HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """Hash and number of a batch's reports, chunk by chunk. Cost: a nanosecond or two a byte."""
+    """The hash and number of a batch's reports, chunk by chunk. Cost: 1 to 2 ns per byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -93,7 +93,7 @@ class Staging:
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
     ) -> None:
-        """Make staging; `identity` signs commitments, and `rng` draws their salts."""
+        """`identity` signs commitments, and `rng` draws their salts."""
         self._metrics = metrics
         self._store = store
         self._registry = registry
@@ -102,17 +102,26 @@ class Staging:
         self._rng = rng
         self._receiving: set[TaskDigest] = set()
 
-    async def receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+    async def receive(
+        self,
+        manifest: BatchManifest,
+        chunks: AsyncIterator[bytes],
+        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """
         Stage a batch durably before returning, unless it is staged already.
+
+        `ask_for_reports` is called once the manifest is accepted, before `chunks` is read; it is
+        not called for a batch that is staged already.
 
         Raises:
             UnknownTaskError: No task has this digest.
             ConflictError: Another batch was delivered for this task.
-            WireError: The number of reports contradicts the manifest or the task.
+            WireError: There are fewer than n_min users, or the number of reports contradicts the
+                manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
-            AccountingError: No guarantee exists for so many users of this task.
+            AccountingError: No guarantee exists for the batch's number of users.
             DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
         """
         with _own_failures():
@@ -124,8 +133,10 @@ class Staging:
         try:
             if await self._store.begin_batch(manifest):
                 await self._check_budgets(manifest, task)
+                if ask_for_reports is not None:
+                    await ask_for_reports()
                 await self._stage(manifest, task, chunks)
-                self._metrics.staged(manifest.task_digest)
+                self._metrics.record_staged(manifest.task_digest)
                 logs.event(
                     "batch staged",
                     {
@@ -137,13 +148,13 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse a batch over budget even if every report counts; run before reports arrive."""
+        """Refuse a batch that would exceed a budget even if every report counts."""
         try:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)
         except (BudgetError, AccountingError) as error:
-            await self._store.give_up(manifest, str(error))
-            self._metrics.given_up(manifest.task_digest, suspect=False)
+            await self._store.mark_unusable(manifest, str(error))
+            self._metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
 
     async def _stage(
@@ -182,7 +193,7 @@ class Staging:
         )
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
-        """Sign the root over all reports that arrived. In a thread."""
+        """Sign the root over all reports that arrived. Run in a thread."""
         tree = Tree.over(leaves, salt)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, salt
@@ -192,7 +203,8 @@ class Staging:
         """
         Return a function that reads a staged batch of `size`-byte reports, chunk by chunk.
 
-        Called in a thread; raises UnusableBatchError after the last chunk if the batch is damaged.
+        Call it in a thread. It raises UnusableBatchError after the last chunk if the batch is
+        damaged.
         """
         expected = await self._store.staged_hash(manifest.batch_id)
         loop = asyncio.get_running_loop()
@@ -217,7 +229,7 @@ def _own_failures() -> Generator[None]:
     """
     Convert failures to read the analyzer's tasks or ledger to DamagedStorageError.
 
-    The shuffler retries those; it would quarantine a batch that the analyzer refused.
+    The shuffler retries after those; it quarantines a batch that the analyzer refuses.
     """
     try:
         yield
@@ -230,10 +242,10 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         raise WireError(
             f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
         )
-    least, most = task.batch_reports(manifest.n_users)
-    if not least <= manifest.n_reports <= most:
-        wanted = str(most) if least == most else f"{least} to {most}"
+    minimum, maximum = task.batch_reports(manifest.n_users)
+    if not minimum <= manifest.n_reports <= maximum:
+        allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
         raise WireError(
-            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
-            f"{wanted}"
+            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users must "
+            f"have {allowed}"
         )

@@ -28,11 +28,11 @@ from common.task.specs import (
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task, check_domain_size
 
-MIN_EPSILON: Final = 1e-6
-"""Minimum local ε of numbers and pairs; below it, no number of users gives an estimate."""
+MIN_DRAFT_EPSILON: Final = 1e-6
+"""Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
 _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
-_OWN_TABLE: Final[dict[Kind, str]] = {
+_DRAFT_TABLE: Final[dict[Kind, str]] = {
     "categorical": "",
     "string": "texts",
     "mean": "numbers",
@@ -97,7 +97,7 @@ def _dummies(draft: TaskDraft) -> DummySpec:
         return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
         raise TaskError(
-            f"dummies_per_user is {draft.dummies_per_user}; beside [dummies] it must be 0"
+            f"dummies_per_user is {draft.dummies_per_user}; with a table [dummies] it must be 0"
         )
     return draft.dummies
 
@@ -106,7 +106,8 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     """
     Return the draft's budget, or by default the local ε, which one task cannot exceed.
 
-    A task without local noise and population gets the largest ε that the accountant certifies.
+    A task without local noise and without a population gets the largest ε that the accountant
+    certifies.
 
     Raises:
         TaskError: A task for a population has neither local noise nor a stated budget.
@@ -116,7 +117,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     if not math.isinf(local_epsilon):
         return local_epsilon
     if draft.population:
-        raise TaskError("a task for a population without local noise needs a budget_epsilon")
+        raise TaskError("a task without local noise for a population must state budget_epsilon")
     return MAX_EPSILON
 
 
@@ -130,9 +131,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
     protocol = protocol_named(draft.protocol)
     _check_tables(draft, protocol)
     if not draft.local_epsilon and protocol.kind != "string":
-        raise TaskError(
-            f"local_epsilon is 0 or left out; a task of the protocol {protocol.name} needs it"
-        )
+        raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     if protocol.kind == "categorical":
         return _of_items(draft, protocol)
     if draft.buckets:
@@ -142,10 +141,10 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         )
     if protocol.kind == "string":
         return _of_texts(draft)
-    if not MIN_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
+    if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
             f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
-            f"so it must be from {MIN_EPSILON} to {MAX_LOCAL_EPSILON}"
+            f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 
@@ -172,7 +171,7 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
 
 def _check_tables(draft: TaskDraft, protocol: Protocol) -> None:
     for name in ("numbers", "texts", "pairs"):
-        if getattr(draft, name) is not None and name != _OWN_TABLE[protocol.kind]:
+        if getattr(draft, name) is not None and name != _DRAFT_TABLE[protocol.kind]:
             raise TaskError(
                 f"the draft has a table [{name}]; the protocol {protocol.name} is for "
                 f"{protocol.kind} data"
@@ -204,9 +203,7 @@ def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
 def _of_texts(draft: TaskDraft) -> RapporSpec:
     texts = draft.texts or TextDraft()
     if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
-        raise TaskError(
-            f"cohorts is {texts.cohorts}; with labels, a bit each, there is one: leave cohorts out"
-        )
+        raise TaskError(f"cohorts is {texts.cohorts}; with labels it must be 1, or left out")
     return Rappor.specify(
         encoding="labels" if draft.labels else "bloom",
         bits=texts.bits or len(draft.labels) or _DEFAULT_BITS,

@@ -30,7 +30,7 @@ class WireError(ShuffleDpError, status="INVALID_ARGUMENT"):
 
 
 class ReportError(ShuffleDpError, status="INVALID_ARGUMENT"):
-    """A report is not one that the task's mechanism can make."""
+    """A report is not one that the task's mechanism can produce."""
 
 
 class ValueRangeError(ShuffleDpError, status="INVALID_ARGUMENT"):
@@ -90,7 +90,7 @@ class TokenUsedError(ConflictError):
 
 
 class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
-    """Another call is delivering the same batch; retry when it has ended."""
+    """Another call is delivering the same batch; retry when it ends."""
 
 
 class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-_EVENNESS: Final = 2
+_RUN_RATIO: Final = 2
 """A run is merged into the previous one unless that is more than this many times as long."""
-_MANY: Final = 2**18
-"""Minimum number of added entries that are sorted at once, before the next look-up."""
-_RECENT: Final = 2**12
-"""Maximum entries, added a few at a time, that a dictionary holds until they make a run."""
-_FEW: Final = 64
-"""Maximum entries added together that go to the dictionary."""
+_SORT_AT: Final = 2**18
+"""Number of unsorted entries at which `add` sorts them; otherwise the next look-up does."""
+_MAX_RECENT: Final = 2**12
+"""Number of keys at which the dictionary's entries are moved to be sorted."""
+_MAX_SMALL_ADDITION: Final = 64
+"""Maximum number of entries in one addition that go to the dictionary."""
 
 
 class SortedIndex:
@@ -44,16 +44,17 @@ class SortedIndex:
         """
         Add entries: keys and values of shape (n,) each.
 
-        Up to _FEW go to a dictionary. Others are sorted at the next look-up, or once _MANY wait.
+        Small additions go to a dictionary. Others are sorted at the next look-up, or once _SORT_AT
+        entries wait.
         """
-        if len(keys) <= _FEW:
+        if len(keys) <= _MAX_SMALL_ADDITION:
             for key, value in zip(keys.tolist(), values.tolist(), strict=True):
                 self._recent.setdefault(key, []).append(value)
-            if len(self._recent) >= _RECENT:
+            if len(self._recent) >= _MAX_RECENT:
                 self._gather_recent()
         else:
             self._fresh.append((keys, values))
-        if sum(len(fresh) for fresh, _ in self._fresh) >= _MANY:
+        if sum(len(fresh) for fresh, _ in self._fresh) >= _SORT_AT:
             self._sort_in()
 
     def find(self, keys: Words) -> tuple[NDArray[np.intp], Words]:
@@ -98,7 +99,7 @@ class SortedIndex:
         self._fresh = []
         order = np.argsort(keys, kind="stable")
         self._runs.append((keys[order], values[order]))
-        while len(self._runs) > 1 and len(self._runs[-2][0]) <= _EVENNESS * len(self._runs[-1][0]):
+        while len(self._runs) > 1 and len(self._runs[-2][0]) <= _RUN_RATIO * len(self._runs[-1][0]):
             self._merge()
 
     def _merge(self) -> None:

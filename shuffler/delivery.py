@@ -96,7 +96,7 @@ class Deliveries:
             pause = retry_pause(self._pauses.get(batch.digest, 0.0))
             self._pauses[batch.digest] = pause
             self._not_before[batch.digest] = self._clock.elapsed() + pause
-            self._metrics.tried(len(self._pauses), error)
+            self._metrics.record_attempt(len(self._pauses), error)
             logs.event(
                 "batch cannot move on yet",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
@@ -105,7 +105,7 @@ class Deliveries:
         else:
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
-            self._metrics.tried(len(self._pauses))
+            self._metrics.record_attempt(len(self._pauses))
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
         stored = await self._spool.get(batch.digest)

@@ -41,7 +41,9 @@ class BatchMetrics:
             if state in _WAITING:
                 self._closed_at[batch_id] = min(now, deadlines.get(batch_id, now))
 
-    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
+    def record_move(
+        self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int
+    ) -> None:
         """Record a batch's next state, once it is stored."""
         if before in COUNTED_STATES:
             self._states[before] -= 1
@@ -61,7 +63,7 @@ class BatchMetrics:
                 cause = {"cause": outcome.value}
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
 
-    def tried(self, stuck: int, error: Exception | None = None) -> None:
+    def record_attempt(self, stuck: int, error: Exception | None = None) -> None:
         """Record an attempt to move a batch, its error, and the number of `stuck` batches."""
         self._metrics.set("shuffledp_batches_stuck", stuck)
         if error is not None:

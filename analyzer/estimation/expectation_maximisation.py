@@ -12,8 +12,8 @@ import numpy as np
 from common.mechanisms.base import Channel, Counts, Vector
 
 _TINY: Final = 1e-300
-"""Replaces 0 in denominators, so that 0/0 is 0. It is a normal double, and a count below 10^8
-divided by it is finite."""
+"""Replaces 0 in denominators, so that 0/0 is 0. It is a normal double, and dividing a count below
+10^8 by it gives a finite number."""
 _FLOOR: Final = 0.1
 """Minimum of each extrapolated share, as a fraction of the second image, before scaling. From .001
 to .3 the number of steps and the error hardly depend on it; with .9 steps double."""
@@ -25,8 +25,8 @@ def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
     """
     Extrapolate from a distribution and its first and second image, by scheme S3 [VR08].
 
-    The caller must check the result: extrapolation keeps no property of the map, such as monotone
-    likelihood.
+    The caller must check the result: extrapolation preserves no property of the map, such as a
+    monotone likelihood.
 
     Args:
         start: A distribution, shape (domain_size,).
@@ -69,7 +69,7 @@ def maximise_likelihood(
         Shares of shape (domain_size,), at least 0 with sum 1, reached from a uniform start by
         steps that never lower the likelihood.
 
-    Cost: two transforms of the mechanism a step, some 15 to 150 steps.
+    Cost: two transforms of the mechanism per step, some 15 to 150 steps.
     """
     if cells.sum() == 0:
         return np.full(domain_size, 1 / domain_size)
@@ -138,8 +138,8 @@ def smoothed_likelihood(
     Returns:
         Shares of shape (domain_size,), at least 0 with sum 1.
 
-    Cost: two transforms of the mechanism a step, some 50 to 2,500 steps; plain steps would be many
-    times as many.
+    Cost: two transforms of the mechanism per step, some 50 to 2,500 steps; without extrapolation
+    many times as many.
     """
     shares = np.full(domain_size, 1 / domain_size)
     n_reports = int(cells.sum())

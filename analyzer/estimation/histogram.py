@@ -17,10 +17,10 @@ from common.protocols import Refinement
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DebiasedShares:
-    """Debiased shares with the evidence that refinements use."""
+    """Debiased shares, with the errors, counts and channel that refinements use."""
 
     shares: Vector
-    """Debiased, shape (domain_size,)."""
+    """Shape (domain_size,)."""
     standard_errors: Vector
     """Standard error of each share, shape (domain_size,)."""
     absent_errors: Vector
@@ -51,49 +51,49 @@ Refine = Callable[[DebiasedShares], Vector]
 """Returns a distribution of shape (domain_size,): each share at least 0, sum 1."""
 
 
-def _em(evidence: DebiasedShares) -> Vector:
-    channel = _channel("em", evidence)
-    return maximise_likelihood(evidence.cells, channel, len(evidence.shares))
+def _em(debiased: DebiasedShares) -> Vector:
+    channel = _channel("em", debiased)
+    return maximise_likelihood(debiased.cells, channel, len(debiased.shares))
 
 
-def _ems(evidence: DebiasedShares) -> Vector:
-    channel = _channel("ems", evidence)
-    return smoothed_likelihood(evidence.cells, channel, len(evidence.shares))
+def _ems(debiased: DebiasedShares) -> Vector:
+    channel = _channel("ems", debiased)
+    return smoothed_likelihood(debiased.cells, channel, len(debiased.shares))
 
 
-def _channel(name: Refinement, evidence: DebiasedShares) -> Channel:
-    if evidence.channel is None:
+def _channel(name: Refinement, debiased: DebiasedShares) -> Channel:
+    if debiased.channel is None:
         raise TaskError(
-            f"the refinement {name} needs reports whose cells can be enumerated; those of this "
+            f"the refinement {name} needs a mechanism whose cells can be enumerated; those of this "
             "mechanism cannot"
         )
-    return evidence.channel
+    return debiased.channel
 
 
 REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
     {
         "em": _em,
         "ems": _ems,
-        "norm-sub": lambda evidence: norm_sub(evidence.shares),
-        "norm-cut": lambda evidence: norm_cut(evidence.shares),
-        "norm-mul": lambda evidence: norm_mul(evidence.shares),
-        "base-cut": lambda evidence: base_cut(evidence.shares, evidence.absent_errors),
-        "power-ns": lambda evidence: power_ns(
-            evidence.shares, evidence.standard_errors, evidence.n_users
+        "norm-sub": lambda debiased: norm_sub(debiased.shares),
+        "norm-cut": lambda debiased: norm_cut(debiased.shares),
+        "norm-mul": lambda debiased: norm_mul(debiased.shares),
+        "base-cut": lambda debiased: base_cut(debiased.shares, debiased.absent_errors),
+        "power-ns": lambda debiased: power_ns(
+            debiased.shares, debiased.standard_errors, debiased.n_users
         ),
     }
 )
 """The refinement for each name in common/protocols.py."""
 
 
-def refine(evidence: DebiasedShares, refinement: Refinement) -> Vector:
+def refine(debiased: DebiasedShares, refinement: Refinement) -> Vector:
     """
     Refine a batch's shares to a distribution.
 
     Raises:
         TaskError: The refinement is "em" or "ems", and the mechanism's cells cannot be enumerated.
     """
-    return REFINEMENTS[refinement](evidence)
+    return REFINEMENTS[refinement](debiased)
 
 
 def estimate(
@@ -109,16 +109,16 @@ def estimate(
         mechanism: The task's.
         cells: Counts of shape (cells,), as the mechanism's `tally` returns them.
         mixture: Composition of the counted reports.
-        refinement: The protocol's.
+        refinement: The task's.
 
     Raises:
         TaskError: The refinement does not fit the mechanism.
     """
-    evidence = DebiasedShares.of(mechanism, cells, mixture)
-    refined = refine(evidence, refinement)
+    debiased = DebiasedShares.of(mechanism, cells, mixture)
+    refined = refine(debiased, refinement)
     return Histogram(
-        frequencies=evidence.shares,
-        standard_errors=evidence.standard_errors,
+        frequencies=debiased.shares,
+        standard_errors=debiased.standard_errors,
         refined=refined,
         mse_theory=float(mechanism.variance(refined, mixture).mean()),
     )

@@ -65,7 +65,7 @@ def norm_cut(shares: Vector) -> Vector:
 
 
 SIGNIFICANCE: Final = 0.05
-"""Probability that noise lifts any absent item over the threshold [WLLSL20]."""
+"""Bound on the probability that noise lifts any absent item over the threshold [WLLSL20]."""
 
 
 def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
@@ -96,14 +96,14 @@ def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
 
 
 _REACH: Final = 8.0
-"""Standard errors to each side of a share, beyond which noise is neglected: Φ(-8) = 6e-16."""
+"""Number of standard errors beyond which noise is neglected, on each side: Φ(-8) = 6e-16."""
 _NODES: Final = 256
 """Nodes of the integral for a posterior mean: its relative error is below 1e-4."""
-_ROWS: Final = 1 << 12
-"""Distinct shares processed together, to bound memory."""
+_MAX_ROWS: Final = 1 << 12
+"""Maximum number of distinct shares processed together, to bound memory."""
 _MAX_STEEPNESS: Final = 3.0
-"""Upper bound on the exponent: x^-3 on [least, 1] has the mean 2·least / (1 + least), and every
-mean asked for is at least 2·least."""
+"""Upper bound on the exponent: x^-3 on [least, 1] has the mean 2·least / (1 + least), and
+`power_law` is called only for means of at least 2·least."""
 
 
 def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
@@ -127,14 +127,14 @@ def power_ns(shares: Vector, standard_errors: Vector, n_users: float) -> Vector:
     means = np.concatenate(
         [
             _posterior_means(part.real, part.imag, steepness, least)
-            for part in np.array_split(pairs, -(-len(pairs) // _ROWS))
+            for part in np.array_split(pairs, -(-len(pairs) // _MAX_ROWS))
         ]
     )
     return norm_sub(means[where.ravel()])
 
 
 def power_law(mean: float, least: float) -> float:
-    """Return the s at which x^-s on [least, 1] has a `mean` ≥ 2·least; 0 if none has."""
+    """Return the s for which x^-s on [least, 1] has this `mean` ≥ 2·least; 0 if there is none."""
 
     def excess(steepness: float) -> float:
         return _moment(2 - steepness, least) / _moment(1 - steepness, least) - mean
@@ -176,10 +176,10 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     return np.where(exact, shares, means)
 
 
-_TO_A_POINT: Final = 2
-"""Degrees of freedom that James and Stein's rule loses towards a fixed point."""
-_TO_THE_MEAN: Final = 3
-"""Degrees of freedom that it loses towards the mean of the attributes."""
+_POINT_DEGREES: Final = 2
+"""Degrees of freedom that James and Stein's rule loses when it shrinks towards a fixed point."""
+_MEAN_DEGREES: Final = 3
+"""Degrees of freedom that it loses when it shrinks towards the mean of the attributes."""
 
 
 def shrink_to_zero(moments: Moments) -> Vector:
@@ -191,7 +191,7 @@ def shrink_to_zero(moments: Moments) -> Vector:
     true means; with unequal variances nearly so, unless a few make up most of their sum. Fewer than
     three means are unchanged. The result, shape (d,), is biased and has no intervals.
     """
-    return moments.means * _factor(moments.means, moments.variances, _TO_A_POINT)
+    return moments.means * _factor(moments.means, moments.variances, _POINT_DEGREES)
 
 
 def shrink_to_common_mean(moments: Moments) -> Vector:
@@ -203,13 +203,13 @@ def shrink_to_common_mean(moments: Moments) -> Vector:
     """
     centre = moments.means.mean()
     apart = moments.means - centre
-    shrunk: Vector = centre + apart * _factor(apart, moments.variances, _TO_THE_MEAN)
+    shrunk: Vector = centre + apart * _factor(apart, moments.variances, _MEAN_DEGREES)
     return shrunk
 
 
-def _factor(apart: Vector, variances: Vector, uncounted: int) -> float:
+def _factor(apart: Vector, variances: Vector, lost_degrees: int) -> float:
     """Return the factor to shrink distances by, in 0 .. 1."""
-    counted = len(apart) - uncounted
+    counted = len(apart) - lost_degrees
     if counted <= 0 or not variances.any():
         return 1.0
     seen = float(apart @ apart)

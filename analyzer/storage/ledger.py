@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     "entry, task_digest, batch_id, population, n_users, n_refused, coalition, epsilon, delta, "
     "theorem, composed_epsilon, previous_hash, entry_hash"
 )
-_PLACES: Final = ", ".join("?" * len(_COLUMNS.split(",")))
+_PLACEHOLDERS: Final = ", ".join("?" * len(_COLUMNS.split(",")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Charge:
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
-    """Enter the cost of a release, once a task, in the transaction that releases it."""
+    """Add the entry of a release; a task has one. Run in the transaction that stores the result."""
     last = connection.execute(
         "SELECT entry, entry_hash FROM ledger ORDER BY entry DESC LIMIT 1"
     ).fetchone()
@@ -71,19 +71,19 @@ def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge
         composed_epsilon=cost.composed_epsilon,
     )
     connection.execute(
-        f"INSERT INTO ledger ({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608  # fixed text
+        f"INSERT INTO ledger ({_COLUMNS}) VALUES ({_PLACEHOLDERS})",  # noqa: S608  # fixed text
         tuple(getattr(entry, name) for name in _COLUMNS.split(", ")),
     )
 
 
-def entries_after(connection: sqlite3.Connection, after: int, most: int) -> list[LedgerEntry]:
-    """List at most `most` entries with numbers above `after`, in order."""
-    query = f"SELECT {_COLUMNS} FROM ledger WHERE entry > ? ORDER BY entry LIMIT ?"  # noqa: S608
-    return [_entry(row) for row in connection.execute(query, (after, most))]
+def entries_after(connection: sqlite3.Connection, after: int, limit: int) -> list[LedgerEntry]:
+    """List at most `limit` entries with numbers above `after`, in order."""
+    query = f"SELECT {_COLUMNS} FROM ledger WHERE entry > ? ORDER BY entry LIMIT ?"  # noqa: S608  # fixed text
+    return [_entry(row) for row in connection.execute(query, (after, limit))]
 
 
 def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEntry]:
-    """List every release to a population."""
+    """List the entries of all releases to a population."""
     query = f"SELECT {_COLUMNS} FROM ledger WHERE population = ? ORDER BY entry"  # noqa: S608
     return [_entry(row) for row in connection.execute(query, (population,))]
 
@@ -103,7 +103,7 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     """
     columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(ledger)"))
     if columns != _COLUMNS:
-        raise LedgerError(f"the ledger has other columns than this program's: {columns}")
+        raise LedgerError(f"the ledger's columns are {columns}; they must be {_COLUMNS}")
     try:
         head = verify(_entries(connection))
     except (TypeError, ValueError, AttributeError, sqlite3.OperationalError) as error:

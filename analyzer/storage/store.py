@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from analyzer.storage import ledger, task_table
-from analyzer.storage.task_table import Sentinel, TaskLine
-from common.crypto.signing import SignedTask
 from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
@@ -68,16 +66,8 @@ class Store:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run a function of `task_table` or `ledger` as one transaction."""
+        """Run a function of `task_table` as one transaction."""
         return await self._database.run(work, *args, **kwargs)
-
-    async def add_task(self, signed: SignedTask, line: TaskLine) -> None:
-        """Store a published task with its line."""
-        await self._database.run(task_table.add, signed, line)
-
-    async def task(self, digest: TaskDigest) -> SignedTask | None:
-        """Look up a published task."""
-        return await self._database.run(task_table.find, digest)
 
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """
@@ -111,18 +101,6 @@ class Store:
         return await self._database.run(
             _blob, "SELECT commitment FROM commitments WHERE task_digest = ?", digest
         )
-
-    async def add_sentinels(
-        self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
-    ) -> None:
-        """Register sentinels, before the batch is staged; see `task_table.add_sentinels`."""
-        await self._database.run(
-            task_table.add_sentinels, digest, sentinels, most, acknowledged=acknowledged
-        )
-
-    async def sentinels(self, digest: TaskDigest) -> list[Sentinel]:
-        """List a task's sentinels in the order in which they were registered."""
-        return await self._database.run(task_table.sentinels, digest)
 
     async def staged(self) -> list[BatchManifest]:
         """List the batches that are staged and not yet released."""
@@ -161,16 +139,24 @@ class Store:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
 
+    async def releases_to(self, population: str) -> list[LedgerEntry]:
+        """List the ledger's entries of a population."""
+        return await self._database.run(ledger.entries_of, population)
+
+    async def populations(self) -> list[str]:
+        """List the populations with a release."""
+        return await self._database.run(ledger.populations)
+
     async def batch_states(self) -> dict[TaskDigest, DeliveredState]:
-        """Return the state of every batch that was staged or given up. Run at start."""
+        """Return the state of every batch that is staged, released or unusable. Run at start."""
         return await self._database.run(_batch_states)
 
-    async def give_up(self, manifest: BatchManifest, failure: str) -> None:
-        """Store why a batch can never be released; its staged reports are kept."""
-        await self._database.run(_give_up, manifest, failure)
+    async def mark_unusable(self, manifest: BatchManifest, failure: str) -> None:
+        """Store the reason why a batch can never be released; its staged reports are kept."""
+        await self._database.run(_mark_unusable, manifest, failure)
 
     async def failure(self, digest: TaskDigest) -> str | None:
-        """Look up why a task's batch can never be released."""
+        """Look up the reason why a task's batch can never be released."""
         return await self._database.run(_failure, digest)
 
     async def result(self, digest: TaskDigest) -> bytes | None:
@@ -276,7 +262,7 @@ def _release(
     connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
 
 
-def _give_up(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
+def _mark_unusable(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
     connection.execute(
         "UPDATE batches SET failure = ? WHERE task_digest = ?", (failure, manifest.task_digest)
     )

@@ -1,17 +1,18 @@
 """
-The tables of published tasks: signed bytes, lines (summaries for lists), and sentinels.
+The tables of published tasks: signed bytes, listed fields, and sentinels.
 
-Tasks are listed from their lines, since a task may have two megabytes of labels. Functions of a
-connection, run by the store in its database's thread.
+Tasks are listed without parsing their bytes, since a task may have two megabytes of labels.
+`Store.run` runs these functions in the database's thread.
 """
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Any, Final
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, WireError
+from common.messages.batch import TaskState, TaskSummary
 from common.messages.inclusion_proof import split
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -42,64 +43,28 @@ CREATE TABLE IF NOT EXISTS sentinels (
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLine:
-    """The listed fields of a task, in the order of the table's columns."""
-
-    protocol: str
-    domain_size: int
-    population: str
-    n_min: int
-    target_size: int
-    deadline: int
-
-    @classmethod
-    def of(cls, task: Task) -> Self:
-        """Return the line of a task."""
-        return cls(
-            protocol=task.protocol,
-            domain_size=task.domain_size,
-            population=task.population,
-            n_min=task.n_min,
-            target_size=task.target_size,
-            deadline=task.deadline,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTask:
-    """The line of a published task, and the state of its batch."""
-
-    task_digest: TaskDigest
-    line: TaskLine
-    staged: bool
-    n_users: int
-    """Users in the staged batch; 0 if there is none."""
-    released: bool
-    failure: str
-    """Reason why the batch can never be released; else empty."""
-
-
-def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine) -> None:
-    """Store a task with its line."""
+def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
+    """Store a task and its listed fields."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
+    listed = (task.protocol, task.domain_size, task.population)
+    sizes = (task.n_min, task.target_size, task.deadline)
     connection.execute(
-        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *astuple(line))
+        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *listed, *sizes)
     )
 
 
 def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:
-    """Look up a task."""
+    """Look up a published task."""
     row = connection.execute(
         "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
     ).fetchone()
     return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
 
 
-def without_line(connection: sqlite3.Connection) -> list[TaskDigest]:
-    """List the tasks without a line."""
+def unlisted_tasks(connection: sqlite3.Connection) -> list[TaskDigest]:
+    """List the tasks whose listed fields are missing."""
     rows = connection.execute(
         "SELECT task_digest FROM tasks WHERE task_digest NOT IN "
         "(SELECT task_digest FROM task_lines)"
@@ -107,7 +72,7 @@ def without_line(connection: sqlite3.Connection) -> list[TaskDigest]:
     return [TaskDigest(digest) for (digest,) in rows]
 
 
-_STORED: Final = (
+_SUMMARIES: Final = (
     "SELECT task_digest, protocol, domain_size, population, n_min, target_size, deadline, "
     "coalesce(staged, 0), coalesce(n_users, 0), "
     "EXISTS (SELECT 1 FROM results WHERE results.task_digest = task_lines.task_digest), "
@@ -115,34 +80,41 @@ _STORED: Final = (
 )
 
 
-def stored(connection: sqlite3.Connection, digest: TaskDigest) -> StoredTask | None:
-    """Look up a task's line, and the state of its batch."""
-    row = connection.execute(f"{_STORED} WHERE task_digest = ?", (digest,)).fetchone()
-    return None if row is None else _stored(row)
+def summary(connection: sqlite3.Connection, digest: TaskDigest, now: float) -> TaskSummary | None:
+    """Return a task's summary at `now`, in seconds since 1970 UTC; None if it is not listed."""
+    row = connection.execute(f"{_SUMMARIES} WHERE task_digest = ?", (digest,)).fetchone()
+    return None if row is None else _summary(row, now)
 
 
-def after(connection: sqlite3.Connection, last: TaskDigest, at_most: int) -> list[StoredTask]:
-    """List at most `at_most` tasks with digests above `last`, which may be empty, sorted."""
-    query = f"{_STORED} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
-    return [_stored(row) for row in connection.execute(query, (last, at_most))]
+def summaries_after(
+    connection: sqlite3.Connection, last: TaskDigest, limit: int, now: float
+) -> list[TaskSummary]:
+    """List at most `limit` tasks with digests above `last`, which may be empty, sorted."""
+    query = f"{_SUMMARIES} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
+    return [_summary(row, now) for row in connection.execute(query, (last, limit))]
 
 
-def _stored(row: Sequence[Any]) -> StoredTask:
+def _summary(row: Sequence[Any], now: float) -> TaskSummary:
     digest, protocol, size, population, n_min, target, deadline, *batch = row
     staged, n_users, released, failure = batch
-    return StoredTask(
+    if released:
+        state = TaskState.RELEASED
+    elif failure:
+        state = TaskState.UNUSABLE
+    elif staged:
+        state = TaskState.STAGED
+    else:
+        state = TaskState.OVERDUE if now >= deadline else TaskState.OPEN
+    return TaskSummary(
         task_digest=TaskDigest(digest),
-        line=TaskLine(
-            protocol=protocol,
-            domain_size=size,
-            population=population,
-            n_min=n_min,
-            target_size=target,
-            deadline=deadline,
-        ),
-        staged=bool(staged),
+        state=state,
+        protocol=protocol,
+        domain_size=size,
+        population=population,
+        n_min=n_min,
+        target_size=target,
+        deadline=deadline,
         n_users=n_users if staged else 0,
-        released=bool(released),
         failure=failure,
     )
 
@@ -155,18 +127,18 @@ _UNFINISHED: Final = (
 
 
 def deadlines(connection: sqlite3.Connection) -> dict[TaskDigest, int]:
-    """Return the deadlines of tasks with a line that may still get a result."""
+    """Return the deadlines of listed tasks that may still get a result."""
     rows = connection.execute(
         f"SELECT task_digest, deadline {_UNFINISHED} AND deadline IS NOT NULL"
     )
     return {TaskDigest(digest): deadline for digest, deadline in rows}
 
 
-def awaited(connection: sqlite3.Connection, since: float) -> list[bytes]:
+def unfinished_tasks(connection: sqlite3.Connection, since: float) -> list[bytes]:
     """
     List the bytes of tasks that may still get a result.
 
-    Each has a staged batch, a deadline after `since`, or no line.
+    Each has a staged batch or a deadline after `since`, or is not listed.
     """
     rows = connection.execute(
         f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",
@@ -189,7 +161,7 @@ def add_sentinels(
     connection: sqlite3.Connection,
     digest: TaskDigest,
     planted: Sequence[bytes],
-    most: int,
+    limit: int,
     *,
     acknowledged: bool,
 ) -> None:
@@ -199,7 +171,7 @@ def add_sentinels(
     Known ones can only become acknowledged: the shuffler has stored them.
 
     Raises:
-        BatchStateError: The task's batch is staged, or there would be more than `most` sentinels.
+        BatchStateError: The task's batch is staged, or there would be more than `limit` sentinels.
         WireError: A new sentinel shares a leaf with another, new or known.
 
     Cost: a look-up for each; all of the task's sentinels are read if any is new.
@@ -217,7 +189,7 @@ def add_sentinels(
     if new:
         before = [leaf for sentinel in sentinels(connection, digest) for leaf in sentinel.leaves]
         _check_leaves_differ(before, new)
-        _insert_sentinels(connection, digest, new, most, acknowledged=acknowledged)
+        _insert_sentinels(connection, digest, new, limit, acknowledged=acknowledged)
     connection.executemany(
         "UPDATE sentinels SET acknowledged = 1 WHERE task_digest = ? AND leaves = ?",
         [(digest, leaves) for leaves in confirmed],
@@ -243,17 +215,17 @@ def _insert_sentinels(
     connection: sqlite3.Connection,
     digest: TaskDigest,
     new: Sequence[bytes],
-    most: int,
+    limit: int,
     *,
     acknowledged: bool,
 ) -> None:
     [count] = connection.execute(
         "SELECT count(*) FROM sentinels WHERE task_digest = ?", (digest,)
     ).fetchone()
-    if count + len(new) > most:
+    if count + len(new) > limit:
         raise BatchStateError(
             f"the task would have {count + len(new)} sentinels; between n_min and target_size "
-            f"there is room for {most}"
+            f"there is room for {limit}"
         )
     connection.executemany(
         "INSERT INTO sentinels VALUES (?, ?, ?, ?)",

@@ -108,7 +108,7 @@ class SigningIdentity:
         return self._key.private_bytes_raw()
 
     def public_identity(self) -> PublicIdentity:
-        """Return the half that devices pin."""
+        """Return the public half, which devices pin."""
         return PublicIdentity(self._key.public_key().public_bytes_raw())
 
     def sign(self, task_bytes: bytes) -> SignedTask:

@@ -1,5 +1,5 @@
 """
-Access to every method of every service: allowed callers, limits, and operators' tokens.
+Access to every method of every service: allowed callers, limits, and operator tokens.
 
 A method that is not in the table is refused.
 """
@@ -20,7 +20,7 @@ _TOKEN_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _TOKEN_BYTES))
 
 
 class OperatorToken:
-    """One service's token, stored in its state directory as `operator.token`; never prints."""
+    """A service's operator token, stored in its state directory; hidden in repr."""
 
     __slots__ = ("_token",)
 
@@ -28,8 +28,8 @@ class OperatorToken:
         """Parse the file's content; raise SettingsError if it is not a token."""
         if _TOKEN_TEXT.fullmatch(text) is None:
             raise SettingsError(
-                f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file "
-                "to make a new one at the next start"
+                f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file, "
+                "and the next start creates a new one"
             )
         self._token = text.strip()
 
@@ -45,10 +45,10 @@ class OperatorToken:
     def check(self, shown: str | None) -> None:
         """Check a caller's token; raise CredentialError if it is missing or wrong."""
         if shown is None:
-            raise CredentialError("this call needs an operator's token")
+            raise CredentialError("this call needs an operator token")
         if not self.matches(shown):
             raise CredentialError(
-                "wrong operator's token: this service's own is in STATE/operator.token"
+                "wrong operator token; this service's token is in STATE/operator.token"
             )
 
     def __repr__(self) -> str:
@@ -56,15 +56,15 @@ class OperatorToken:
 
 
 class Caller(Enum):
-    """Who may make a call."""
+    """The callers that a method allows."""
 
     ANYONE = "anyone"
     SHUFFLER = "shuffler"
     """A caller whose certificate names `shuffler`."""
     OPERATOR = "operator"
-    """A caller whose certificate names `operator`, with the operator's token."""
-    TOKEN_HOLDER = "token holder"  # noqa: S105  # no password
-    """A caller with the operator's token, at a server that devices call without a certificate."""
+    """A caller whose certificate names `operator`, with the operator token."""
+    TOKEN_HOLDER = "token holder"  # noqa: S105  # not a password
+    """A caller with the operator token, at a server that devices call without a certificate."""
 
 
 _CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
@@ -88,7 +88,7 @@ class Limits:
     peer_reads: int = 0
     """Maximum requests of one connection read at once."""
     long_answers: bool = False
-    """A read slot is held until the answer is made, or until it is sent if it is long."""
+    """A read slot is held until the answer is ready, or until it is sent if it is long."""
     minor: bool = False
     """Minor calls, whose refusal does not count as overload."""
 
@@ -194,7 +194,7 @@ _AGE: Final = 300.0
 _CERTIFIED_AGE: Final = 3600.0
 """Seconds; bounds the time for which an expired certificate is accepted."""
 _MARGIN: Final = 10.0
-"""Seconds after the longest call for its answer to arrive."""
+"""Seconds added to the longest call, for its answer to arrive."""
 
 
 def connections_of(service: str) -> Connections:

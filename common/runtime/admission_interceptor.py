@@ -56,25 +56,25 @@ class ConcurrencyLimits:
             OverloadError: Too many calls of this kind are running.
             ShareError: Too many run on this connection, or the kind is a minor one.
         """
-        limits, own = kind.value, (kind, peer)
+        limits, key = kind.value, (kind, peer)
         if self._calls[kind] >= limits.calls:
             error = ShareError if limits.minor else OverloadError
             raise error(f"{limits.calls} calls of this kind are running, the limit; retry later")
-        if is_one_connection(peer) and self._peer_calls[own] >= limits.peer_calls:
+        if is_one_connection(peer) and self._peer_calls[key] >= limits.peer_calls:
             raise ShareError(
                 f"{limits.peer_calls} calls of this kind are running on this connection, its "
                 "limit; retry later"
             )
         self._calls[kind] += 1
-        self._peer_calls[own] += 1
+        self._peer_calls[key] += 1
 
     def release(self, kind: CallKind, peer: str) -> None:
         """End a call."""
-        own = (kind, peer)
+        key = (kind, peer)
         self._calls[kind] -= 1
-        self._peer_calls[own] -= 1
-        if not self._peer_calls[own]:
-            del self._peer_calls[own]
+        self._peer_calls[key] -= 1
+        if not self._peer_calls[key]:
+            del self._peer_calls[key]
 
 
 class Queue:
@@ -82,7 +82,7 @@ class Queue:
 
     def __init__(self, slots: int, peer_slots: int) -> None:
         self._slots = asyncio.Semaphore(slots)
-        self._most = peer_slots
+        self._peer_limit = peer_slots
         self._peer_slots: dict[str, asyncio.Semaphore] = {}
         self._present: Counter[str] = Counter()
 
@@ -96,7 +96,7 @@ class Queue:
         """
         needed = [(self._slots, OverloadError)]
         if is_one_connection(peer):
-            own = self._peer_slots.setdefault(peer, asyncio.Semaphore(self._most))
+            own = self._peer_slots.setdefault(peer, asyncio.Semaphore(self._peer_limit))
             self._present[peer] += 1
             needed.insert(0, (own, ShareError))
         held: list[asyncio.Semaphore] = []
@@ -131,7 +131,7 @@ class Queue:
 
 
 class AdmittedCall:
-    """A call counted by the limits until gRPC has finished it, and its read slot."""
+    """A call that counts towards the limits until gRPC finishes it, and may hold a read slot."""
 
     def __init__(
         self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
@@ -164,8 +164,8 @@ class AdmittedCall:
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
-_ARRIVAL: Final = "the request did not arrive completely"
-_END: Final = "the call did not finish"
+_NOT_ARRIVED: Final = "the request did not arrive completely"
+_NOT_FINISHED: Final = "the call did not finish"
 
 
 SERVICE_ERROR: Final = (("shuffledp-service-error", "1"), ("grpc-retry-pushback-ms", "-1"))
@@ -205,7 +205,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Any:  # noqa: ANN401  # gRPC's own types vary
+    ) -> Any:  # noqa: ANN401  # gRPC's types vary
         """
         Wrap a method's handler, once. The wrapper reads bytes, and parses them in a read slot.
 
@@ -229,7 +229,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         conversing = self._guarded(self._conversing(handler, call))
         return grpc.stream_stream_rpc_method_handler(conversing)
 
-    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own
+    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's types vary
         async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
             try:
                 return await method(requests, context)
@@ -264,7 +264,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             context.add_done_callback(held.close)
             long = False
             try:
-                async with Deadline(call.kind.value.seconds, _END) as deadline:
+                async with Deadline(call.kind.value.seconds, _NOT_FINISHED) as deadline:
                     if handler.request_streaming:
                         answer = await handler.stream_unary(_messages(parse, requests), context)
                     else:
@@ -294,15 +294,15 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         parse, serialize = handler.request_deserializer, handler.response_serializer
         limits = call.kind.value
 
-        async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async def parsed(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             while True:
-                async with Deadline(limits.read_seconds, _ARRIVAL):
+                async with Deadline(limits.read_seconds, _NOT_ARRIVED):
                     raw = await anext(requests, None)
                 if raw is None:
                     return
                 if len(raw) > LONG_MESSAGE:
                     raise WireError(
-                        f"the request has {len(raw)} bytes; one of this call has at most "
+                        f"the request has {len(raw)} bytes; the limit of this call is "
                         f"{LONG_MESSAGE}"
                     )
                 yield read_message(parse, raw)
@@ -312,8 +312,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             try:
                 # Answers are written here and not yielded: a timeout would interrupt gRPC while it
                 # waits for a caller who reads none, and that caller would never see the end.
-                async with Deadline(limits.seconds, _END):
-                    async for answer in handler.stream_stream(each(requests), context):
+                async with Deadline(limits.seconds, _NOT_FINISHED):
+                    async for answer in handler.stream_stream(parsed(requests), context):
                         await context.write(serialize(answer))
             finally:
                 # Not when gRPC is done: a caller may not read the end of the stream until the
@@ -348,12 +348,12 @@ class Deadline:
         now = asyncio.get_running_loop().time
         if end is not None and (soon := now() + seconds) < end:
             self._timeout.reschedule(soon)
-            self._what, self._seconds = _ARRIVAL, seconds
+            self._what, self._seconds = _NOT_ARRIVED, seconds
         yield
         self._timeout.reschedule(end)
         self._what, self._seconds = whole
 
-    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # asyncio's own
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # passed on to asyncio
         try:
             await self._timeout.__aexit__(*raised)
         except TimeoutError as error:

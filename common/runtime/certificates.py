@@ -83,7 +83,7 @@ class Certificate:
         except x509.ExtensionNotFound:
             return []
         hosts = names.value.get_values_for_type(x509.DNSName)
-        return hosts + [str(one) for one in names.value.get_values_for_type(x509.IPAddress)]
+        return hosts + list(map(str, names.value.get_values_for_type(x509.IPAddress)))
 
     @property
     def fingerprint(self) -> str:
@@ -127,7 +127,7 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float) -> Self:
-        """Make an authority, and write authority.pem and authority.key."""
+        """Create an authority, and write authority.pem and authority.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
@@ -146,7 +146,7 @@ class Authority:
         except _KEY_ERRORS:
             pass
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise SettingsError("authority.key does not hold a key that this program made")
+            raise SettingsError("authority.key does not hold a key that this program created")
         return cls(certificate, key)
 
     def issue(self, folder: Path, party: str, now: float, hosts: Sequence[str] = ()) -> Certificate:
@@ -170,7 +170,7 @@ class Authority:
         try:
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         except ValueError as error:
-            raise SettingsError("a host must be a name in ASCII, or an address") from error
+            raise SettingsError("a host must be an ASCII name or an IP address") from error
         certificate = (
             _builder(_named(party), self.certificate.parsed.subject, key, times, authority=False)
             .add_extension(alternatives, critical=False)
@@ -212,7 +212,7 @@ def _builder(
     *,
     authority: bool,
 ) -> x509.CertificateBuilder:
-    """Return a builder of a certificate, which can sign others if it is an authority's."""
+    """Return a builder of a certificate, which may sign others if it is an `authority`."""
     usages = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     usage = x509.KeyUsage(
         digital_signature=not authority,

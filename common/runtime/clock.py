@@ -1,11 +1,11 @@
-"""The interface to the time, the system's clock, and the pauses between retries."""
+"""The clock interface, the system's clock, and the pauses between retries."""
 
 import time
 from typing import Final, Protocol
 
 
 class Clock(Protocol):
-    """A source of the time. Tests pass one that they set."""
+    """A source of the time; tests pass one that they set."""
 
     def now(self) -> float:
         """Seconds since 1970 UTC."""
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock; made in server.py and in deploy/ only."""
+    """The machine's clock; created in server.py and in deploy/ only."""
 
     def now(self) -> float:
         """Seconds since 1970 UTC."""

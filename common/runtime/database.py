@@ -65,7 +65,7 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Open or make the file; `schema` is CREATE ... IF NOT EXISTS. May raise StorageError."""
+        """Open or create the file, or raise StorageError; `schema` is CREATE ... IF NOT EXISTS."""
         self._log_has_deleted_rows = True  # an earlier run may have failed to empty it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
@@ -146,8 +146,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
             missing = columns - _columns(connection).get(table, set())
             if missing:
                 raise DamagedStorageError(
-                    f"a database of the state directory is damaged, or another program's: its "
-                    f"table {table} has no column {min(missing)}"
+                    "a database of the state directory is damaged, or belongs to another program: "
+                    f"its table {table} has no column {min(missing)}"
                 )
 
 

@@ -35,15 +35,15 @@ async def check(settings: ServiceSettings, party: str) -> None:
     """
     file = settings.state_directory / "address"
     try:
-        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] include this machine
+        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{file} does not hold the service's address: is it running?"
         ) from error
     files = None if address.startswith("unix:") else TlsFiles.of(settings, party)
-    own = files.read() if files else None
-    authority = own.authority if own else None
-    async with open_channel(address, party, authority, own=own) as channel:
+    identity = files.read() if files else None
+    authority = identity.authority if identity else None
+    async with open_channel(address, party, authority, own=identity) as channel:
         call = health_pb2_grpc.HealthStub(channel).Check(
             health_pb2.HealthCheckRequest(), timeout=_SECONDS
         )
@@ -59,8 +59,8 @@ def main() -> None:
         description="Check that this machine's own service is serving.",
         epilog="Example: python -m common.runtime.health_check analyzer --settings analyzer.toml",
     )
-    parser.add_argument("party", choices=_SERVICES, help="whose service it is")
-    parser.add_argument("--settings", type=Path, help="the service's TOML file of settings")
+    parser.add_argument("party", choices=_SERVICES, help="party that runs the service")
+    parser.add_argument("--settings", type=Path, help="a TOML settings file")
     arguments = parser.parse_args()
     prefix = f"SHUFFLEDP_{arguments.party.upper()}"
     try:

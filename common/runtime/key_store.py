@@ -31,7 +31,7 @@ class KeyStore:
     """The encryption keys of one party."""
 
     def __init__(self, state: StateDirectory, schedule: Schedule) -> None:
-        """Read the ring, or raise SettingsError; `rotate` makes a key for each suite."""
+        """Read the ring, or raise SettingsError; `rotate` creates a key for each suite."""
         self._state = state
         self._schedule = schedule
         self._ring = self._read()
@@ -42,7 +42,7 @@ class KeyStore:
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
         """
-        Make, activate, expire and destroy keys as due. Idempotent.
+        Create, activate, expire and destroy keys as due. Idempotent.
 
         Args:
             now: Seconds since 1970 UTC.
@@ -84,7 +84,7 @@ class KeyStore:
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """Return a task's key, or raise UnknownKeyError, which calls the key `whose`."""
+        """Return a task's key, or raise UnknownKeyError, whose message calls the key `whose`."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -144,7 +144,7 @@ class KeyStore:
                 break
             if _key_file(key.public_key().key_id) == name:
                 return key
-        raise SettingsError(f"{name} in the state directory does not hold the key of its name")
+        raise SettingsError(f"{name} in the state directory does not hold the key that it names")
 
     def _destroy_files(self) -> bool:
         gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
@@ -164,7 +164,7 @@ def _key_file(key: KeyId) -> str:
 
 
 _TICK: Final = 600.0
-"""Seconds between rotations, which is short: keys live for days."""
+"""Seconds between rotations; short, since keys live for days."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ class Rotation:
             await asyncio.sleep(tick)
             try:
                 await self.rotate()
-            except Exception as error:  # noqa: BLE001  # the next rotation may do better
+            except Exception as error:  # noqa: BLE001  # the next rotation may succeed
                 logs.event("keys not rotated yet", {"error": type(error).__name__}, level="ERROR")
 
 
@@ -204,7 +204,7 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
-    """Read or make a party's signing identity, and publish the half that others pin."""
+    """Load or create a party's signing identity, and publish its public half."""
     raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
     identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
@@ -215,7 +215,7 @@ def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
     Replace a party's signing identity. Parties that pin the old one refuse the new one.
 
-    Run by an operator, while no service holds `state`; raises as `load_identity`.
+    Run by an operator, while no service holds `state`. Raises the errors of `load_identity`.
     """
     state.destroy(_IDENTITY_FILE)
     return load_identity(state)

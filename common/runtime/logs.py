@@ -73,8 +73,8 @@ class _JsonLines(logging.Formatter):
 def configure(level: Level) -> None:
     """Write events of at least this level, and libraries' warnings, to standard error."""
     libraries, handler = logging.StreamHandler(), logging.StreamHandler()
-    for each in (libraries, handler):
-        each.setFormatter(_JsonLines())
+    for output in (libraries, handler):
+        output.setFormatter(_JsonLines())
     libraries.setLevel(logging.WARNING)
     logging.getLogger().handlers[:] = [libraries]
     _LOGGER.handlers[:] = [handler]

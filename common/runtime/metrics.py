@@ -4,9 +4,9 @@ Metrics of all parties: an allow-list of names, labels and label values.
 Review what a metric reveals before adding it. No label names a user, a peer, a connection or a
 submission, which the shuffler forgets; nor a task, a batch or a population, which are unbounded and
 logged. Nothing changes while a batch collects, however many submit: counters advance when a batch
-changes its state, failures show by whole five minutes. The exceptions are
-processor time, memory and disk space, which change with single calls, as in the machine's process
-list. So serve /metrics on a private network, to the process's own operator only.
+changes its state, and failures show in whole windows of five minutes. The exceptions are processor
+time, memory and disk space, which change with single calls, as in the machine's process list. So
+serve /metrics on a private network, to the process's own operator only.
 """
 
 import asyncio
@@ -221,7 +221,7 @@ class Metrics(Collector):
         """Advance a counter; raise ValueError for an undefined series or a negative amount."""
         values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
-            raise ValueError(f"{name} only grows; it cannot change by {by}")
+            raise ValueError(f"{name} is a counter; it cannot change by {by}")
         values[series] += by
 
     def advance_to(self, name: str, total: float) -> None:
@@ -257,7 +257,7 @@ class Metrics(Collector):
         if len(labels) != len(series) or series not in metric.series():
             raise ValueError(f"{name} has no series {dict(labels)}")
         if metric.is_counter is not counter:
-            raise ValueError(f"{name} is no {'counter' if counter else 'gauge'}")
+            raise ValueError(f"{name} is not a {'counter' if counter else 'gauge'}")
         return self._values[name], series
 
 
@@ -269,7 +269,7 @@ class MetricsServer:
     """
 
     def __init__(self, listen: str, metrics: Metrics) -> None:
-        """Listen on host:port, or raise SettingsError; `address` names the port taken for 0."""
+        """Listen on host:port, or raise SettingsError; `address` has the actual port if it is 0."""
         host, _, port = listen.rpartition(":")
         try:
             self._server, self._thread = start_wsgi_server(
@@ -277,7 +277,7 @@ class MetricsServer:
             )
         except OSError as error:
             raise SettingsError(
-                f"cannot serve metrics on {listen}: the address is in use, or not this machine's"
+                f"cannot serve metrics on {listen}: the address is in use, or not of this machine"
             ) from error
         self.address = f"{host}:{self._server.server_port}"
 
@@ -309,13 +309,13 @@ def measure(pid: int | None = None) -> Usage:
 
     Cost: reads the process table, some milliseconds; do not call it in the event loop.
     """
-    own = psutil.Process(pid)
-    # First, so that a worker that ends in between is missed once, not counted twice: the system
-    # adds an ended worker to its parent.
-    cpu = _cpu_seconds(own)
-    resident = own.memory_info().rss
-    for worker in own.children(recursive=True):
-        with suppress(psutil.Error):  # it has ended
+    process = psutil.Process(pid)
+    # Before the workers, since the system adds an ended worker's time to its parent: one that ends
+    # in between is then missed once, not counted twice.
+    cpu = _cpu_seconds(process)
+    resident = process.memory_info().rss
+    for worker in process.children(recursive=True):
+        with suppress(psutil.Error):  # the worker has ended
             cpu += _cpu_seconds(worker)
             resident += worker.memory_info().rss
     return Usage(cpu_seconds=cpu, resident_bytes=resident)
@@ -372,7 +372,7 @@ class FailureCounters:
 
 
 _DISK_STEPS: Final = 100
-"""Free space is rounded to this share of the disk, so that it hides single submissions."""
+"""Free space is rounded down to this fraction of the disk, to hide single submissions."""
 
 
 class ProcessMetrics:
@@ -391,7 +391,7 @@ class ProcessMetrics:
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Make readings fail if the event loop hangs for `patience` seconds; alerts watch it."""
+        """Make readings fail if the event loop hangs for `patience` seconds: alerts detect that."""
 
         @self.metrics.on_collect
         def check_loop() -> None:
@@ -415,7 +415,7 @@ class ProcessMetrics:
         @self.metrics.on_collect
         def measure_days_left() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
-                # An unreadable file leaves the last value; using it logs the error.
+                # The last value stays if a file cannot be read.
                 with suppress(SettingsError):
                     if path is not None:
                         days = Certificate.read(path).days_left(self._clock.now())

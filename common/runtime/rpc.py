@@ -35,7 +35,7 @@ LONG_DEADLINE: Final = 600.0
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Timeout in seconds of a whole batch."""
 
-_PASSING: Final = frozenset(
+_RETRYABLE: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -91,7 +91,7 @@ _RETRIES: Final = json.dumps(
 
 
 def make_server(admission: AdmissionInterceptor, connections: Connections) -> grpc.aio.Server:
-    """Make a server with bounded resources, and without services."""
+    """Create a server with bounded resources, and without services."""
     return grpc.aio.server(
         interceptors=[admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
@@ -134,7 +134,7 @@ def bind(
             port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
-            f"cannot listen on {listen}: the address is in use, not this machine's, or "
+            f"cannot listen on {listen}: the address is in use, not of this machine, or "
             "in a missing directory"
         ) from error
     return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
@@ -163,7 +163,7 @@ def open_channel(
     Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
     `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
-    the certificate to present if asked. Messages may have `receive_limit` bytes.
+    the certificate to present if asked. Received messages may have at most `receive_limit` bytes.
 
     Raises:
         SettingsError: The address is invalid, or plaintext would leave this machine.
@@ -211,8 +211,8 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         code, details = error.code(), error.details() or ""
         from_service = SERVICE_ERROR[0] in list(error.trailing_metadata() or ())
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        passing = code in _PASSING
-        if from_service and (exhausted or not passing):
+        retryable = code in _RETRYABLE
+        if from_service and (exhausted or not retryable):
             raise PeerRefusalError(code.name, details) from error
         if too_large := _TOO_LARGE.search(details) if exhausted else None:
             raise PeerRefusalError(
@@ -224,7 +224,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             raise PeerBusyError(f"{whom} is overloaded; retry later") from error
         if from_service:
             raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
-        if not passing:
+        if not retryable:
             hint = "from a proxy, or another program or version at its address"
             raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
         hint = ": authority or certificates do not match" if "andshake" in details else ""

@@ -127,14 +127,14 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
         epilog=f"Example: python -m {party} --settings {party}.toml. "
         f"Every setting may also be given as {prefix}_NAME in the environment.",
     )
-    parser.add_argument("--settings", type=Path, help="a TOML file of settings")
+    parser.add_argument("--settings", type=Path, help="a TOML settings file")
     arguments = parser.parse_args()
     _silence_grpc(party)
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(settings.log_level)
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one file per connection
+        _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))  # one file per connection
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
@@ -155,7 +155,7 @@ def _silence_grpc(party: str) -> None:
     if given:
         sys.stderr.write(f"{party}: {' and '.join(given)} ignored: gRPC's log would name peers\n")
         sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # runs this program again
 
 
 async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:

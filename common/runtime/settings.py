@@ -23,7 +23,7 @@ MAX_SETTINGS_BYTES: Final = 64 * 1024
 
 def _file_name(given: object) -> object:
     if isinstance(given, str) and (not given or "\0" in given):
-        raise ValueError("must not be empty or hold a null character")
+        raise ValueError("must not be empty or contain a null character")
     return given
 
 
@@ -58,7 +58,7 @@ class ServiceSettings:
     """host:port, or unix:PATH. Port 0 chooses a free one and writes it to STATE/address."""
     log_level: Level = "INFO"
     tls_directory: FilePath | None = None
-    """Directory for a development authority and this process's certificate, made on first start."""
+    """Directory of a development authority and this process's certificate, created at first."""
     tls_certificate: FilePath | None = None
     tls_key: FilePath | None = None
     tls_authority: FilePath | None = None
@@ -93,10 +93,10 @@ class KeyHolderSettings(ServiceSettings):
     """Settings of a party that keeps private keys."""
 
     state_key: FilePath | None = None
-    """File of the 32-byte key that encrypts the secrets in state_directory; made on first start. By
-    default, the directory's path with .key appended."""
+    """File of the 32-byte key that encrypts the secrets in state_directory; created on first start.
+    By default, the directory's path with .key appended."""
     key_lifetime_days: float = 90.0
-    """Days for which an encryption key is used for new tasks; 0 means for ever."""
+    """Days for which an encryption key is used for new tasks; 0 means without limit."""
     key_overlap_days: float = 2.0
     """Days for which the next key is published before it is used."""
     key_keep_days: Annotated[float, Field(ge=1, le=MAX_DAYS)] = 30.0
@@ -109,7 +109,7 @@ class KeyHolderSettings(ServiceSettings):
         lifetime, overlap = self.key_lifetime_days, self.key_overlap_days
         if not (lifetime == 0 or 1 <= lifetime <= MAX_DAYS):
             raise SettingsError(
-                f"key_lifetime_days is {lifetime}; it must be 1 .. {MAX_DAYS}, or 0 for ever"
+                f"key_lifetime_days is {lifetime}; it must be 1 .. {MAX_DAYS}, or 0 for no limit"
             )
         if not 0 <= overlap <= MAX_DAYS or (lifetime and overlap > lifetime):
             raise SettingsError(
@@ -144,7 +144,7 @@ def load(
             names the key, never a value of the wrong type: it may be a secret.
     """
     kinds = get_type_hints(settings, include_extras=True)
-    found = {} if path is None else read_toml(path, SettingsError, most_bytes=MAX_SETTINGS_BYTES)
+    found = {} if path is None else read_toml(path, SettingsError, max_bytes=MAX_SETTINGS_BYTES)
     start = f"{prefix}_"
     for variable, text in environment.items():
         key = variable.removeprefix(start).lower()

@@ -30,7 +30,7 @@ _NONCE_BYTES: Final = 12
 
 
 class StateKey:
-    """Seals secrets, each bound to the name of its file. Never prints."""
+    """Seals secrets, each bound to the name of its file; hidden in repr."""
 
     __slots__ = ("_aead", "_where")
 
@@ -91,15 +91,15 @@ class StateDirectory:
     path: Path
     _key_file: Path
     _key: list[StateKey] = field(default_factory=list, repr=False, compare=False)
-    """The state key, read or made on first use."""
+    """The state key, read or created on first use."""
 
     @classmethod
     def open(cls, path: Path, state_key: Path | None = None) -> Self:
         """
-        Make the directory, with mode 0700, if it does not exist.
+        Open the directory; create it with mode 0700 if it does not exist.
 
-        Its secrets are encrypted under the key in the file `state_key`, made with the first secret;
-        by default PATH.key, beside the directory.
+        Its secrets are encrypted under the key in the file `state_key`, by default PATH.key beside
+        the directory. The file is created with the first secret.
         """
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class StateDirectory:
 
     @storage_failures()
     def is_open_to_others(self) -> bool:
-        """Return whether others than the owner can write files here, and so replace secrets."""
+        """Return whether users other than the owner can write here, and so replace secrets."""
         return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
@@ -142,7 +142,12 @@ class StateDirectory:
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read a secret, or store `make`'s; SettingsError if damaged or readable by others."""
+        """
+        Read a secret; if it does not exist, store the one that `make` returns.
+
+        Raises:
+            SettingsError: The file is damaged, or readable by others.
+        """
         key, path = self._state_key(), self.path / name
         if not path.exists():
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
@@ -150,14 +155,14 @@ class StateDirectory:
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read an unencrypted secret that only its owner can read, or store that of `make`."""
+        """Read a secret as `secret` does, but unencrypted."""
         path = self.path / name
         if not path.exists():
             atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
     def _state_key(self) -> StateKey:
-        """Read the state key once; make it if nothing is sealed yet."""
+        """Read the state key once; create it if nothing is sealed yet."""
         if not self._key:
             try:
                 if not self._key_file.exists():

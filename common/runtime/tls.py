@@ -1,4 +1,4 @@
-"""TLS between processes: a process's certificate, made if needed, checked, and reloaded."""
+"""TLS between processes: create, check and reload a process's certificate."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ class TlsFiles:
         )
 
     def read(self) -> TlsIdentity:
-        """Read the files; raise SettingsError if one is damaged or the key is another's."""
+        """Read the files; raise SettingsError if one is damaged or the key does not match."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -80,8 +80,7 @@ class TlsFiles:
         certificate = Certificate.read(self.certificate)
         if party not in {certificate.name, *certificate.names}:
             raise SettingsError(
-                f"the certificate names {certificate.name or 'nobody'}; others expect one that "
-                f"names {party}"
+                f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
             )
         if not certificate.is_issued_by(Certificate.read(self.authority)):
             logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
@@ -122,7 +121,7 @@ class Renewal:
 
 
 def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
-    """Make server credentials that reload the files at every handshake."""
+    """Create server credentials that reload replaced files at a handshake."""
     renewal = Renewal(files)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
@@ -131,7 +130,7 @@ def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.S
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(files.read()),
-        renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
+        renewed,  # type: ignore[arg-type]  # with None, gRPC keeps its files
         ask_for_certificates,
     )
 
@@ -150,7 +149,7 @@ class Tls:
 
     @classmethod
     def open(cls, files: TlsFiles, party: str, clock: Clock) -> Self:
-        """Read and check a party's files; raise as `TlsFiles.read` and `TlsFiles.check`."""
+        """Read and check a party's files. Raises the errors of `TlsFiles.read` and `.check`."""
         files.check(party, clock.now())
         return cls(files=files, identity=files.read())
 
@@ -161,7 +160,11 @@ class Tls:
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
-    """Find or make the TLS identity in the settings, None for plaintext; raise as `Tls.open`."""
+    """
+    Open or create the TLS identity in the settings; None for plaintext.
+
+    Raises the errors of `Tls.open`.
+    """
     if settings.tls_directory is not None:
         if party == "analyzer":  # its operators need a certificate
             development_files(settings.tls_directory, "operator", clock)
@@ -172,9 +175,9 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
 
 def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Find a party's certificate in a directory, or make it and its authority.
+    Find a party's certificate in a directory, or create it and its authority.
 
-    A lock file lets one of several starting processes make the authority. A certificate that
+    A lock file lets only one of several starting processes create the authority. A certificate that
     expires within a month is replaced.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,12 +198,12 @@ def client_identity(
     """
     Read an operator's TLS files; by default operator.pem beside the authority, if it exists.
 
-    Raises as `TlsFiles.read` and `TlsFiles.check`; `now` is in seconds since 1970 UTC.
+    `now` is in seconds since 1970 UTC. Raises the errors of `TlsFiles.read` and `TlsFiles.check`.
     """
-    beside = authority.parent / "operator.pem"
-    shown = certificate or (beside if beside.exists() else None)
-    own = key or beside.with_suffix(".key")
-    files = TlsFiles(certificate=shown, key=own if shown else None, authority=authority)
+    default = authority.parent / "operator.pem"
+    chosen = certificate or (default if default.exists() else None)
+    chosen_key = (key or default.with_suffix(".key")) if chosen else None
+    files = TlsFiles(certificate=chosen, key=chosen_key, authority=authority)
     files.check("operator", now)
     return files.read()
 

@@ -30,15 +30,15 @@ _WRONG_KEYS: Final = {
 T = TypeVar("T")
 
 
-def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
+def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> dict[str, Any]:
     """Read a TOML file's keys; raise `refusal` if it is invalid, too long or unreadable."""
     try:
         with path.open("rb") as file:
-            raw = file.read(most_bytes + 1)
+            raw = file.read(max_bytes + 1)
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
-    if len(raw) > most_bytes:
-        raise refusal(f"{path} is too long; at most {most_bytes} bytes are read")
+    if len(raw) > max_bytes:
+        raise refusal(f"{path} is too long; at most {max_bytes} bytes are read")
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
         if _LONG_KEY.search(text):
@@ -53,7 +53,7 @@ def validated(
     kind: type[T], fields: Mapping[str, Any], refusal: type[ShuffleDpError], noun: str
 ) -> T:
     """
-    Make a dataclass with the configuration STRICT from the keys of a file.
+    Create a dataclass with the configuration STRICT from the keys of a file.
 
     JSON's rules apply: a list becomes a tuple, a table a dataclass. Errors call a key a `noun`,
     such as a "setting".
@@ -70,10 +70,10 @@ def validated(
     except ValidationError as error:
         raise refusal(_sentence(error.errors(include_input=False), noun)) from None
     except (PydanticSerializationError, RecursionError):
-        raise refusal(f"a {noun} is not valid text, or nests lists too deeply") from None
+        raise refusal(f"a {noun} is not valid text, or its lists are nested too deeply") from None
 
 
-def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # any type of a field
+def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type
     """Parse a field's value from a variable's text; raise `refusal` if it has another type."""
     try:
         return TypeAdapter(kind).validate_strings(text)
@@ -102,5 +102,5 @@ def _name(error: ErrorDetails) -> str:
 
 def _rule(message: str) -> str:
     """Convert pydantic's "Input should …" to "must …", to follow a key's name."""
-    said = re.sub(r"^\w+ should", "must", message)
-    return said.replace("an object", "a table").removeprefix("Value error, ")
+    rule = re.sub(r"^\w+ should", "must", message)
+    return rule.replace("an object", "a table").removeprefix("Value error, ")

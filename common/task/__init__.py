@@ -1,1 +1,1 @@
-"""What a task states: specs, dummies, composition rules, drafts."""
+"""Tasks and their parts: mechanisms, dummies, composition rules and drafts."""

@@ -1,4 +1,4 @@
-"""An operator's draft, which the analyzer completes to a task with weights, claims and keys."""
+"""An operator's draft of a task; the analyzer adds weights, claims and keys."""
 
 from dataclasses import dataclass
 
@@ -16,31 +16,32 @@ class NumberDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDraft:
-    """RAPPOR's parameters: k, h, m, f, p and q of its paper [EPK14]."""
+    """RAPPOR's parameters; each names its letter in the paper [EPK14]."""
 
     bits: int = 0
-    """k; 0 stands for 32 bits, or for one bit per label if there are labels."""
+    """k: bits of the filter. 0 means 32, or one bit per label if there are labels."""
     hashes: int = 1
-    """h."""
+    """h: number of hashes."""
     cohorts: int = 64
-    """m, a power of two. With labels, which have one cohort: 1 or the default."""
+    """m: a power of two. Labels use one cohort: leave the default, or state 1."""
     permanent: float = 0.5
-    """f; rounded up to the next 1/128."""
+    """f: probability that a fair coin replaces a bit permanently; rounded up to k/128."""
     unset: float = 0.25
-    """p; rounded up to the next 1/65,536."""
+    """p: probability that an unset permanent bit is reported as set; rounded up to
+    k/65,536."""
     set: float = 0.75
-    """q; rounded down to the next 1/65,536. With p = 0 and q = 1, reports are the permanent
-    response itself."""
+    """q: probability that a set permanent bit is reported as set; rounded down to
+    k/65,536. With p = 0 and q = 1, reports are the permanent response itself."""
     most_bytes: int = 64
     """Maximum bytes of a text in UTF-8."""
     question: str = ""
-    """Name of the question, if the population may be asked it again: permanent responses are then
-    shared by its tasks. If empty, they are the task's own."""
+    """Name of the question, if the population may be asked it again: its tasks then share permanent
+    responses. If empty, the task has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDraft:
-    """PrivKV's range, and the split of its ε [YHMZ19]."""
+    """The range of PrivKV's values, and the split of its local ε [YHMZ19]."""
 
     low: float = -1.0
     high: float = 1.0
@@ -53,7 +54,7 @@ class PairDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """The operator's part of a task, checked when the analyzer makes the Task."""
+    """An operator's parameters for a task; the analyzer checks them when it builds the Task."""
 
     delta: float
     n_min: int
@@ -70,12 +71,13 @@ class TaskDraft:
     probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items, as
-    protocols that do not hash always do; without a shuffler, 0 chooses the best number."""
+    """For hashing: a prime below domain_size. 0 means the optimal number in protocols that rely
+    on no shuffler; otherwise 0, or domain_size and more, means reports of plain items, the only
+    choice of protocols that do not hash."""
     dummies_per_user: float = 0.0
     """Average number, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     dummies: DummySpec | None = None
-    """Any other distribution of the users' dummies; dummies_per_user is then 0."""
+    """Any other distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
@@ -88,8 +90,8 @@ class TaskDraft:
     suite: str = DEFAULT_SUITE
     """HPKE suite of reports and envelopes; shuffler_key is a key of this suite."""
     numbers: NumberDraft | None = None
-    """For protocols for numbers; by default, their range is -1 .. 1."""
+    """Only for protocols for numbers; by default, the range is -1 .. 1."""
     texts: TextDraft | None = None
-    """For RAPPOR; by default, TextDraft's defaults."""
+    """Only for RAPPOR; by default, TextDraft()."""
     pairs: PairDraft | None = None
-    """For PrivKV; by default, PairDraft's defaults."""
+    """Only for PrivKV; by default, PairDraft()."""

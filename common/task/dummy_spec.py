@@ -1,4 +1,4 @@
-"""Distributions of the dummies that users and the shuffler add."""
+"""The distributions of the dummies that users and the shuffler add."""
 
 import math
 from dataclasses import dataclass
@@ -20,9 +20,8 @@ MAX_GEOMETRICS: Final = 2**16
 EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 
-_LEAST_CHANCE: Final = 2.0**-8
-"""Minimum probability that a draw is accepted if the mean exceeds the maximum; below it, rejection
-would take too long."""
+_MIN_ACCEPTANCE: Final = 2.0**-8
+"""Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +29,14 @@ class DummySpec:
     """
     Distribution of the number of dummies that each user adds: `per_user`, plus a random number.
 
-    Each user draws that number independently of the value, from bounded integers alone:
+    Each user draws the random number independently of the value, from bounded integers only:
 
-    * `fixed`: none;
+    * `fixed`: no further dummies;
     * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
     * `binomial`: the number of successes in `trials` draws with that probability;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
-    * `each-item`: one dummy naming each item, each with that probability; `trials` is the domain
-      size [BC20]. All other dummies are uniform reports.
+    * `each-item`: a dummy that names the item, with that probability, for each of the `trials`
+      items of the domain [BC20]. All other distributions add uniform reports.
 
     The last two are conditioned on at most `most`: a larger number is drawn again. Accounting uses
     the conditional distribution.
@@ -48,40 +47,41 @@ class DummySpec:
     """Dummies that each user always adds."""
     trials: int = 0
     extra_weight: int = 0
-    """Numerator of the probability above; 0 .. EXTRA_WEIGHT_SUM-1."""
+    """Numerator of the probability; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
-        check_int_range("dummies per user", self.per_user, 0, MAX_DUMMIES)
-        check_int_range("the trials of the dummies", self.trials, 0, MAX_TRIALS)
+        check_int_range("per_user", self.per_user, 0, MAX_DUMMIES)
+        check_int_range("trials", self.trials, 0, MAX_TRIALS)
         check_int_range("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
-        check_int_range("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
+        check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law != "fixed") != (self.extra_weight > 0):
             raise TaskError(
-                f"the distribution of the dummies is {self.law} and extra_weight is "
-                f"{self.extra_weight}; it is 0 for fixed, and above 0 for every other distribution"
+                f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
+                "0 for fixed, and above 0 otherwise"
             )
         self._check_trials()
         self._check_drawing()
 
     def _check_trials(self) -> None:
-        least = {"fixed": 0, "fractional": 1, "binomial": 2}.get(self.law, 1)
-        if self.trials < least or (least < 2 and self.bounded and self.trials > least):  # noqa: PLR2004  # the binomial
+        allowed = {"fixed": (0, 0), "fractional": (1, 1), "binomial": (2, MAX_TRIALS)}
+        minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
+        if not minimum <= self.trials <= maximum:
             raise TaskError(
-                f"the distribution of the dummies is {self.law} and trials is {self.trials}; it is "
-                "0 for fixed, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
+                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for fixed, "
+                "1 for fractional, at least 2 for binomial and at least 1 otherwise"
             )
         if self.bounded and self.most != self.trials:
             raise TaskError(
-                f"most is {self.most} and trials is {self.trials}; they are the same for the "
+                f"most is {self.most} and trials is {self.trials}; they must be equal for the "
                 f"distribution {self.law}"
             )
         if not self.uniform and self.per_user:
             raise TaskError(
-                f"dummies per user is {self.per_user}; it is 0 for the distribution each-item, "
-                "which names each item at most once"
+                f"per_user is {self.per_user}; it must be 0 for the distribution each-item, which "
+                "names each item at most once"
             )
         if not self.bounded and self.most < 1:
             raise TaskError(
@@ -90,23 +90,23 @@ class DummySpec:
 
     def _check_drawing(self) -> None:
         """Check that a device can draw from the distribution quickly, or raise TaskError."""
-        if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
+        if not self.bounded and self._log_probability_of_most() < math.log(_MIN_ACCEPTANCE):
             raise TaskError(
-                f"most is {self.most} for a distribution of mean "
-                f"{self.expected_per_user - self.per_user:.4g}; most draws would be rejected"
+                f"most is {self.most} for a distribution with mean "
+                f"{self.expected_per_user - self.per_user:.4g}; too many draws would be rejected"
             )
         if self.law == "negative-binomial" and self.trials > MAX_GEOMETRICS:
             raise TaskError(
-                f"trials is {self.trials}; a negative binomial number is the sum of at most "
-                f"{MAX_GEOMETRICS} geometric numbers"
+                f"trials is {self.trials} for the distribution {self.law}; it must be at most "
+                f"{MAX_GEOMETRICS}"
             )
         if self.expected_per_user > MAX_DUMMIES:
             raise TaskError(
-                f"{self.expected_per_user:.4g} dummies of a user are expected; an envelope holds "
-                f"at most {MAX_DUMMIES}"
+                f"the expected number of dummies per user is {self.expected_per_user:.4g}; it must "
+                f"be at most {MAX_DUMMIES}"
             )
 
-    def _log_chance_of_most(self) -> float:
+    def _log_probability_of_most(self) -> float:
         """Return ln P(X = most), a lower bound on ln P(X ≤ most), where the mean exceeds `most`."""
         n, k, chance = self.trials, self.most, self.extra_probability
         if self.expected_per_user - self.per_user <= k:
@@ -184,9 +184,9 @@ RATIO_SUM: Final = 2**30
 MAX_PER_ITEM: Final = 2**24
 """Maximum number of dummies of one item."""
 MAX_GEOMETRIC: Final = 2**20
-"""The same for a geometric distribution, which is tabulated."""
-_SLACK: Final = 20
-"""Slack, in reports, where few are drawn and the distribution is far from normal."""
+"""Maximum number of dummies of one item for a geometric distribution, which is tabulated."""
+_FALSE_ALARM: Final = 1e-12
+"""Maximum probability that an honest batch has fewer or more reports than `batch_reports`."""
 MAX_DRAWS: Final = 2**20
 """Maximum number of draws for one item's number."""
 
@@ -221,38 +221,37 @@ class ShufflerSpec:
             "the distribution of the shuffler's dummies", self.law, get_args(ShufflerDistribution)
         )
         check_int_range("keep_weight", self.keep_weight, 1, KEEP_SUM)
-        check_int_range("the trials of the shuffler's dummies", self.trials, 0, MAX_PER_ITEM)
-        check_int_range("the peak of the shuffler's dummies", self.peak, 0, MAX_PER_ITEM)
+        check_int_range("trials", self.trials, 0, MAX_PER_ITEM)
+        check_int_range("peak", self.peak, 0, MAX_PER_ITEM)
         check_int_range("left_weight", self.left_weight, 0, RATIO_SUM - 1)
         check_int_range("right_weight", self.right_weight, 0, RATIO_SUM - 1)
-        check_int_range("the most dummies of one item", self.most, 0, MAX_PER_ITEM)
+        check_int_range("most", self.most, 0, MAX_PER_ITEM)
         binomial, geometric = self.law == "binomial", self.law == "geometric"
         if (self.trials > 0) != binomial or (binomial and self.most != self.trials):
             raise TaskError(
-                f"the distribution of the shuffler's dummies is {self.law}, trials is "
-                f"{self.trials} and most is {self.most}; both are the same number above 0 for "
-                "binomial, and trials is 0 for every other distribution"
+                f"trials is {self.trials} and most is {self.most} for the distribution {self.law}; "
+                "they must be equal and above 0 for binomial, and trials must be 0 otherwise"
             )
         flanks = self.left_weight > 0 and self.right_weight > 0
         if geometric and not (flanks and self.most >= max(1, self.peak)):
             raise TaskError(
-                f"the weights of the shuffler's dummies are {self.left_weight} and "
-                f"{self.right_weight}, peak is {self.peak} and most is {self.most}; for geometric "
-                "both weights are above 0, and most is no less than the peak and at least 1"
+                f"left_weight is {self.left_weight}, right_weight is {self.right_weight}, peak is "
+                f"{self.peak} and most is {self.most}; for geometric both weights must be above 0, "
+                "and most at least 1 and at least peak"
             )
         if geometric:
             self._check_cost()
         if not geometric and (self.peak or self.left_weight or self.right_weight):
             raise TaskError(
-                f"the distribution of the shuffler's dummies is {self.law}; peak and weights are "
-                "for geometric only"
+                f"peak is {self.peak}, left_weight is {self.left_weight} and right_weight is "
+                f"{self.right_weight}; all must be 0 unless the distribution is geometric"
             )
         if self.law == "none" and self.most:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
 
     def _check_cost(self) -> None:
         """Check that rejection draws from the flanks quickly, or raise TaskError."""
-        check_int_range("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
+        check_int_range("most", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
                 f"one item would take {self.draws_per_item:.3g} draws with weights "
@@ -263,7 +262,7 @@ class ShufflerSpec:
     @property
     def draws_per_item(self) -> float:
         """
-        Approximate number of bounded integers, or words of fair bits, drawn for one item.
+        Approximate number of bounded integers, or 64-bit words of fair bits, drawn for one item.
 
         A flank of ratio x takes 1/(1-x) draws on average; the result falls within its length with
         probability 1 - x^length, and is drawn again otherwise.
@@ -291,24 +290,27 @@ class ShufflerSpec:
         """
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
-        The bounds, ten standard deviations and some slack, hold in all but one of 10^12 batches. A
-        number outside them shows that dummies were lost or made twice.
+        A number outside them shows that reports were lost or added: an honest shuffler's is outside
+        with probability at most 1e-12. By Bernstein's inequality [BLM13, Corollary 2.11], the sum
+        of independent numbers, each within m of its mean, is t or more from its own mean with
+        probability at most 2·exp(-t² / (2·(variance + m·t/3))); `reach` is the t that solves this.
         """
         if self.only_permutes:
             return sent, sent
         mean, spread = self.moments()
         middle = sent * self.keep_probability + domain_size * mean
-        deviation = math.sqrt(
-            sent * self.keep_probability * (1 - self.keep_probability) + domain_size * spread
-        )
-        reach = 10 * deviation + _SLACK
-        most = min(sent + domain_size * self.most, math.ceil(middle + reach))
-        return max(0, math.floor(middle - reach)), most
+        variance = sent * self.keep_probability * (1 - self.keep_probability) + domain_size * spread
+        deviation = max(1.0, mean, self.most - mean) if self.law == "geometric" else 1.0
+        exponent = math.log(2 / _FALSE_ALARM)
+        linear = exponent * deviation / 3
+        reach = linear + math.sqrt(linear**2 + 2 * exponent * variance)
+        maximum = min(sent + domain_size * self.most, math.ceil(middle + reach))
+        return max(0, math.floor(middle - reach)), maximum
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return P(z) for z = 0 .. most, if geometric; otherwise raise ValueError."""
         if self.law != "geometric":
-            raise ValueError(f"the distribution is {self.law}")
+            raise ValueError(f"the distribution is {self.law}; it must be geometric")
         z = np.arange(self.most + 1, dtype=np.float64)
         left = math.log(self.left_weight / RATIO_SUM)
         right = math.log(self.right_weight / RATIO_SUM)

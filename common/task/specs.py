@@ -16,12 +16,12 @@ from common.protocols import (
 )
 
 
-def check_int_range(name: str, value: int, least: int, most: int) -> None:
-    """Check that a field is a whole number from least to most, or raise TaskError."""
+def check_int_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise TaskError unless a field is a whole number from `minimum` to `maximum`."""
     if type(value) is not int:
         raise TaskError(f"{name} must be a whole number")
-    if not least <= value <= most:
-        raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
+    if not minimum <= value <= maximum:
+        raise TaskError(f"{name} is {value}; it must lie between {minimum} and {maximum}")
 
 
 def check_open_range(
@@ -29,31 +29,31 @@ def check_open_range(
 ) -> None:
     """Raise TaskError unless a field is above low and below high, or at high if `or_high`."""
     if not (low < check_float(name, value) < high or (or_high and value == high)):
-        most = "at most" if or_high else "below"
-        raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
+        below = "at most" if or_high else "below"
+        raise TaskError(f"{name} is {value}; it must be above {low} and {below} {high}")
 
 
 def check_float(name: str, value: float) -> float:
-    """Return a field if it is a float, or raise TaskError: JSON's 2 is another form of 2.0."""
+    """Return a field, or raise TaskError unless it is a float: JSON's 2 would be a second form."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Check that a field is one of the allowed words, or raise TaskError."""
+    """Raise TaskError unless a field is one of the allowed words."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
-def check_printable(name: str, text: str, most: int) -> None:
-    """Raise TaskError unless a field is printable ASCII of 0 to `most` characters."""
+def check_printable(name: str, text: str, maximum: int) -> None:
+    """Raise TaskError unless a field is printable ASCII of 0 to `maximum` characters."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():
         raise TaskError(f"{name} must not begin or end with a blank")
-    if len(text) > most:
-        raise TaskError(f"{name} has {len(text)} characters; it may have at most {most}")
+    if len(text) > maximum:
+        raise TaskError(f"{name} has {len(text)} characters; it may have at most {maximum}")
 
 
 MAX_DOMAIN_SIZE: Final = 2**24
@@ -107,7 +107,7 @@ MAX_DIMENSIONS: Final = 8192
 """Maximum number of numbers in one person's value."""
 MAX_BOUND: Final = 1e12
 """Maximum magnitude of a range's ends."""
-_LEAST_WIDTH: Final = 1e-6
+_MIN_RELATIVE_WIDTH: Final = 1e-6
 """Minimum relative width of a range."""
 MAX_STEPS: Final = 2**20
 MIX_SUM: Final = 2**32
@@ -131,11 +131,12 @@ class NumberSpec:
     """Range of every number; devices refuse numbers outside."""
     report_bytes: int
     steps: int = 0
-    """Intervals of the grid; even, so that the middle of the range lies on it. 0 without a grid,
-    where a number is rounded to one of the ends."""
+    """Intervals of the grid; even, so that the middle of the range lies on it. 0: no grid; numbers
+    are rounded to one of the ends."""
     true_weight: int = 0
     other_weight: int = 0
-    """Odds of one coordinate's answer: at most e^(local ε / sampled). 0 and 0 for Laplace."""
+    """The odds true_weight : other_weight of one coordinate's answer are at most
+    e^(local ε / sampled). Both are 0 for Laplace noise."""
     scale: int = 0
     """Scale of Laplace noise, in steps: a whole number."""
     reach: int = 0
@@ -171,11 +172,11 @@ def check_range(low: float, high: float) -> None:
             raise TaskError(f"{name} is -0.0; write 0.0")
     if not low < high:
         raise TaskError(f"low is {low} and high {high}; low must be below high")
-    least = _LEAST_WIDTH * max(abs(low), abs(high), _LEAST_WIDTH)
-    if high - low < least:
+    minimum = _MIN_RELATIVE_WIDTH * max(abs(low), abs(high), _MIN_RELATIVE_WIDTH)
+    if high - low < minimum:
         raise TaskError(
-            f"low is {low} and high {high}; they must be at least {least:g} apart, so that numbers "
-            "between them can be told apart"
+            f"low is {low} and high {high}; they must be at least {minimum:g} apart, so that "
+            "floats can resolve the numbers between them"
         )
 
 
@@ -196,7 +197,7 @@ Encoding = Literal["bloom", "labels"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporSpec:
-    """RAPPOR with the letters of its paper in words: k, h, m, f, p and q [EPK14]."""
+    """RAPPOR's parameters; each names its letter in the paper [EPK14]."""
 
     name: RapporMechanismName
     encoding: Encoding
@@ -211,7 +212,8 @@ class RapporSpec:
     unset_weight: int
     """p · INSTANT_SUM: probability that a report shows an unset permanent bit as set."""
     set_weight: int
-    """q · INSTANT_SUM: the same for a set one. p = 0 and q = 1: no instantaneous noise."""
+    """q · INSTANT_SUM: probability that a report shows a set permanent bit as set. With p = 0 and
+    q = 1 there is no instantaneous noise."""
     most_bytes: int
     """Maximum bytes of a text in UTF-8; devices refuse longer ones."""
     question: str
@@ -227,12 +229,12 @@ class RapporSpec:
         check_int_range("cohorts", self.cohorts, 1, MAX_COHORTS)
         if self.cohorts & (self.cohorts - 1):
             raise TaskError(f"cohorts is {self.cohorts}; it must be a power of two")
-        if self.encoding == "bloom" and self.bits > 32 and self.bits % 8:  # noqa: PLR2004  # bytes
+        if self.encoding == "bloom" and self.bits > 32 and self.bits % 8:  # noqa: PLR2004  # whole bytes
             raise TaskError(f"bits is {self.bits}; above 32 it must be divisible by 8")
         if self.encoding == "labels" and (self.hashes, self.cohorts) != (1, 1):
             raise TaskError(
-                f"hashes is {self.hashes} and cohorts {self.cohorts}; with the encoding labels "
-                "both must be 1"
+                f"hashes is {self.hashes} and cohorts is {self.cohorts}; both must be 1 for the "
+                "encoding labels"
             )
         check_int_range("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
         check_int_range("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
@@ -241,13 +243,15 @@ class RapporSpec:
         check_printable("question", self.question, MAX_QUESTION_CHARACTERS)
         if self.question and self.permanent_weight == 0:
             raise TaskError(
-                "permanent_weight is 0, and question is named: there is no permanent noise "
-                "that its tasks could share"
+                "permanent_weight is 0; it must be above 0 for a named question, whose tasks share "
+                "permanent noise"
             )
         check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
         if self.noiseless:
             raise TaskError(
-                "permanent_weight is 0, and a report shows every bit as it is: there is no noise"
+                "permanent_weight is 0, unset_weight is "
+                f"{self.unset_weight} and set_weight is {self.set_weight}: a report would reveal "
+                "bits with certainty"
             )
 
     @property
@@ -279,11 +283,11 @@ class KeyValueSpec:
     """Intervals of the grid that values are rounded to, as for NumberSpec."""
     key_true_weight: int
     key_other_weight: int
-    """Odds of the ownership answer: at most e^ε1. 1 : 1 reveals and costs nothing: later iterations
-    are about values alone (PrivKVM)."""
+    """The odds of the ownership answer are at most e^ε1. 1 : 1 reveals and costs nothing, for later
+    iterations, which are about values alone (PrivKVM)."""
     value_true_weight: int
     value_other_weight: int
-    """Odds of the value's sign: at most e^ε2."""
+    """The odds of the value's sign are at most e^ε2."""
     fakes: tuple[float, ...]
     """Values used for keys that are not owned, one per key: the means of the previous iteration
     (PrivKVM). If empty, the middle of the range (PrivKV)."""
@@ -295,12 +299,12 @@ class KeyValueSpec:
         check_int_range("steps", self.steps, 2, 2**20)
         if self.steps % 2:
             raise TaskError(f"steps is {self.steps}; it must be even")
-        for part, true, other, least in (
+        for part, true, other, margin in (
             ("key", self.key_true_weight, self.key_other_weight, 0),
             ("value", self.value_true_weight, self.value_other_weight, 1),
         ):
             check_int_range(f"{part}_other_weight", other, 1, MAX_WEIGHT_SUM)
-            check_int_range(f"{part}_true_weight", true, other + least, MAX_WEIGHT_SUM - other)
+            check_int_range(f"{part}_true_weight", true, other + margin, MAX_WEIGHT_SUM - other)
         for fake in self.fakes:
             if not self.low <= check_float("a fake value", fake) <= self.high:
                 raise TaskError(
@@ -373,7 +377,7 @@ def normalised(text: str) -> str:
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
     """
-    Check that labels are absent, or short and distinct, one per item; TaskError if not.
+    Raise TaskError unless labels are absent, or short and distinct, one per item.
 
     Labels are distinct if they differ without blanks at either end and in normal form C, because
     devices compare an answer with them in this form.
@@ -392,13 +396,13 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
     for item, label in enumerate(labels):
         if _SURROGATE.search(label):
             raise TaskError(
-                f"the label of item {item} holds half of a surrogate pair, which is not valid text"
+                f"the label of item {item} contains half of a surrogate pair: it must be valid text"
             )
 
 
 def check_new_labels(labels: Sequence[str]) -> None:
     """
-    Check that a new task's labels have the form that devices compare; TaskError if not.
+    Raise TaskError unless a new task's labels have the form that devices compare.
 
     Earlier versions signed tasks with other labels, which stay readable.
     """

@@ -71,8 +71,8 @@ class Task:
     """
     The parameters that all parties agree on for one round.
 
-    A Task is checked when it is made, except for its mechanism's integers: the mechanism checks
-    them when it is built.
+    A Task checks its fields when it is created, except for its mechanism's integers, which the
+    mechanism checks when it is built.
     """
 
     protocol: str
@@ -105,7 +105,7 @@ class Task:
     shuffler_key: bytes
     nonce: bytes
     population: str
-    """Name of the people asked. Costs of tasks for one population are composed; different
+    """Name of the group of people asked. Costs of tasks for one population are composed; different
     populations are assumed disjoint. If empty, the operator asserts that nobody is asked again."""
     budget_epsilon: float
     """Maximum composed central ε of all releases to this population, this one included, at
@@ -137,7 +137,7 @@ class Task:
         if self.envelope_bytes > MAX_ENVELOPE_BYTES:
             raise TaskError(
                 f"a submission would have {self.envelope_bytes} bytes; "
-                f"at most {MAX_ENVELOPE_BYTES} are carried"
+                f"the limit is {MAX_ENVELOPE_BYTES}"
             )
         self._check_budget()
 
@@ -149,7 +149,8 @@ class Task:
             )
         if self.lasting and not self.population:
             raise TaskError(
-                "a question that may be asked again needs a population, whose budget it spends"
+                "a question that may be asked again spends its population's budget: population "
+                "must not be empty"
             )
         if self.budget_epsilon < self.central_epsilon:
             raise TaskError(
@@ -168,12 +169,13 @@ class Task:
         if spec.noiseless != math.isinf(self.local_epsilon):
             if not isinstance(spec, MechanismSpec):
                 raise TaskError(
-                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always goes with "
-                    "noise, and it must be finite"
+                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always needs noise, "
+                    "so it must be finite"
                 )
             raise TaskError(
                 f"local_epsilon is {self.local_epsilon} and other_weight is "
-                f"{spec.other_weight}; one is infinite exactly where the other is 0"
+                f"{spec.other_weight}; local_epsilon must be infinite if and only if other_weight "
+                "is 0"
             )
         if math.isinf(check_float("central_epsilon", self.central_epsilon)):
             raise TaskError(
@@ -185,7 +187,7 @@ class Task:
             lasting = " for a question that lasts" * self.composition.amplified
             raise TaskError(
                 f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
-                f"{claimed} and must be the local_epsilon, {self.local_epsilon}"
+                f"{claimed}, and must equal local_epsilon, {self.local_epsilon}"
             )
         if not 0 <= self.central_epsilon <= self.local_epsilon:
             raise TaskError(
@@ -222,7 +224,7 @@ class Task:
 
     @property
     def lasting(self) -> bool:
-        """Whether the population's other tasks share permanent noise with this one."""
+        """Whether this task shares permanent noise with other tasks of its population."""
         return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
 
     @property
@@ -262,10 +264,6 @@ class Task:
         """Return the minimum and maximum number of reports delivered for n_users."""
         return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
-    def honest_users(self, n_users: int) -> int:
-        """Return the number of n_users that guarantees assume honest: ⌊n · fraction⌋."""
-        return honest_share(n_users, self.assumed_honest_fraction)
-
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
@@ -277,7 +275,7 @@ class Task:
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
         if len(text) > MAX_TASK_BYTES:
-            raise TaskError(f"the task has {len(text)} bytes; at most {MAX_TASK_BYTES} are read")
+            raise TaskError(f"the task has {len(text)} bytes; the limit is {MAX_TASK_BYTES}")
         return text.encode("ascii")
 
     @classmethod
@@ -303,9 +301,7 @@ class Task:
     def from_bytes(cls, task_bytes: bytes) -> Self:
         """Parse a published task; raise TaskError unless the bytes are its canonical form."""
         if len(task_bytes) > MAX_TASK_BYTES:
-            raise TaskError(
-                f"the task has {len(task_bytes)} bytes; at most {MAX_TASK_BYTES} are read"
-            )
+            raise TaskError(f"the task has {len(task_bytes)} bytes; the limit is {MAX_TASK_BYTES}")
         try:
             fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
             task = cls._from_fields(fields)
@@ -365,7 +361,7 @@ def honest_share(n_users: int, fraction: float) -> int:
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise TaskError(f"{text} is not a number that a task may hold")
+    raise TaskError(f"{text} is not a number that a task may contain")
 
 
 # --- the rules of protocols ----------------------------------------------------------------------
@@ -373,7 +369,7 @@ def _refuse_constant(text: str) -> NoReturn:
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Maximum expected number of integers drawn for them, which takes minutes."""
+"""Maximum expected number of integers drawn for the shuffler's dummies, which takes minutes."""
 
 _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
@@ -411,8 +407,8 @@ def _check_noise(task: Task, protocol: Protocol) -> None:
     spec = task.mechanism
     if spec.noiseless and protocol.local_noise == "required":
         raise TaskError(
-            f"the protocol {protocol.name} needs local noise; other_weight is 0, "
-            "and local_epsilon must be finite"
+            f"the protocol {protocol.name} needs local noise; other_weight is 0, and must be above "
+            "0, with a finite local_epsilon"
         )
     if not spec.noiseless and protocol.local_noise == "none":
         raise TaskError(
@@ -434,8 +430,8 @@ def _check_dummies(task: Task, protocol: Protocol) -> None:
         )
     if dummies.law == "each-item" and dummies.trials != task.domain_size:
         raise TaskError(
-            f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "
-            f"domain_size of them, {task.domain_size}"
+            f"trials is {dummies.trials}; for the distribution each-item it must be domain_size, "
+            f"{task.domain_size}"
         )
 
 
@@ -450,13 +446,13 @@ def _check_shuffler(task: Task, protocol: Protocol) -> None:
             f"{spec.keep_weight}, and must be {KEEP_SUM}"
         )
     expected = math.ceil(task.domain_size * spec.moments()[0])
-    check_int_range("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
+    check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
     draws = math.ceil(task.domain_size * spec.draws_per_item)
-    check_int_range("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
+    check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)
 
 
 def _check_items(task: Task, spec: MechanismSpec, protocol: Protocol) -> None:
-    if protocol.domain == "binary" and task.domain_size != 2:  # noqa: PLR2004  # a bit
+    if protocol.domain == "binary" and task.domain_size != 2:  # noqa: PLR2004  # a bit has two values
         raise TaskError(
             f"the protocol {protocol.name} collects a bit; domain_size is {task.domain_size}, "
             "and must be 2"
@@ -471,13 +467,12 @@ def _check_items(task: Task, spec: MechanismSpec, protocol: Protocol) -> None:
     plain = spec.name in {"grr", "warner"}
     if plain and (spec.buckets != task.domain_size or spec.digits != 1):
         raise TaskError(
-            f"GRR over {task.domain_size} items has {task.domain_size} buckets and 1 digit; "
+            f"GRR over {task.domain_size} items needs {task.domain_size} buckets and 1 digit; "
             f"the task has {spec.buckets} and {spec.digits}"
         )
     if spec.name == "local-hashing" and spec.buckets**spec.digits < task.domain_size:
         raise TaskError(
-            f"{spec.digits} digits in base {spec.buckets} cannot tell "
-            f"{task.domain_size} items apart"
+            f"{spec.digits} digits in base {spec.buckets} cannot represent {task.domain_size} items"
         )
 
 
@@ -515,7 +510,7 @@ def _check_other_kinds(task: Task, spec: RapporSpec | NumberSpec | KeyValueSpec)
         if max(spec.sampled, spec.projected) > size:
             raise TaskError(
                 f"sampled is {spec.sampled} and projected {spec.projected}; "
-                f"a person has {size} numbers"
+                f"a person has only {size} numbers"
             )
     elif spec.fakes and len(spec.fakes) != size:
         raise TaskError(f"there are {len(spec.fakes)} fake values and {size} keys")

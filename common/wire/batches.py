@@ -3,7 +3,7 @@ Convert the messages about a batch between protocol buffers and values: its stat
 commitment, inclusion proofs and sentinels.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -39,17 +39,13 @@ from common.wire.fields import (
     parse_count,
     parse_fixed,
     parse_positive,
-    parse_word,
+    parse_refused,
 )
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 """Initial metadata that asks for the reports of an accepted manifest."""
-
-
-def _refused(_name: str, field: Mapping[str, int]) -> dict[str, int]:
-    return {parse_word("a cause of refusal", cause, REFUSALS): n for cause, n in field.items()}
 
 
 _STATES: Final = EnumCodec(
@@ -64,11 +60,11 @@ _PROGRESS: Final = Codec(
     shuffler_pb2.GetBatchProgressResponse,
     {
         "state": _STATES.read,
-        "n_users": partial(parse_count, most=MAX_USERS),
-        "n_min": partial(parse_positive, most=MAX_USERS),
-        "target_size": partial(parse_positive, most=MAX_USERS),
-        "deadline": partial(parse_positive, most=MAX_UNIX_TIME),
-        "refused": _refused,
+        "n_users": partial(parse_count, maximum=MAX_USERS),
+        "n_min": partial(parse_positive, maximum=MAX_USERS),
+        "target_size": partial(parse_positive, maximum=MAX_USERS),
+        "deadline": partial(parse_positive, maximum=MAX_UNIX_TIME),
+        "refused": partial(parse_refused, causes=REFUSALS),
     },
     _WRITERS,
 )
@@ -77,7 +73,7 @@ _MANIFEST: Final = Codec(
     analyzer_pb2.BatchManifest,
     {
         "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
-        "n_users": partial(parse_count, most=MAX_USERS),
+        "n_users": partial(parse_count, maximum=MAX_USERS),
     },
 )
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
@@ -92,13 +88,13 @@ def manifest_to_wire(manifest: BatchManifest) -> analyzer_pb2.DeliverBatchReques
 def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManifest:
     """Parse the first message of a delivery. Run by the analyzer."""
     if message.WhichOneof("part") != "manifest":
-        raise WireError("a delivery begins with its manifest")
+        raise WireError("a delivery must begin with its manifest")
     return _MANIFEST.from_wire(message.manifest)
 
 
 def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     """Return whether the analyzer asks for the reports after the manifest."""
-    return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's own type looks for keys
+    return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type would search its keys
 
 
 def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
@@ -109,16 +105,16 @@ def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
 def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
     """Parse a chunk of sealed reports. Run by the analyzer."""
     if message.WhichOneof("part") != "sealed_reports":
-        raise WireError("after its manifest, a delivery holds nothing but sealed reports")
+        raise WireError("after its manifest, a delivery must contain only sealed reports")
     if not message.sealed_reports:
-        raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
+        raise WireError("sealed_reports has 0 bytes; a chunk must hold at least one report")
     return parse_bounded("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
 
 
 MAX_SENTINELS: Final = 10_000
 """Maximum number of sentinels in one call."""
 _PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Maximum size of one call's sentinels, so that it is read in time over a slow line."""
+"""Maximum bytes of one call's sentinels, so that they arrive in time over a slow line."""
 _FIELD_BYTES: Final = 8
 """Maximum overhead of each sentinel on the wire."""
 _COUNT_BYTES: Final = 4
@@ -132,14 +128,14 @@ _COMMITMENT: Final = Codec(
     inclusion_pb2.BatchCommitment,
     {
         "batch_id": partial(parse_fixed, length=BATCH_ID_BYTES),
-        "bits": partial(parse_count, most=MAX_BITS),
+        "bits": partial(parse_count, maximum=MAX_BITS),
         "salt": partial(parse_fixed, length=SALT_BYTES),
         "root": partial(parse_fixed, length=HASH_BYTES),
         "signature": partial(parse_fixed, length=SIGNATURE_BYTES),
     },
 )
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
-"""Parse a commitment; the caller checks the signer."""
+"""Convert a commitment; a caller that parses one checks its signature."""
 
 
 def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
@@ -181,7 +177,7 @@ def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchComm
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
-    """Encode a request for a bucket, or for the commitment if None; each kind has one length."""
+    """Encode a request for a bucket, or the commitment if `prefix` is None, in one length each."""
     number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
@@ -228,7 +224,7 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Split an operator's sentinels, each its concatenated leaves, into parts for one call each."""
+    """Split an operator's sentinels, each its concatenated leaves, into one part per call."""
     start, size = 0, 0
     for index, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES

@@ -1,8 +1,8 @@
 """
 Parse single fields, and convert messages whose fields match a dataclass.
 
-Only this package parses messages. It checks lengths, and ranges that do not depend on a task, and
-raises WireError, which names the field and the public number that broke the rule.
+Only this package parses messages. It checks lengths, and ranges that do not depend on a task. Every
+parser raises WireError, which names the field and the public number that broke the rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,36 +51,41 @@ def parse_bounded(name: str, field: L, length: int) -> L:
     return field
 
 
-def parse_amount(name: str, field: float, most: float) -> float:
-    """Parse a number from 0 to most."""
-    if not 0 <= field <= most:
-        raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
+def parse_amount(name: str, field: float, maximum: float) -> float:
+    """Parse a number from 0 to `maximum`."""
+    if not 0 <= field <= maximum:
+        raise WireError(f"{name} is {field}; it must lie between 0 and {maximum}")
     return field
 
 
-def parse_count(name: str, field: int, most: int) -> int:
-    """Parse a whole number up to most."""
-    if field > most:
-        raise WireError(f"{name} is {field}; it may be at most {most}")
+def parse_count(name: str, field: int, maximum: int) -> int:
+    """Parse a whole number up to `maximum`."""
+    if field > maximum:
+        raise WireError(f"{name} is {field}; it may be at most {maximum}")
     return field
 
 
-def parse_positive(name: str, field: int, most: int) -> int:
-    """Parse a whole number from 1 to most."""
-    if not 1 <= field <= most:
-        raise WireError(f"{name} is {field}; it must lie between 1 and {most}")
+def parse_positive(name: str, field: int, maximum: int) -> int:
+    """Parse a whole number from 1 to `maximum`."""
+    if not 1 <= field <= maximum:
+        raise WireError(f"{name} is {field}; it must lie between 1 and {maximum}")
     return field
 
 
 def parse_numbers(
-    name: str, fields: Sequence[float], least: float, most: float
+    name: str, fields: Sequence[float], minimum: float, maximum: float
 ) -> NDArray[np.float64]:
-    """Parse many numbers from least to most; NaN is refused."""
+    """Parse numbers from `minimum` to `maximum`; refuse NaN."""
     read = np.array(fields, dtype=np.float64)
-    outside = read[~((least <= read) & (read <= most))]
+    outside = read[~((minimum <= read) & (read <= maximum))]
     if len(outside):
-        raise WireError(f"{name} holds {outside[0]}; each must lie between {least} and {most}")
+        raise WireError(f"{name} holds {outside[0]}; each must lie between {minimum} and {maximum}")
     return read
+
+
+def parse_refused(_name: str, field: Mapping[str, int], causes: Sequence[W]) -> dict[W, int]:
+    """Parse counts by cause of refusal, each of them one of `causes`."""
+    return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
@@ -93,17 +98,19 @@ class EnumCodec(Generic[E]):
 
     def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
         self._noun = noun
-        self._numbers = {one: numbers.values_by_name[prefix + one.name].number for one in members}
+        self._numbers = {
+            member: numbers.values_by_name[prefix + member.name].number for member in members
+        }
         self._members = {number: member for member, number in self._numbers.items()}
 
-    def write(self, member: E) -> Any:  # noqa: ANN401  # each enumeration's own kind of number
+    def write(self, member: E) -> Any:  # noqa: ANN401  # the number type of the enumeration
         """Return the protobuf number of a member."""
         return self._numbers[member]
 
     def read(self, _name: str, number: int) -> E:
         """Return the member with this protobuf number."""
         if number not in self._members:
-            raise WireError(f"{self._noun} {number} is not one that this program knows")
+            raise WireError(f"{self._noun} {number} is unknown to this program")
         return self._members[number]
 
 
@@ -117,8 +124,8 @@ class Codec(Generic[V, M]):
     """
     Converts between a dataclass and a message with the same fields.
 
-    A field without a reader is unchanged; lists become tuples. A missing optional field has the
-    dataclass's default, or is None.
+    A field without a reader is kept unchanged, except that lists become tuples. A missing optional
+    field gets the dataclass's default, or None.
     """
 
     def __init__(
@@ -133,8 +140,8 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        Readers parse fields by name; writers convert values other than None. Fields in `apart` are
-        not in the message: pass them to `from_wire`.
+        `readers` parse fields, and `writers` convert their values unless None, both by field name.
+        Fields in `apart` are not in the message: pass them to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message
@@ -154,7 +161,7 @@ class Codec(Generic[V, M]):
                 found[name] = write(found[name])
         return self._message(**found)
 
-    def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # as declared
+    def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # fields of any type
         """Parse a value; raise WireError if a field breaks its rule."""
         found = dict(apart)
         for name, known, has_default in self._fields:

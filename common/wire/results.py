@@ -1,7 +1,7 @@
 """Convert results and the ledger between protocol buffers and values."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -31,6 +31,7 @@ from common.wire.fields import (
     parse_count,
     parse_numbers,
     parse_positive,
+    parse_refused,
     parse_word,
 )
 from protos.shuffledp.v1 import analyzer_pb2
@@ -48,15 +49,10 @@ _MAX_REFINED: Final = 1 + 1e-6
 """Maximum share of a distribution, rounding included."""
 
 
-def _refused(_name: str, field: Mapping[str, int]) -> dict[RefusalCause, int]:
-    causes: tuple[RefusalCause, ...] = get_args(RefusalCause)
-    return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
-
-
 def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
-    most = max(fields, default=0)
-    if most > MAX_USERS:
-        raise WireError(f"a count is {most}; it may be at most {MAX_USERS}")
+    largest = max(fields, default=0)
+    if largest > MAX_USERS:
+        raise WireError(f"a count is {largest}; it may be at most {MAX_USERS}")
     return np.array(fields, dtype=np.int64)
 
 
@@ -68,9 +64,9 @@ def _guarantees(_name: str, messages: Sequence[analyzer_pb2.Guarantee]) -> tuple
     return tuple(map(_GUARANTEE.from_wire, messages))
 
 
-_figure = partial(parse_numbers, least=-_MAX_FIGURE, most=_MAX_FIGURE)
-_error = partial(parse_numbers, least=0, most=_MAX_FIGURE)
-_mse = partial(parse_amount, most=_MAX_FIGURE**2)
+_figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
+_error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
+_mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
 
 _HISTOGRAM: Final = Codec(
     Histogram,
@@ -78,7 +74,7 @@ _HISTOGRAM: Final = Codec(
     {
         "frequencies": _figure,
         "standard_errors": _error,
-        "refined": partial(parse_numbers, least=0, most=_MAX_REFINED),
+        "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
         "mse_theory": _mse,
     },
 )
@@ -119,8 +115,8 @@ _GUARANTEE: Final = Codec(
     analyzer_pb2.Guarantee,
     {
         "coalition": lambda _, coalition: parse_word("a coalition", coalition, get_args(Coalition)),
-        "epsilon": partial(parse_amount, most=math.inf),
-        "delta": partial(parse_amount, most=1),
+        "epsilon": partial(parse_amount, maximum=math.inf),
+        "delta": partial(parse_amount, maximum=1),
     },
 )
 _RESULT: Final = Codec(
@@ -129,12 +125,12 @@ _RESULT: Final = Codec(
     {
         "protocol": lambda _, protocol: parse_word("the protocol", protocol, tuple(PROTOCOLS)),
         "mechanism": lambda _, mechanism: parse_word("the mechanism", mechanism, MECHANISMS),
-        "local_epsilon": partial(parse_amount, most=math.inf),
-        "n_users": partial(parse_count, most=MAX_USERS),
-        "refused": _refused,
+        "local_epsilon": partial(parse_amount, maximum=math.inf),
+        "n_users": partial(parse_count, maximum=MAX_USERS),
+        "refused": partial(parse_refused, causes=get_args(RefusalCause)),
         "guarantees": _guarantees,
-        "open_seconds": partial(parse_amount, most=MAX_UNIX_TIME),
-        "estimate_seconds": partial(parse_amount, most=MAX_UNIX_TIME),
+        "open_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
+        "estimate_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
     },
     {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire)},
     apart=frozenset({"estimate"}),
@@ -156,7 +152,7 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
 
 
 def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
-    """Parse a result's estimate, exactly one."""
+    """Parse a result's estimate; raise WireError unless there is exactly one."""
     kinds = [name for name in ("means", "key_values", "bit_table") if message.HasField(name)]
     if len(kinds) + bool(message.frequencies) != 1:
         raise WireError(
@@ -182,7 +178,7 @@ def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
     if rest:
         raise WireError(
             f"there are {len(message.bit_counts)} counts of bits for {cohorts} cohorts; "
-            "each must have equally many"
+            "each cohort must have the same number"
         )
     parse_positive("the number of bits", bits, MAX_BITS)
     return BitTable(

@@ -41,7 +41,7 @@ def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest,
 def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
-    """Parse many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
+    """Parse submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
     n_envelopes, tokens = len(message.envelopes), message.tokens
     if n_envelopes > MAX_BULK_ENVELOPES:
         raise WireError(
@@ -50,8 +50,10 @@ def envelopes_from_wire(
     envelopes = list(message.envelopes)  # each access to the message makes new objects
     parse_bounded("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
-        raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")
-    return digest_from_wire(message.task_digest), envelopes, [_token(one) for one in tokens]
+        raise WireError(
+            f"{len(tokens)} tokens for {len(envelopes)} envelopes; there must be none, or one each"
+        )
+    return digest_from_wire(message.task_digest), envelopes, [_token(token) for token in tokens]
 
 
 def _token(field: bytes) -> bytes:
@@ -131,9 +133,9 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
     assert_never(stated)
 
 
-def _check_length(noun: str, length: int, most: int) -> None:
-    if length > most:
-        raise ValueRangeError(f"a value may have at most {most} {noun}")
+def _check_length(noun: str, length: int, maximum: int) -> None:
+    if length > maximum:
+        raise ValueRangeError(f"a value may have at most {maximum} {noun}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

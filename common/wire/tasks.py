@@ -47,7 +47,7 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 
 
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
-    """Parse a published task, whose bytes stay as they are."""
+    """Parse a published task, and keep its bytes unchanged."""
     return SignedTask(
         task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
@@ -65,7 +65,7 @@ def _inner(codec: Codec[Any, Any]) -> Reader:
     return lambda _, message: codec.from_wire(message)
 
 
-_share = partial(parse_amount, most=1)
+_share = partial(parse_amount, maximum=1)
 _TABLES: Final[dict[str, Codec[Any, Any]]] = {
     "dummies": Codec(
         DummySpec,
@@ -90,13 +90,13 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         TextDraft,
         analyzer_pb2.TextDraft,
         {
-            "bits": partial(parse_count, most=MAX_BITS),
-            "hashes": partial(parse_count, most=MAX_HASHES),
-            "cohorts": partial(parse_count, most=MAX_COHORTS),
+            "bits": partial(parse_count, maximum=MAX_BITS),
+            "hashes": partial(parse_count, maximum=MAX_HASHES),
+            "cohorts": partial(parse_count, maximum=MAX_COHORTS),
             "permanent": _share,
             "unset": _share,
             "set": _share,
-            "most_bytes": partial(parse_count, most=MAX_TEXT_BYTES),
+            "most_bytes": partial(parse_count, maximum=MAX_TEXT_BYTES),
             "question": partial(parse_bounded, length=MAX_QUESTION_CHARACTERS),
         },
     ),
@@ -108,12 +108,12 @@ _DRAFT: Final = Codec(
     analyzer_pb2.CreateTaskRequest,
     {
         "protocol": partial(parse_bounded, length=_MAX_NAME),
-        "domain_size": partial(parse_count, most=MAX_DOMAIN_SIZE),
+        "domain_size": partial(parse_count, maximum=MAX_DOMAIN_SIZE),
         "labels": _labels,
-        "buckets": partial(parse_count, most=MAX_DOMAIN_SIZE),
-        "dummies_per_user": partial(parse_amount, most=MAX_DUMMIES),
-        "n_min": partial(parse_count, most=MAX_USERS),
-        "target_size": partial(parse_count, most=MAX_USERS),
+        "buckets": partial(parse_count, maximum=MAX_DOMAIN_SIZE),
+        "dummies_per_user": partial(parse_amount, maximum=MAX_DUMMIES),
+        "n_min": partial(parse_count, maximum=MAX_USERS),
+        "target_size": partial(parse_count, maximum=MAX_USERS),
         "population": partial(parse_bounded, length=MAX_POPULATION_CHARACTERS),
         **{name: _inner(codec) for name, codec in _TABLES.items()},
     },

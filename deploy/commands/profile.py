@@ -64,7 +64,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
         # Imported here: help and version work without pydantic and TOML.
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
-        fields = read_toml(wanted, SettingsError, most_bytes=_MAX_BYTES)
+        fields = read_toml(wanted, SettingsError, max_bytes=_MAX_BYTES)
     unknown = sorted(set(fields).difference(_NAMES))
     if unknown:
         raise SettingsError(f"{wanted} has an unknown key: {unknown[0][:64]}")

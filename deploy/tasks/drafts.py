@@ -32,7 +32,7 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
 
     Keys are TaskDraft's fields; `deadline` is a TOML date-time or a UNIX time in seconds.
     """
-    keys = read_toml(path, TaskError, most_bytes=MAX_DRAFT_BYTES)
+    keys = read_toml(path, TaskError, max_bytes=MAX_DRAFT_BYTES)
     if "shuffler_key" in keys:
         raise TaskError("unknown key in the draft: shuffler_key; the key comes from the shuffler")
     if "deadline" in keys:

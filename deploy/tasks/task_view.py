@@ -14,7 +14,7 @@ from common.messages.guarantee import Guarantee, rounded_up
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.terminal.durations import moment
@@ -53,7 +53,7 @@ def describe_claim(task: Task) -> str:
     """Return sentences on the task's claimed guarantees and its budget."""
     amplified = task.central_epsilon < task.local_epsilon
     honest = (
-        f"if {task.honest_users(task.n_min)} users are honest"
+        f"if {honest_share(task.n_min, task.assumed_honest_fraction)} users are honest"
         if task.composition.amplified
         else "even if no other user is honest"
     )

@@ -34,7 +34,7 @@ async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Service
     *users, last = envelopes(signed, 10)
     await submit_bulk(services, signed, users)
     status, _, complaint = await _close(services, signed.digest(), "analyzer")
-    assert (1, True) == (status, "wrong operator's token" in complaint)
+    assert (1, True) == (status, "wrong operator token" in complaint)
     status, _, complaint = await _close(services, signed.digest(), "shuffler")
     assert (1, True) == (status, "fewer users than n_min, which is 10" in complaint)
     await submit(services, signed, last)

@@ -23,7 +23,7 @@ from common.crypto.signing import (
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import unpack
-from common.task.task import Task
+from common.task.task import Task, honest_share
 from shuffler.shuffle import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.mechanisms import EXAMPLES, example
@@ -51,7 +51,7 @@ def _prepared(raw: bytes) -> object:
     """Read a task as a device does, and prepare an answer's mechanism and seals."""
     task = Task.from_bytes(raw)
     task.batch_reports(task.n_min)
-    task.honest_users(task.n_min)
+    honest_share(task.n_min, task.assumed_honest_fraction)
     draw_kept(task.shuffler, 3, np.random.default_rng(1))
     contributor = Contributor(task, _DIGEST)
     if task.domain_size > _MAX_ITEMS or task.reports_per_user > _MAX_ITEMS:

@@ -121,7 +121,7 @@ class Shuffler:
 
     def open_spool(self) -> Spool:
         """Open the database of submissions."""
-        return Spool(self.path / "spool.sqlite", self.metrics.moved)
+        return Spool(self.path / "spool.sqlite", self.metrics.record_move)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

@@ -33,12 +33,10 @@ def _counted(sealed: list[bytes], *, chunk: int = 7) -> BatchCounts:
     )
 
 
-@pytest.mark.parametrize("tallied_at_once", [10, 2**19])
-def test_every_report_is_counted_once(
-    monkeypatch: pytest.MonkeyPatch, tallied_at_once: int
-) -> None:
+@pytest.mark.parametrize("tally_size", [10, 2**19])
+def test_every_report_is_counted_once(monkeypatch: pytest.MonkeyPatch, tally_size: int) -> None:
     """Cells are those of the plaintexts, in one part or in several."""
-    monkeypatch.setattr("analyzer.batch_counts._TALLIED_AT_ONCE", tallied_at_once)
+    monkeypatch.setattr("analyzer.batch_counts._TALLY_SIZE", tally_size)
     reports = _MECHANISM.dummies(53, np.random.default_rng(7))
     counts = _counted(_sealed(reports))
 

@@ -39,7 +39,7 @@ async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
 
 
 async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -> None:
-    """Not even its chunks are read; the operator is told the reason."""
+    """Its reports are neither asked for nor read; the operator is told the reason."""
     first, second = await _publish(core), await _publish(core)
     await core.release(_USERS, first)
     opened, read = core.pool.opened, []
@@ -49,9 +49,12 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
             read.append(chunk)
             yield chunk
 
+    async def ask_for_reports() -> None:
+        read.append(b"asked for")
+
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
     with pytest.raises(BudgetError, match=r"2 releases to its population.*the budget is") as caught:
-        await core.releases.deliver(manifest, chunks())
+        await core.releases.deliver(manifest, chunks(), ask_for_reports)
     await core.settle()
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
@@ -76,7 +79,7 @@ async def test_a_damaged_task_of_the_ledger_delays_a_delivery(core: AnalyzerCore
 
 
 async def test_refused_reports_can_exceed_the_budget(core: AnalyzerCore) -> None:
-    """Found after opening: the batch is given up, and nothing is released or charged."""
+    """Found after opening: the batch is unusable, and nothing is released or charged."""
     signed = await _publish(core)
     await core.release(_USERS, signed, spoiled=30)
 
@@ -88,7 +91,7 @@ async def test_refused_reports_can_exceed_the_budget(core: AnalyzerCore) -> None
 
 
 async def test_concurrent_releases_cannot_exceed_the_budget(core: AnalyzerCore) -> None:
-    """Both were staged while nothing was spent; one of them is given up."""
+    """Both were staged while nothing was spent; one of them becomes unusable."""
     tasks = [await _publish(core) for _ in range(2)]
     for signed in tasks:
         manifest = core.manifest(_USERS, batch=BatchId(signed.digest()[:16]), signed=signed)
@@ -137,7 +140,7 @@ async def test_local_epsilons_bound_releases_without_a_certified_composition(
 
 
 async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
-    """Each release is charged what all so far cost together."""
+    """Each release is charged the composed cost of all so far."""
     task = Task.from_bytes((await _publish(core, budget_epsilon=19.0)).task_bytes)
     release = claimed_release(task, _USERS, 0)
     for number in range(1, 11):
@@ -165,7 +168,7 @@ async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> N
 
 
 async def test_nothing_follows_a_release_of_infinite_cost(core: AnalyzerCore) -> None:
-    """No finite sum includes it."""
+    """Every later sum is infinite too."""
     dummies = DummySpec(law="each-item", per_user=0, trials=4, extra_weight=2**30, most=3)
     bare = await _publish(
         core,

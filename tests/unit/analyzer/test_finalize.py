@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts
-from analyzer.estimation import histogram
+from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
@@ -47,7 +48,7 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
         n_reports=n_reports or 100 * case.task.reports_per_user,
     )
     counts = add_batch_refusals(counts, case.task, n_users=100, n_repeated=0)
-    matches = SentinelMatches(sentinels=(), positions={}, n_repeated=0)
+    matches = SentinelMatches(sentinels=(), positions={})
     return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
 
 
@@ -156,7 +157,7 @@ _CASES: Final = {
     "sageo": published(**_PLAIN | {"protocol": "sageo", "shuffler": _FLANKS}),
     "aue": published(**_PLAIN | _AUE, dummies=_EACH),
 }
-_BATCHES: Final = 250
+_BATCHES: Final = 500
 _USERS: Final = np.array([60, 30, 0, 9, 1])
 
 
@@ -164,12 +165,13 @@ _USERS: Final = np.array([60, 30, 0, 9, 1])
 @pytest.mark.parametrize("name", _CASES)
 def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) -> None:
     """
-    250 batches of a hundred users: the mean within nine standard errors of the truth, and the
-    stated error within a factor of two of the real one.
+    500 batches of a hundred users: the mean within nine standard errors of the truth, and the
+    stated squared error within 25 % of the real one, or 35 % below it if a fifth is lost: which
+    users' reports are lost is random too, and the stated error does not include that.
 
     Lost reports are unreadable, users' own and their dummies alike; the shuffler's dummies never
-    are. Seed 1; Student's t with 249 degrees of freedom exceeds nine with probability 1e-16, and
-    1000 squares or more exceed the factor with probability below 1e-7.
+    are. Seed 1; Student's t with 499 degrees of freedom exceeds nine with probability 1e-17, and
+    the ratio, from .80 to 1.03 with a standard deviation of .035 at most, fails with 1e-7.
     """
     case, rng = _CASES[name], np.random.default_rng(1)
     task, mechanism = case.task, mechanism_of(case.task)
@@ -202,26 +204,25 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
     spread = errors.std(axis=0) / math.sqrt(_BATCHES)
 
     assert (np.abs(errors.mean(axis=0)) <= 9 * spread + 1e-12).all()
-    if lost == 0:
-        assert 0.5 < float(np.mean(stated) / (errors**2).mean()) < 2
+    assert (0.65 if lost else 0.75) < float(np.mean(stated) / (errors**2).mean()) < 1.25
 
 
 @pytest.mark.parametrize(
     ("spec", "reports", "allowed"),
     [
         (_COINS, 3, False),
-        (_COINS, 45, False),
-        (_COINS, 46, True),
-        (_COINS, 260, True),
-        (_COINS, 261, False),
-        (_SAMPLED, 43, False),
+        (_COINS, 76, False),
+        (_COINS, 77, True),
+        (_COINS, 229, True),
+        (_COINS, 230, False),
+        (_SAMPLED, 74, False),
         (_SAMPLED, 150, True),
     ],
 )
 async def test_an_implausible_number_of_reports_is_refused(
     core: AnalyzerCore, spec: ShufflerSpec, reports: int, *, allowed: bool
 ) -> None:
-    """Far from the 153 expected: dummies were lost or made twice."""
+    """Far from the 153 expected: reports were lost or added."""
     signed = await core.publish(**_PLAIN, shuffler=spec)
     seal = core.keys.reports.public_key().sealer(report_context(signed.digest()))
     sealed = [seal(each.tobytes()) for each in plain_reports(np.arange(reports) % 5)]
@@ -371,13 +372,19 @@ def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])
 def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
-    """Each by its own."""
+    """Norm-Sub, EM or EMS of the same counts, called directly."""
     task, rng = protocol_task(protocol), np.random.default_rng(9)
     mechanism = mechanism_of(task)
     cells = mechanism.tally(mechanism.randomize(rng.integers(0, 3, _PEOPLE), rng))
     found = _estimate(task, cells)
     assert isinstance(found, Histogram)
 
-    mixture = Mixture(n_real=_PEOPLE)
-    expected = histogram.estimate(mechanism, cells, mixture, task.refinement).refined
+    mixture, size = Mixture(n_real=_PEOPLE), task.domain_size
+    channel = mechanism.channel(mixture.real_share(size))
+    if protocol in {"ldp-grr", "sbin"}:
+        expected = norm_sub(mechanism.debias(cells, mixture))
+    else:
+        assert channel is not None
+        refine = maximise_likelihood if protocol == "ldp-blh" else smoothed_likelihood
+        expected = refine(cells, channel, size)
     assert expected.tolist() == found.refined.tolist()

@@ -14,7 +14,7 @@ async def _number(core: AnalyzerCore, name: str, **labels: str) -> float:
 
 
 async def test_refused_reports_are_counted_by_cause(analyzer: AnalyzerCore) -> None:
-    """At the release."""
+    """They are counted when the batch is released."""
     sealed = analyzer.sealed(50)
     sealed[3] = sealed[4]
     sealed[5] = bytes(60)
@@ -39,7 +39,7 @@ async def test_an_unusable_batch_is_not_a_release(analyzer: AnalyzerCore) -> Non
 
 
 async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> None:
-    """More than a twentieth."""
+    """The limit is a twentieth of the reports."""
     sealed = analyzer.sealed(50)
     sealed[:6] = [bytes([number]) * 60 for number in range(6)]
     await analyzer.deliver(50, sealed)
@@ -107,7 +107,7 @@ async def test_the_largest_budget_share_is_shown_once_all_are_measured(
 async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged."""
+    """The failure is logged."""
 
     async def fail(_: str) -> tuple[str, float]:
         raise StorageError("the disk failed")
@@ -125,17 +125,17 @@ async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
 async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch is given up at the third try."""
-    give_up, left = analyzer.store.give_up, 2
+    """The batch becomes unusable at the third try."""
+    mark_unusable, left = analyzer.store.mark_unusable, 2
 
     async def fail_twice(manifest: BatchManifest, failure: str) -> None:
         nonlocal left
         if left:
             left -= 1
             raise StorageError("the disk is full")
-        await give_up(manifest, failure)
+        await mark_unusable(manifest, failure)
 
-    monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
+    monkeypatch.setattr(analyzer.store, "mark_unusable", fail_twice)
     monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)
     signed = await analyzer.publish(n_min=3, target_size=8)
     sealed = analyzer.sealed(5)

@@ -1,10 +1,7 @@
 import pytest
 
 from common.accounting.guarantees import guarantees
-from common.errors import (
-    ConflictError,
-    UnusableBatchError,
-)
+from common.errors import ConflictError, UnusableBatchError
 from common.messages.batch import BatchId
 from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
@@ -50,7 +47,7 @@ async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCo
     await analyzer.settle()
 
 
-async def test_an_unreadable_batch_is_given_up_with_a_reason(analyzer: AnalyzerCore) -> None:
+async def test_an_unreadable_batch_is_unusable_with_a_reason(analyzer: AnalyzerCore) -> None:
     """The task takes no other batch."""
     garbage = [bytes([number]) * 60 for number in range(6)]
     await analyzer.deliver(3, garbage)

@@ -44,7 +44,6 @@ def _matches(positions: Sequence[int | None]) -> SentinelMatches:
             for leaf, position in zip(leaves, positions, strict=True)
             if position is not None
         },
-        n_repeated=0,
     )
 
 
@@ -147,12 +146,13 @@ def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatche
 
 
 def test_sentinels_are_dropped_exactly() -> None:
-    """All other reports stay in their order."""
-    matches, left = _matched(_REPORTS[:30], _sentinel(3, 17), _sentinel(8, 29))
+    """Their repeats are dropped too; all other reports stay in their order."""
+    reports = [*_REPORTS[:30], _REPORTS[8]]
+    matches, left = _matched(reports, _sentinel(3, 17), _sentinel(8, 29))
 
     gone = {3, 8, 17, 29}
     assert [report for place, report in enumerate(_REPORTS[:30]) if place not in gone] == left
-    assert (2, 0, 0) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
+    assert (2, 0, 1) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
     assert (4, 4) == matches.sent_and_arrived()
     assert [3, 8] == matches.order()
 
@@ -162,7 +162,7 @@ def test_a_batch_without_sentinels_is_not_hashed() -> None:
     matches = match_sentinels(map(pytest.fail, ["the batch was read"]), _SIZE, [])
 
     assert (0, 0) == (matches.n_users(sampled=False), matches.n_users(sampled=True))
-    assert [b"any bytes"] == list(drop_sentinel_reports([b"any bytes"], _SIZE, matches))
+    assert _REPORTS == list(drop_sentinel_reports(_REPORTS, _SIZE, matches))
 
 
 def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:

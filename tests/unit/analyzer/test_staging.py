@@ -6,11 +6,7 @@ from contextlib import closing
 import pytest
 
 from common.crypto.hpke import split_every
-from common.errors import (
-    DeliveryUnderWayError,
-    UnusableBatchError,
-    WireError,
-)
+from common.errors import DeliveryUnderWayError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaves_of
 from deploy.audit.harness.analyzer_core import chunks_of
@@ -23,7 +19,7 @@ from tests.support.leaves import commitment_over
     ("users", "reports", "sent", "message"),
     [
         (2, 4, 4, "needs at least 3"),
-        (5, 9, 9, "a batch of 5 users has 10"),
+        (5, 9, 9, "a batch of 5 users must have 10"),
         (5, 10, 9, "9 reports arrived; 10 were announced"),
         (5, 10, 11, "reports arrived; 10 were announced"),
     ],
@@ -31,7 +27,7 @@ from tests.support.leaves import commitment_over
 async def test_a_batch_must_agree_with_its_manifest(
     analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
 ) -> None:
-    """Users, reports and what arrives; n_min is checked here too."""
+    """Checked are the users, at least n_min, the announced reports and those that arrive."""
     manifest = BatchManifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
@@ -51,14 +47,15 @@ async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
 
 async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore) -> None:
     """The shuffler does not quarantine a batch for ABORTED."""
-    sealed, going_on = analyzer.sealed(3), asyncio.Event()
+    sealed, started, going_on = analyzer.sealed(3), asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
+        started.set()
         await going_on.wait()
         yield b"".join(sealed)
 
     first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
-    await asyncio.sleep(0.05)
+    await started.wait()
     with pytest.raises(DeliveryUnderWayError) as caught:
         await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(sealed))
     going_on.set()
@@ -68,7 +65,7 @@ async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore
 
 
 async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
-    """None for an interrupted delivery, which blocks no other, and another for every batch."""
+    """An interrupted delivery draws none and blocks no other; every batch draws its own."""
     before = analyzer.staging._rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):

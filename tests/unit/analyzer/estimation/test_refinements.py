@@ -111,7 +111,7 @@ def test_base_cut_keeps_significant_shares_and_spreads_the_rest() -> None:
 @pytest.mark.parametrize("share", [-0.01, 0.0, 1e-5, 1e-3, 7.9e-3, 8.1e-3, 0.3, 0.999, 1.2])
 @pytest.mark.parametrize("steepness", [0.3, 1.0, 1.7])
 def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> None:
-    """Of the normal density times the power law, near 0 and far from it, to 1e-4."""
+    """Compared with the integral of the normal density times the power law, to 1e-4."""
     sigma, least = 1e-3, 1e-6
     (found,) = _posterior_means(np.array([share]), np.array([sigma]), steepness, least)
     logs = np.linspace(np.log(least), 0, 2_000_001)
@@ -134,7 +134,7 @@ def _smooth_case(seed: int) -> tuple[Vector, Counts, Channel]:
 
 
 def test_smoothing_averages_neighbours() -> None:
-    """By hand."""
+    """Compared with averages computed by hand."""
     np.testing.assert_allclose(smooth(np.array([0.4, 0.0, 0.0, 0.6])), [0.3, 0.1, 0.15, 0.45])
     assert [1.0] == smooth(np.array([1.0])).tolist()
 
@@ -169,7 +169,7 @@ def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells
 @pytest.mark.parametrize("name", ["em", "ems"])
 def test_em_and_ems_need_cells(name: Refinement) -> None:
     """No other refinement is used silently."""
-    with pytest.raises(TaskError, match=f"the refinement {name} needs reports whose cells"):
+    with pytest.raises(TaskError, match=f"the refinement {name} needs a mechanism whose cells"):
         refine(_evidence(np.array([0.5, 0.5])), name)
 
 
@@ -193,7 +193,7 @@ def test_an_extrapolation_follows_scheme_s3() -> None:
 
 @pytest.mark.parametrize("way", get_args(Refinement))
 def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
-    """A result mixed with 3 % of the uniform distribution does not."""
+    """A result mixed with 3 % of the uniform distribution does not satisfy it."""
     task = sample_task(protocol="murs", domain_size=12, local_epsilon=1.5, buckets=5)
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
     users = np.array([700_000, *[0] * 10, 300_000])

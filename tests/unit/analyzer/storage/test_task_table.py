@@ -1,5 +1,6 @@
 import pytest
 
+from analyzer.storage import task_table
 from analyzer.storage.task_table import Sentinel
 from common.errors import BatchStateError, WireError
 from deploy.audit.harness.analyzer_core import chunks_of
@@ -27,7 +28,7 @@ async def _register(
 
 
 async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
-    return await analyzer.store.sentinels(analyzer.signed.digest())
+    return await analyzer.store.run(task_table.sentinels, analyzer.signed.digest())
 
 
 async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
@@ -68,13 +69,13 @@ async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> Non
 async def test_a_sentinel_has_as_many_reports_as_a_submission(
     analyzer: AnalyzerCore, leaves: list[bytes]
 ) -> None:
-    """Two, of this task."""
+    """A submission of this task has two reports."""
     with pytest.raises(WireError, match="a submission of this task has 2 reports"):
         await _register(analyzer, [b"".join(leaves)])
 
 
 async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
-    """Of all calls."""
+    """No registration may repeat a leaf, in the same call or a later one."""
     [first, second] = some_leaves(2)
     await _register(analyzer, [first + second])
     for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):

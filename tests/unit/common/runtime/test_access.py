@@ -3,13 +3,7 @@ import secrets
 import pytest
 
 from common.errors import CallerError, CredentialError
-from common.runtime.access import (
-    Caller,
-    OperatorToken,
-    bearer_token,
-    check_caller,
-    names_in,
-)
+from common.runtime.access import Caller, OperatorToken, bearer_token, check_caller, names_in
 
 _SECRET = "5e" * 32
 _TOKEN = OperatorToken(_SECRET.encode())

@@ -62,7 +62,7 @@ def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind
 async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(
     share: int, peers: list[str], first: list[str]
 ) -> None:
-    """Of three slots; callers on a Unix socket share them."""
+    """It gets part of three slots; callers on a Unix socket share them."""
     queue, order, release = Queue(3, share), list[str](), asyncio.Event()
 
     async def hold(peer: str) -> None:
@@ -82,7 +82,7 @@ async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself
 
 
 async def test_a_call_that_waits_too_long_is_refused() -> None:
-    """It counts as overload only if all turns are taken, not just the connection's own."""
+    """It counts as overload only if all slots are taken, not just the connection's own."""
     queue = Queue(2, 1)
     await queue.enter("one", _LONG)
     with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):

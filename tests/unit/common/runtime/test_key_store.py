@@ -118,7 +118,7 @@ def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Pat
 def test_a_damaged_store_stops_the_start(
     tmp_path: Path, damage: Callable[[Path], object], error: type[Exception], message: str
 ) -> None:
-    """The message says what to do; a key file must hold the key of its name."""
+    """The message says what to do; a key file must hold the key that it names."""
     _run(tmp_path, 0)
     damage(tmp_path / "state")
     with pytest.raises(error, match=message):
@@ -126,7 +126,7 @@ def test_a_damaged_store_stops_the_start(
 
     state = StateDirectory.open(tmp_path / "other")
     state.secret(f"hpke-{bytes(32).hex()}.key", lambda: bytes(range(32)))
-    with pytest.raises(SettingsError, match="does not hold the key of its name"):
+    with pytest.raises(SettingsError, match="does not hold the key that it names"):
         KeyStore(state, SCHEDULE).rotate(0.0)
 
 

@@ -79,7 +79,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
         (
             _GOOD.replace('"state"', '"a\\u0000b"'),
             {},
-            "state_directory must not be empty or hold",
+            "state_directory must not be empty or contain",
         ),
         (_GOOD + "key_lifetime_days = 0.5", {}, "key_lifetime_days is 0.5; it must be 1 .. 36500"),
         (_GOOD + "key_lifetime_days = nan", {}, "key_lifetime_days is nan"),

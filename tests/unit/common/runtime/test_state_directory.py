@@ -190,7 +190,7 @@ def test_files_for_operators_are_private_and_need_no_key(
 
 
 def test_a_state_key_neither_prints_nor_pickles(state: StateDirectory, tmp_path: Path) -> None:
-    """Nor does the directory that holds it print it."""
+    """It is hidden in repr, also in the repr of its directory."""
     state.secret("a.key", lambda: b"x")
     raw = (tmp_path / "state.key").read_bytes()
 

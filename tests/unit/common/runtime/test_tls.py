@@ -21,7 +21,7 @@ def files(tmp_path: Path) -> TlsFiles:
 
 
 def test_development_certificates_share_one_authority_and_name_their_party(tmp_path: Path) -> None:
-    """They are made once, their keys are private, and none can issue another."""
+    """They are created once, their keys are private, and none can issue another."""
     clock = ManualClock()
     shuffler, analyzer = (_identity(tmp_path, party, clock) for party in ("shuffler", "analyzer"))
     own, root = map(x509.load_pem_x509_certificate, (analyzer.certificate, analyzer.authority))
@@ -67,14 +67,14 @@ def test_a_wrong_file_stops_the_start(
 
 
 def test_an_ended_or_damaged_authority_issues_no_certificate(tmp_path: Path) -> None:
-    """The message names the date, or that the key was not made here."""
+    """The message names the date, or that this program did not create the key."""
     development_files(tmp_path, "shuffler", ManualClock())
     later = ManualClock(ManualClock().seconds + 4000 * 86_400)
     with pytest.raises(SettingsError, match="authority's certificate expired on 2011-09-07"):
         development_files(tmp_path, "analyzer", later)
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"):
         (tmp_path / "authority.key").write_bytes(content)
-        with pytest.raises(SettingsError, match="does not hold a key that this program made"):
+        with pytest.raises(SettingsError, match="does not hold a key that this program created"):
             development_files(tmp_path, "analyzer", ManualClock())
 
 
@@ -84,7 +84,7 @@ def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> Non
 
     with pytest.raises(SettingsError, match=r"expired on 2002-09-09.*shuffledp keys renew"):
         Tls.open(files, "analyzer", later)
-    with pytest.raises(SettingsError, match="names analyzer; others expect one that names shuf"):
+    with pytest.raises(SettingsError, match="names analyzer; it must name shuffler"):
         Tls.open(files, "shuffler", ManualClock())
     assert Tls.open(files, "analyzer", ManualClock()).authority
 

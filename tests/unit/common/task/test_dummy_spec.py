@@ -3,7 +3,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import signal, stats
 
 from common.errors import TaskError
 from common.task.dummy_spec import (
@@ -65,32 +65,24 @@ def _distribution(of: str, **changes: Any) -> DummySpec:
 @pytest.mark.parametrize(
     ("distribution", "change", "message"),
     [
-        (
-            "fixed",
-            {"extra_weight": 1},
-            "the distribution of the dummies is fixed and extra_weight is 1",
-        ),
+        ("fixed", {"extra_weight": 1}, "extra_weight is 1 for the distribution fixed"),
         ("fixed", {"extra_weight": -1}, "extra_weight is -1"),
-        ("fixed", {"per_user": -1}, "dummies per user is -1"),
-        (
-            "fixed",
-            {"law": "poisson"},
-            "the distribution of the dummies must be one of: fixed, fractional",
-        ),
-        ("fixed", {"trials": 1, "most": 1}, "is fixed and trials is 1"),
-        ("fractional", {"extra_weight": 0}, "fractional and extra_weight is 0"),
+        ("fixed", {"per_user": -1}, "per_user is -1"),
+        ("fixed", {"law": "poisson"}, "distribution of the dummies must be one of: fixed"),
+        ("fixed", {"trials": 1, "most": 1}, "trials is 1 for the distribution fixed"),
+        ("fractional", {"extra_weight": 0}, "extra_weight is 0 for the distribution fractional"),
         ("fractional", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
         ("fractional", {"extra_weight": True}, "extra_weight must be a whole number"),
-        ("fractional", {"trials": 2, "most": 2}, "is fractional and trials is 2"),
-        ("fractional", {"most": 2}, "most is 2 and trials is 1; they are the same for"),
-        ("binomial", {"trials": 1, "most": 1}, "is binomial and trials is 1"),
+        ("fractional", {"trials": 2, "most": 2}, "trials is 2 for the distribution fractional"),
+        ("fractional", {"most": 2}, "most is 2 and trials is 1; they must be equal for"),
+        ("binomial", {"trials": 1, "most": 1}, "trials is 1 for the distribution binomial"),
         ("binomial", {"most": 4}, "most is 4 and trials is 5"),
-        ("binomial", {"extra_weight": 0}, "is binomial and extra_weight is 0"),
-        ("negative-binomial", {"trials": 0}, "is negative-binomial and trials is 0"),
+        ("binomial", {"extra_weight": 0}, "extra_weight is 0 for the distribution binomial"),
+        ("negative-binomial", {"trials": 0}, "trials is 0 for the distribution negative-binomial"),
         ("negative-binomial", {"most": 0}, "most is 0; it must be at least 1"),
-        ("negative-binomial", {"most": MAX_DUMMIES - 1}, f"most dummies is {MAX_DUMMIES - 1}"),
-        ("each-item", {"trials": 0}, "is each-item and trials is 0"),
-        ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"dummies is {16 * MAX_DUMMIES + 1}"),
+        ("negative-binomial", {"most": MAX_DUMMIES - 1}, f"most is {MAX_DUMMIES - 1}"),
+        ("each-item", {"trials": 0}, "trials is 0 for the distribution each-item"),
+        ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"trials is {16 * MAX_DUMMIES + 1}"),
     ],
 )
 def test_each_distribution_has_the_numbers_that_it_needs(
@@ -147,29 +139,25 @@ _NOTHING: Final[dict[str, Any]] = {"law": "none"}
 @pytest.mark.parametrize(
     ("base", "change", "message"),
     [
-        (
-            _NOTHING,
-            {"law": "poisson"},
-            "the distribution of the shuffler's dummies must be one of: none",
-        ),
+        (_NOTHING, {"law": "poisson"}, "of the shuffler's dummies must be one of: none"),
         (_NOTHING, {"keep_weight": 0}, "keep_weight is 0"),
         (_NOTHING, {"keep_weight": KEEP_SUM + 1}, f"keep_weight is {KEEP_SUM + 1}"),
         (_NOTHING, {"keep_weight": True}, "keep_weight must be a whole number"),
-        (_NOTHING, {"trials": 4}, "is none, trials is 4 and most is 0"),
-        (_NOTHING, {"peak": 2}, "is none; peak and weights are for geometric only"),
+        (_NOTHING, {"trials": 4}, "trials is 4 and most is 0 for the distribution none"),
+        (_NOTHING, {"peak": 2}, "peak is 2, left_weight is 0 .* all must be 0 unless"),
         (_NOTHING, {"most": 5}, "most is 5; it must be 0 where the shuffler"),
-        (_COINS, {"trials": 0, "most": 0}, "is binomial, trials is 0 and most is 0"),
-        (_COINS, {"most": 8}, "is binomial, trials is 9 and most is 8"),
-        (_COINS, {"trials": MAX_PER_ITEM + 1}, f"dummies is {MAX_PER_ITEM + 1}"),
-        (_COINS, {"right_weight": 7}, "is binomial; peak and weights are for geometric only"),
-        (_FLANKS, {"trials": 2}, "is geometric, trials is 2 and most is 12"),
-        (_FLANKS, {"left_weight": 0}, "dummies are 0 and"),
-        (_FLANKS, {"right_weight": 0}, "and 0, peak is 3"),
+        (_COINS, {"trials": 0, "most": 0}, "trials is 0 and most is 0 for the"),
+        (_COINS, {"most": 8}, "trials is 9 and most is 8 for the distribution binomial"),
+        (_COINS, {"trials": MAX_PER_ITEM + 1}, f"trials is {MAX_PER_ITEM + 1}"),
+        (_COINS, {"right_weight": 7}, "right_weight is 7; all must be 0 unless"),
+        (_FLANKS, {"trials": 2}, "trials is 2 and most is 12 for the distribution geometric"),
+        (_FLANKS, {"left_weight": 0}, "left_weight is 0, right"),
+        (_FLANKS, {"right_weight": 0}, "right_weight is 0, peak is 3"),
         (_FLANKS, {"right_weight": RATIO_SUM}, f"right_weight is {RATIO_SUM}"),
         (_FLANKS, {"left_weight": -1}, "left_weight is -1"),
-        (_FLANKS, {"peak": -1}, "the peak of the shuffler's dummies is -1"),
+        (_FLANKS, {"peak": -1}, "peak is -1"),
         (_FLANKS, {"peak": 13}, "peak is 13 and most is 12"),
-        (_FLANKS, {"most": MAX_PER_ITEM + 1}, f"most dummies of one item is {MAX_PER_ITEM + 1}"),
+        (_FLANKS, {"most": MAX_PER_ITEM + 1}, f"most is {MAX_PER_ITEM + 1}"),
     ],
 )
 def test_a_distribution_that_breaks_a_rule_cannot_exist(
@@ -227,3 +215,31 @@ def test_a_shuffler_without_noise_only_permutes() -> None:
     assert not ShufflerSpec(**_COINS).only_permutes
     assert (0.0, 0.0) == ShufflerSpec().moments()
     assert 0.25 == ShufflerSpec(keep_weight=KEEP_SUM // 4).keep_probability
+
+
+@pytest.mark.parametrize("sent", [0, 1, 40])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ShufflerSpec(**_COINS, keep_weight=KEEP_SUM // 1000),
+        ShufflerSpec(**_COINS | {"trials": 2000, "most": 2000}),
+        ShufflerSpec(**_FLANKS | {"right_weight": RATIO_SUM * 199 // 200, "most": 20000}),
+    ],
+)
+def test_an_honest_batch_is_within_the_bounds(spec: ShufflerSpec, sent: int) -> None:
+    """Except with probability 1e-12, by the exact distribution; many coins are within 8.5 σ."""
+    n_kept = stats.binom.pmf(np.arange(sent + 1), sent, spec.keep_probability)
+    n_dummies = (
+        spec.probabilities()
+        if spec.law == "geometric"
+        else stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
+    )
+    for domain_size in (1, 3):
+        n_reports = n_kept
+        for _ in range(domain_size):
+            n_reports = signal.convolve(n_reports, n_dummies, method="direct")
+        minimum, maximum = spec.batch_reports(sent, domain_size)
+
+        assert n_reports[:minimum].sum() + n_reports[maximum + 1 :].sum() <= 1e-12
+        if spec.trials == 2000:  # many coins
+            assert maximum - minimum < 17 * math.sqrt(domain_size * spec.moments()[1])

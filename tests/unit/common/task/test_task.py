@@ -11,7 +11,7 @@ from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, TaskError
 from common.task.dummy_spec import DummySpec
-from common.task.task import Task
+from common.task.task import Task, honest_share
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task, lasting_task
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -60,7 +60,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0.0 and at most 20.0"),
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
-        ({"local_epsilon": math.inf}, "one is infinite exactly where the other is 0"),
+        ({"local_epsilon": math.inf}, "must be infinite if and only if other_weight is 0"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
         ({"central_epsilon": math.inf}, "the task would guarantee nothing"),
         ({"central_epsilon": -0.5}, "central_epsilon is -0.5; it must lie between 0"),
@@ -78,7 +78,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"labels": ("a",) * 100}, "two items have the same label"),
         ({"labels": (*map(str, range(99)), " 98")}, "two items have the same label"),
         ({"labels": (*map(str, range(98)), "é", "e\u0301")}, "two items have the same label"),
-        ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 holds half"),
+        ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 contains half"),
         ({"population": " staff"}, "population must not begin or end with a blank"),
         ({"population": "Müller"}, "population must be printable ASCII"),
         ({"population": 1}, "population must be printable ASCII"),
@@ -93,10 +93,7 @@ def test_a_task_has_one_byte_form_only() -> None:
             {"domain_size": 5, "mechanism": dataclasses.replace(_SPEC, name="grr", buckets=6)},
             "GRR over 5 items",
         ),
-        (
-            {"mechanism": dataclasses.replace(_SPEC, digits=1)},
-            "1 digits in base 13 cannot tell 100 items",
-        ),
+        ({"mechanism": dataclasses.replace(_SPEC, digits=1)}, "1 digits in base 13 cannot"),
         (
             {"mechanism": dataclasses.replace(_SPEC, true_weight=1, other_weight=0)},
             "local_epsilon is 2.0 and other_weight is 0",
@@ -207,9 +204,7 @@ def test_the_honest_fraction_is_the_decimal_that_is_shown(
     fraction: float, users: int, honest: int
 ) -> None:
     """.29 of 100 is 29, not the 28 of floats or of the exact binary fraction."""
-    task = dataclasses.replace(published().task, assumed_honest_fraction=fraction)
-
-    assert honest == task.honest_users(users)
+    assert honest == honest_share(users, fraction)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +220,7 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     for name in ("analyzer_key", "shuffler_key"):
         with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):
             dataclasses.replace(task, **{name: bytes(33)})  # type: ignore[arg-type]
-    with pytest.raises(TaskError, match="at most 1048576 are carried"):
+    with pytest.raises(TaskError, match="the limit is 1048576"):
         published(dummies_per_user=2**20 // (12 + overhead), suite=suite)
 
 
@@ -233,7 +228,7 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
     """Every task that is signed can be read."""
     task = published().task
     labels = tuple(f"{number:0>200}" for number in range(12_000))
-    with pytest.raises(TaskError, match="at most 2097152 are read"):
+    with pytest.raises(TaskError, match="the limit is 2097152"):
         dataclasses.replace(
             task,
             domain_size=12_000,

@@ -18,7 +18,7 @@ _MANIFEST = BatchManifest(
 @pytest.mark.parametrize("state", BatchState)
 def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> None:
     """For devices and for the shuffler's operator; an unknown state is refused."""
-    with pytest.raises(WireError, match="batch state 0 is not one that this program knows"):
+    with pytest.raises(WireError, match="batch state 0 is unknown to this program"):
         batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
     status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
     progress = BatchProgress(
@@ -42,10 +42,10 @@ def test_a_delivery_is_a_manifest_followed_by_reports() -> None:
     assert _MANIFEST == batches.manifest_from_wire(manifest)
     assert b"chunk" == batches.chunk_from_wire(chunk)
     for wrong in (chunk, analyzer_pb2.DeliverBatchRequest()):
-        with pytest.raises(WireError, match="begins with its manifest"):
+        with pytest.raises(WireError, match="must begin with its manifest"):
             batches.manifest_from_wire(wrong)
     for wrong, rule in (
-        (manifest, "nothing but sealed reports"),
+        (manifest, "must contain only sealed reports"),
         (batches.chunk_to_wire(b""), "at least one report"),
         (batches.chunk_to_wire(bytes(2**20 + 1)), "at most 1048576"),
     ):

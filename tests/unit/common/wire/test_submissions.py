@@ -34,7 +34,7 @@ def test_outcomes_and_records_are_written_field_by_field() -> None:
     assert ("arrived", "counted") == (message.state, message.inclusion)
     assert (bytes(32), bytes(64)) == (message.envelope_hash, message.receipt)
     assert message.receipt_verified
-    with pytest.raises(WireError, match="outcome 6 is not one that this program knows"):
+    with pytest.raises(WireError, match="outcome 6 is unknown to this program"):
         outcomes_from_wire(shuffler_pb2.SubmitBulkResponse.FromString(b"\x0a\x01\x06"))
 
 
