@@ -36,7 +36,7 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
-    """Return which fields have no bit set beyond the first `size`, as a mask of shape (n,)."""
+    """Return a mask, (n,), of the fields without a bit beyond the first `size`."""
     spare = 0xFF << size % 8 & 0xFF
     clear: NDArray[np.bool_] = (fields[:, -1] & spare) == 0
     return clear

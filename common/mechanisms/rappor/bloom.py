@@ -1,6 +1,6 @@
 """
-The bits of a Bloom filter that a text sets in a cohort, bit for bit as in RAPPOR's public client
-[EPK14], [GRappor].
+The bits of a Bloom filter that a text sets in a cohort [EPK14], the same as in RAPPOR's public
+clients [GRappor].
 
 The digest is MD5 of the cohort (four bytes, big-endian) and the text. Privacy does not rest on MD5,
 which only spreads texts over bits: it holds for any filter.
@@ -28,7 +28,7 @@ def check_hashes(bits: int, hashes: int) -> None:
 
 
 def hash_bytes(bits: int) -> int:
-    """Return the digest bytes that select one of the bits: 1 up to 256 bits, 2 up to 65,536."""
+    """Return the number of digest bytes that select a bit: 1 up to 256 bits, 2 up to 65,536."""
     return ((bits - 1).bit_length() - 1) // 8 + 1 if bits > 1 else 1
 
 

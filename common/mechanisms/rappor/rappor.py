@@ -23,7 +23,7 @@ from common.mechanisms.base import Counts, Reports
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
+from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec, check_labels
 
@@ -59,9 +59,9 @@ class Rappor:
         bits: int,
         hashes: int = 1,
         cohorts: int = 1,
-        f: Chance,
-        p: Chance,
-        q: Chance,
+        f: Probability,
+        p: Probability,
+        q: Probability,
         encoding: Encoding = "bloom",
         most_bytes: int = _DEFAULT_BYTES,
         question: str = "",

@@ -21,5 +21,5 @@ def test_warner_answers_truthfully_with_its_weight() -> None:
     for bit in (0, 1):
         reports = warner.randomize(np.full(4, bit), Scripted(np.arange(4)))
         assert [bit, bit, bit, 1 - bit] == reports["item"].tolist()
-    with pytest.raises(TaskError, match="domain_size is 3; Warner's"):
+    with pytest.raises(TaskError, match="domain_size is 3; for Warner's"):
         Warner(3, ResponseWeights(true=3, other=1))

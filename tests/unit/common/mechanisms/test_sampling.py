@@ -84,7 +84,7 @@ def test_a_scale_out_of_range_is_refused(scale: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("weight", "total"), [(1, 3), (2, 7), (5, 6), (1, 2), (0, 5), (7, 7)])
-def test_a_coin_has_exactly_its_chance(weight: int, total: int) -> None:
+def test_a_coin_has_exactly_its_probability(weight: int, total: int) -> None:
     """Over every pair of draws, a 16-bit word and an integer below the total."""
     heads = 0
     for second in range(total):

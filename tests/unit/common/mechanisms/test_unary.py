@@ -121,7 +121,7 @@ def test_too_many_bits_and_no_noise_are_refused(
     """A report has 65,536 bytes with a spare bit."""
     assert 524_287 == MAX_BITS
     assert 65_536 == encoding(MAX_BITS, _3_TO_1).report_dtype.itemsize
-    with pytest.raises(TaskError, match="domain_size is 524288; a report has room for 524287"):
+    with pytest.raises(TaskError, match="domain_size is 524288; it must be at most 524287"):
         encoding(MAX_BITS + 1, _3_TO_1)
     with pytest.raises(TaskError, match="needs local noise"):
         encoding(5, ResponseWeights(true=1, other=0))

@@ -57,7 +57,7 @@ def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
         (1, 2, 1, "prime"),
         (5, 1, 1, "at least 2"),
         (1009, 3, 1, "can be decoded"),
-        (5, 2, 6, "too few digits"),
+        (5, 2, 6, "need more digits"),
     ],
 )
 def test_invalid_fields_are_refused(q: int, t: int, slices: int, message: str) -> None:

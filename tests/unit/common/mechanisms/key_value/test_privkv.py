@@ -133,7 +133,7 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
     assert (5, 3) == cells.shape
     assert fine.sum() == cells.sum()
     if not fine.all():
-        with pytest.raises(ReportError, match="not about one of 5 keys"):
+        with pytest.raises(ReportError, match="a key is not below 5"):
             mechanism.tally(reports)
 
 
@@ -193,7 +193,7 @@ def test_without_information_estimates_are_the_middle() -> None:
 
     assert [0.5, 0.5] == found.frequencies.tolist() == found.frequency_errors.tolist()
     assert [1.0, -1.0] == found.means_with_fakes.tolist()
-    with pytest.raises(ValueError, match="nothing of key ownership"):
+    with pytest.raises(ValueError, match="key_signal is 0"):
         mechanism.without_fakes(found)
 
 
@@ -249,7 +249,7 @@ def test_a_mechanism_has_the_integers_of_its_specification() -> None:
         ({}, 4, "there are 3 fake values and 4 keys"),
         ({"fakes": ()}, 0, "the number of keys is 0"),
         ({"fakes": ()}, 65537, "the number of keys is 65537"),
-        ({"report_bytes": 4}, 3, "report_bytes is 4; of the mechanism priv-kv it must be 3"),
+        ({"report_bytes": 4}, 3, "report_bytes is 4; for the mechanism priv-kv it must be 3"),
         ({"key_true_weight": 1, "key_other_weight": 2}, 3, r"key_\w+_weight is"),
         ({"key_true_weight": 1, "key_other_weight": 0}, 3, r"key_\w+_weight is"),
         ({"value_true_weight": 1, "value_other_weight": 1}, 3, r"value_\w+_weight is"),
@@ -265,7 +265,7 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], keys: int, 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"local_epsilon": math.inf}, "pairs always go with noise"),
+        ({"local_epsilon": math.inf}, "for pairs it must be finite"),
         ({"local_epsilon": 21.0}, "local_epsilon is 21.0"),
         ({"local_epsilon": 0.0}, "local_epsilon is 0.0"),
         ({"key_share": 1.0}, "key_share is 1.0"),

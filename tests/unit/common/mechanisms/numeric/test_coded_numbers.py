@@ -175,7 +175,7 @@ def test_the_hybrid_has_the_threshold_of_the_paper() -> None:
 
 def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
     """No grid, two codes, one byte, and Duchi's reduction and variance."""
-    mechanism = Hybrid.for_epsilon(0.5)
+    mechanism = Hybrid.for_epsilon(1, 0.5)
 
     assert 0 == paper_weight(HYBRID_THRESHOLD)
     assert 0 < paper_weight(math.nextafter(HYBRID_THRESHOLD, 1))
@@ -203,7 +203,7 @@ def test_invalid_parameters_are_refused() -> None:
     with pytest.raises(TaskError, match="2\\^63"):
         Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
     Piecewise(2**16, 0, _3_TO_1)
-    with pytest.raises(TaskError, match="there are 131073 places; with more than 96038"):
+    with pytest.raises(TaskError, match="there are 131073 places; there must be at most 96038"):
         Piecewise(2**17, 0, _3_TO_1)
 
 

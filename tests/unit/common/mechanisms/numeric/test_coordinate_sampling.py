@@ -90,7 +90,7 @@ def test_invalid_reports_are_refused(coordinates: list[int], codes: list[int]) -
     reports["codes"] = [[1, 0], codes]
 
     assert [True, False] == mechanism.valid(reports).tolist()
-    with pytest.raises(ReportError, match="coordinates do not rise to below 5"):
+    with pytest.raises(ReportError, match="coordinates do not ascend, or are not below 5"):
         mechanism.tally(reports)
 
 

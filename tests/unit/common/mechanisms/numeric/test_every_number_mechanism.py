@@ -100,9 +100,13 @@ def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
         with pytest.raises(TaskError, match="local_epsilon"):
             spec_for(name, local_epsilon)
     if name in ONE_NUMBER:
-        with pytest.raises(TaskError, match="for one number; a person has 2"):
+        with pytest.raises(
+            TaskError, match=f"dimensions is 2; for the mechanism {name} it must be 1"
+        ):
             spec_for(name, dimensions=2)
-        with pytest.raises(TaskError, match="for one number; a person has 2"):
+        with pytest.raises(
+            TaskError, match=f"dimensions is 2; for the mechanism {name} it must be 1"
+        ):
             built(spec_for(name), 2)
         return
     for dimensions in (0, MAX_DIMENSIONS + 1):

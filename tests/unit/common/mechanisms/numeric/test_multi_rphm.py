@@ -78,7 +78,7 @@ def test_it_is_as_private_as_multi_hm() -> None:
 def test_a_projection_to_more_dimensions_is_refused() -> None:
     """6 of 5."""
     spec = spec_for("multi-rphm", dimensions=20)
-    with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
+    with pytest.raises(TaskError, match="projected is 6; it must be at most dimensions, 5"):
         built(spec, 5)
 
 

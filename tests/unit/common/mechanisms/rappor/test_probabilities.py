@@ -9,7 +9,7 @@ import pytest
 from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor
 from common.errors import TaskError
-from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
+from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from tests.support.exhaustive_delta import Distribution
 
 _PRECISE: Final = Context(prec=80)
@@ -39,7 +39,7 @@ def test_epsilons_match_published_ones(  # noqa: PLR0917
     ("f", "p", "q"),
     [(0.1, 0.2, 0.9), (Fraction(1, 3), Fraction(1, 3), Fraction(2, 3)), (0.7, 0.0, 0.99999)],
 )
-def test_rounding_increases_no_epsilon(f: Chance, p: Chance, q: Chance) -> None:
+def test_rounding_increases_no_epsilon(f: Probability, p: Probability, q: Probability) -> None:
     """Each probability moves by less than one step, towards more noise."""
     chances = RapporProbabilities.rounded(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
