@@ -1,5 +1,5 @@
 """
-Subset selection [YB18]: report k items; sets with the own item have weight `true`, others `other`.
+Subset selection [YB18]: report k items; a set has weight `true` with the user's item, else `other`.
 
 An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
 """
@@ -17,7 +17,7 @@ from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answ
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import ResponseWeights
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
 from common.task.task import Task
 
@@ -25,21 +25,28 @@ _ITEMS_AT_ONCE: Final = 1 << 22
 
 
 @dataclass(frozen=True)
-class SubsetSelection(SupportCounting):
-    """Report k ≈ d / (e^ε + 1) items in ascending order. A report supports the items it names."""
+class SubsetSelection(OddsOfWeights, SupportCounting):
+    """
+    Report k ≈ d / (e^ε + 1) items in ascending order. A report supports the items it names.
+
+    The sum of all weights is the same for every item, so the odds bound the privacy loss.
+    """
 
     domain_size: int
     weights: ResponseWeights
 
     def __post_init__(self) -> None:
         if self.report_dtype.itemsize > MAX_REPORT_BYTES:
-            raise TaskError(f"a report would name {self.size} items; it has no room for them")
+            raise TaskError(
+                f"a report of {self.size} items has {self.report_dtype.itemsize} bytes; "
+                f"it must have at most {MAX_REPORT_BYTES}"
+            )
         if self._total > MAX_WEIGHT_SUM:
             raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Find the weights for a request. There are two answers, in and out; k follows."""
+        """Choose the integer weights for a request, which determine k; an item is in or out."""
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -52,44 +59,35 @@ class SubsetSelection(SupportCounting):
     # --8<-- [start:methods]
     @cached_property
     def size(self) -> int:
-        """Items of a report: k = d·other / (true + other), rounded, at least 1."""
+        """Number of items in a report: k = d·other / (true + other), rounded, at least 1."""
         both = self.weights.true + self.weights.other
         return max(1, (2 * self.domain_size * self.weights.other + both) // (2 * both))
 
     @cached_property
     def _total(self) -> int:
-        """W: a share k/d of all sets names a given item."""
+        """W, the sum of all sets' weights in units of C(d, k) / d."""
         return self.size * self.weights.true + (self.domain_size - self.size) * self.weights.other
 
     @property
     def p(self) -> float:
-        """Probability that the own item is named: k·true / W."""
+        """Probability that the user's item is named: k·true / W."""
         return self.size * self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """Probability of another item: (k-1)/(d-1) beside the own one, k/(d-1) without it."""
+        """Probability of another item: (k-1)/(d-1) beside the user's item, k/(d-1) without it."""
         k, d = self.size, self.domain_size
         named = (k - 1) * self.weights.true + (d - k) * self.weights.other
         return k * named / (self._total * (d - 1))
 
     @property
     def q_dummy(self) -> float:
-        """Probability that a dummy, a uniform set of k items, names a given one."""
+        """Probability that a dummy, a uniform set of k items, names a given item."""
         return self.size / self.domain_size
 
     @property
-    def local_epsilon(self) -> float:
-        """ln(true / other), rounded up: W is the same for every item."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check true / other ≤ e^local_epsilon exactly. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
-
-    @property
     def reduction(self) -> MatchCountReduction:
-        """γ = d·other / W, l = d/k; a uniform set with one item names another less often."""
+        """Match count with γ = d·other / W, l = d/k and collision (k-1)/(d-1)."""
         k, d, true, other = self.size, self.domain_size, self.weights.true, self.weights.other
         return MatchCountReduction(
             answers=d / k,
@@ -156,7 +154,7 @@ class SubsetSelection(SupportCounting):
         return np.bincount(items, minlength=self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """Make every report: items of one report depend on each other."""
+        """Draw every report, since the items of one report depend on each other."""
         own = self.randomize(np.repeat(np.arange(self.domain_size), users), rng)
         return self.tally(own) + self.tally(self.dummies(n_dummies, rng))
 
@@ -165,5 +163,5 @@ class SubsetSelection(SupportCounting):
         return cells
 
     def channel(self, real_share: float) -> None:
-        """Return nothing: there are too many sets to list. Refine by projection."""
+        """Return None: there are too many sets to list. Refine by projection."""
         del real_share

@@ -147,9 +147,9 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
     Return the reach b to either side that preserves most information about an item [LWLWLS20].
 
-    b is a share (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, rounded to items; it
-    maximises the mutual information of value and report. It falls from half of the domain at small
-    ε to 0 at large ε. Uses 60 digits, because both differences cancel at small ε.
+    b is a share (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, rounded to items. The paper
+    derives it from the mutual information of value and report. It falls from half of the domain at
+    small ε to 0 at large ε. Uses 60 digits, because both differences cancel at small ε.
 
     Args:
         domain_size: Items, at least 2.

@@ -24,7 +24,9 @@ def check_hashes(bits: int, hashes: int) -> None:
     """Check that one digest has enough bytes for all hashes, or raise TaskError."""
     most = _DIGEST_BYTES // hash_bytes(bits)
     if hashes > most:
-        raise TaskError(f"hashes is {hashes}; a filter of {bits} bits allows at most {most}")
+        raise TaskError(
+            f"hashes is {hashes}; for a filter of {bits} bits it must be at most {most}"
+        )
 
 
 def hash_bytes(bits: int) -> int:
@@ -42,7 +44,7 @@ def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ..
         text: UTF-8, or any bytes.
         cohort: At least 0 and below 2^32.
         bits: k, the length of the filter.
-        hashes: h, as `check_hashes` allows.
+        hashes: h, at most what `check_hashes` allows.
     """
     width = hash_bytes(bits)
     message = cohort.to_bytes(_COHORT_BYTES, "big") + text

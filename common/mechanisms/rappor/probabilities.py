@@ -78,7 +78,7 @@ class RapporProbabilities:
         """
         Return the local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
 
-        The least private pair of texts set 2h different bits. Texts that share bits, or whose own
+        In the least private pair, two texts set 2h different bits. Texts that share bits, or whose
         hashes coincide, are more private. The cohort does not depend on the text.
         """
         likelier = self._set_odds * (_TOTAL - self._unset_odds)
@@ -102,7 +102,8 @@ class RapporProbabilities:
         1/l bounds every pair.
 
         Args:
-            third: True if distinct texts never share a bit; otherwise attacks do not apply.
+            third: True if distinct texts never share a bit. If False, `third_value` is "none" and
+                attacks do not cover the mechanism.
         """
         rest = _TOTAL - self._unset_odds
         reduction = MatchCountReduction.of_support_sets(

@@ -57,7 +57,7 @@ def test_a_scale_off_by_two_percent_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("numerator", [0, 1, 2, 5])
-def test_exponential_coins_have_their_chance(numerator: int) -> None:
+def test_exponential_coins_have_their_probability(numerator: int) -> None:
     """At γ = numerator/5, over all first and second draws: the series up to γ²."""
     heads = tails = Fraction(0)
     for first in range(5):
@@ -95,7 +95,7 @@ def test_a_coin_has_exactly_its_probability(weight: int, total: int) -> None:
     assert weight * 2**16 == heads
 
 
-def test_tiny_chances_are_exact() -> None:
+def test_tiny_probabilities_are_exact() -> None:
     """1 in 2^62: only the word 0 is undecided, and only integers below 2^16 are heads."""
     for second, heads in [(0, 1), (2**16 - 1, 1), (2**16, 0), (2**62 - 1, 0)]:
         assert heads == exact_coins(1, 2**62, _ALL.shape, Scripted(_ALL, [second])).sum()

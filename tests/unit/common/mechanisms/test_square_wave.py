@@ -48,8 +48,8 @@ def test_the_variance_matches_independent_reports(items: int, reach: int) -> Non
         *zip(truth * n_real, distributions, strict=True),
         (n_dummies, uniform),
     ]:
-        chances = distribution / distribution.sum()
-        spread += count * (single**2 @ chances - (single @ chances) ** 2)
+        probabilities = distribution / distribution.sum()
+        spread += count * (single**2 @ probabilities - (single @ probabilities) ** 2)
     found = mechanism.variance(truth, Mixture(n_real=n_real, n_dummies=n_dummies))
 
     np.testing.assert_allclose(found, spread / n_real**2, rtol=1e-9)

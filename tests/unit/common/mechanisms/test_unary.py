@@ -47,7 +47,7 @@ def test_a_report_has_its_exact_distribution(
     distribution = unary_distribution(value, items, p, 0.25)
     seen = Counter(_bits(mechanism, reports))
 
-    assert {report: count * chance for report, chance in distribution.items()} == seen
+    assert {report: count * probability for report, probability in distribution.items()} == seen
     assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 

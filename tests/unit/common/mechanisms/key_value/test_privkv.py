@@ -70,7 +70,8 @@ def test_no_two_people_differ_by_more_than_the_promise(
     mechanism = _tiny(fakes, key_true)
     distributions = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
     worst = max(
-        Fraction(max(chances), min(chances)) for chances in zip(*distributions, strict=True)
+        Fraction(max(probabilities), min(probabilities))
+        for probabilities in zip(*distributions, strict=True)
     )
 
     if set(fakes) <= {2}:

@@ -53,7 +53,7 @@ def _hybrid_distribution(mechanism: Hybrid, point: float) -> Distribution:
     up = Fraction(1, 2) + Fraction(point) * Fraction(3 - 1, 2 * (3 + 1))
     places = _piecewise_distribution(piecewise, point)
     bits = {0: (1 - often) * (1 - up), 1: (1 - often) * up}
-    return bits | {2 + place: often * chance for place, chance in places.items()}
+    return bits | {2 + place: often * probability for place, probability in places.items()}
 
 
 def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -63,8 +63,8 @@ def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.floa
 
 def _moments(mechanism: CodedNumber, distribution: Distribution) -> tuple[float, float]:
     stands = _stands(mechanism, np.array(list(distribution)))
-    chances = np.array([float(chance) for chance in distribution.values()])
-    return float(chances @ stands), float(chances @ stands**2)
+    probabilities = np.array([float(probability) for probability in distribution.values()])
+    return float(probabilities @ stands), float(probabilities @ stands**2)
 
 
 def test_a_bit_is_exact_unbiased_and_varies_as_predicted() -> None:

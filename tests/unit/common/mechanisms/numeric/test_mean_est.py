@@ -63,7 +63,8 @@ def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
         total = sum(weights.values())
         assert {z: weight / total for z, weight in weights.items()} == distribution
         means = [
-            sum(chance * z[j] for z, chance in distribution.items()) for j in range(dimensions)
+            sum(probability * z[j] for z, probability in distribution.items())
+            for j in range(dimensions)
         ]
         assert list(own) == pytest.approx([scale * float(mean) for mean in means], rel=1e-12)
 
@@ -75,10 +76,10 @@ def test_the_reduction_describes_the_distribution(dimensions: int) -> None:
     for own in _corners(dimensions):
         distribution = _distribution(dimensions, own)
         side = [z for z in distribution if _product(own, z) > 0]
-        for z, chance in distribution.items():
+        for z, probability in distribution.items():
             near = 1 / len(side) if z in side else 0
             expected = reduction.blanket / len(distribution) + reduction.signal * near
-            assert expected == pytest.approx(float(chance), rel=1e-12)
+            assert expected == pytest.approx(float(probability), rel=1e-12)
         assert len(distribution) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
     assert 0 == reduction.collision
 

@@ -40,12 +40,14 @@ def test_too_many_hashes_for_one_digest_are_refused() -> None:
     """16 hashes of up to 256 bits, 8 of more."""
     check_hashes(256, 16)
     check_hashes(264, 8)
-    with pytest.raises(TaskError, match="hashes is 9; a filter of 264 bits allows at most 8"):
+    with pytest.raises(
+        TaskError, match="hashes is 9; for a filter of 264 bits it must be at most 8"
+    ):
         check_hashes(264, 9)
 
 
 @pytest.mark.parametrize("bits", [2, 16, 48, 100, 256, 320])
-def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
+def test_hashes_select_bits_with_the_stated_probabilities(bits: int) -> None:
     """Over all values of the bytes of a uniform digest."""
     values = 256 ** hash_bytes(bits)
     distribution = np.bincount(np.arange(values) % bits) / values

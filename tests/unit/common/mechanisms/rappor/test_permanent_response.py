@@ -30,10 +30,10 @@ class _Urandom:
     def __init__(self) -> None:
         self._at = 0
 
-    def mask(self, chance: float, bits: int) -> int:
+    def mask(self, probability: float, bits: int) -> int:
         made = 0
         for bit in range(bits):
-            made |= (self._at * 17 % 256 < int(chance * 256)) << bit
+            made |= (self._at * 17 % 256 < int(probability * 256)) << bit
             self._at += 1
         return made
 
@@ -90,10 +90,10 @@ def test_wide_filters_are_encoded_as_by_the_cpp_client() -> None:
     assert [134, 255, 11, 255, 252, 119, 240, 223] == list(report.to_bytes(8, "big"))
 
 
-def _cycle_masks(cycle: list[float], chances: tuple[float, float]) -> Iterator[int]:
+def _cycle_masks(cycle: list[float], probabilities: tuple[float, float]) -> Iterator[int]:
     """Masks of the Python test's stand-in, whose draws repeat three numbers."""
-    for chance in chances:
-        yield sum((cycle[bit % len(cycle)] < chance) << bit for bit in range(16))
+    for probability in probabilities:
+        yield sum((cycle[bit % len(cycle)] < probability) << bit for bit in range(16))
 
 
 def test_a_text_is_encoded_as_by_the_python_client() -> None:

@@ -169,7 +169,7 @@ def test_only_bits_and_cohorts_of_the_task_are_valid(name: str) -> None:
     [
         ("full", "ä" * 129, "a text must have at most 256 bytes in UTF-8"),
         ("full", b"x" * 257, "a text must have at most 256 bytes in UTF-8"),
-        ("full", "secret\ud800", "a text holds half of a surrogate pair"),
+        ("full", "secret\ud800", "a text must not hold half of a surrogate pair"),
         ("basic", "v5", "a text must be one of the task's labels"),
     ],
     ids=["characters", "bytes", "surrogate", "label"],
@@ -191,11 +191,11 @@ def test_invalid_texts_are_refused(name: str, text: str | bytes, message: str) -
         (_BASIC, [], "there are no labels"),
         (_BASIC, ["a"] * 4, "there are 4 labels for a domain_size of 5"),
         (_BASIC, ["a"] * 5, "two items have the same label"),
-        (dataclasses.replace(_FULL, report_bytes=9), [], "a report of 16 bits has 5"),
+        (dataclasses.replace(_FULL, report_bytes=9), [], "for 16 bits it must be 5"),
         (
             dataclasses.replace(_FULL, bits=264, hashes=9, report_bytes=36),
             [],
-            "hashes is 9; a filter of 264 bits allows at most 8",
+            "hashes is 9; for a filter of 264 bits it must be at most 8",
         ),
     ],
 )
@@ -233,9 +233,12 @@ def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     own = {0: 1, 1: 2}
     for cohort, bits in itertools.product(range(2), itertools.product((0, 1), repeat=3)):
         blanket = 0.5 * np.prod([unset if bit else 1 - unset for bit in bits])
-        chances = [shown if place == own[cohort] else unset for place in range(3)]
+        probabilities = [shown if place == own[cohort] else unset for place in range(3)]
         distribution = 0.5 * np.prod(
-            [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
+            [
+                probability if bit else 1 - probability
+                for bit, probability in zip(bits, probabilities, strict=True)
+            ]
         )
         lift = reduction.signal * reduction.answers if bits[own[cohort]] else 0.0
         assert distribution == pytest.approx(blanket * (reduction.blanket + lift), rel=1e-12)

@@ -8,12 +8,11 @@ from scipy import stats
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.bloom import hash_distribution
 from common.mechanisms.rappor.decoder import hash_p_value
-from common.mechanisms.rappor.regression import Matrix
 
 _EVEN: Final = np.full(4, 0.25)
 
 
-def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
+def _exact(left: Vector, positions: NDArray[np.intp], probabilities: Vector) -> float:
     """Add up the probabilities of all hashes whose bits have as large a sum, by listing them."""
     hashes = positions.shape[1]
     found = np.take_along_axis(left, positions, axis=1).sum()
@@ -21,7 +20,7 @@ def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
     for row in left:
         for _ in range(hashes):
             sums = np.add.outer(sums, row).ravel()
-            weights = np.multiply.outer(weights, chances).ravel()
+            weights = np.multiply.outer(weights, probabilities).ravel()
     return float(weights[sums >= found - 1e-9].sum())
 
 
@@ -37,15 +36,15 @@ def test_p_values_agree_with_listing_every_hash(seed: int) -> None:
         assert exact == pytest.approx(found, rel=0.05)
 
 
-def test_p_values_agree_for_bits_with_uneven_chances() -> None:
+def test_p_values_agree_for_bits_with_uneven_probabilities() -> None:
     """Of 3 bits, which 256 does not divide; and of unequal probabilities."""
     rng = np.random.default_rng(7)
     left = rng.normal(size=(9, 3))
     positions = np.argsort(-left, axis=1)[:, [0]]
     positions[5:, 0] = np.argsort(-left, axis=1)[5:, 1]
-    for chances in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
-        exact = _exact(left, positions, chances)
-        assert exact == pytest.approx(hash_p_value(left, positions, chances), rel=0.05)
+    for probabilities in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
+        exact = _exact(left, positions, probabilities)
+        assert exact == pytest.approx(hash_p_value(left, positions, probabilities), rel=0.05)
 
 
 @pytest.mark.parametrize("cohorts", [1, 2, 3, 7])
@@ -60,7 +59,7 @@ def test_few_hashes_never_have_too_small_a_p_value(cohorts: int) -> None:
             assert exact * (1 - 1e-9) <= hash_p_value(left, positions, _EVEN)
 
 
-def test_all_largest_bits_have_their_own_chance() -> None:
+def test_all_largest_bits_have_their_own_probability() -> None:
     """Of 10 cohorts: 4^-10, and of a tie of two bits in each, 2^-10."""
     left = np.tile([0.0, 1.0, 2.0, 7.0], (10, 1))
     tied = np.tile([0.0, 1.0, 7.0, 7.0], (10, 1))
@@ -82,9 +81,12 @@ def test_random_bits_have_uniform_p_values(spike: float) -> None:
     rng = np.random.default_rng(9)
     left = rng.normal(size=(16, 32))
     left[np.arange(16), rng.integers(0, 32, size=16)] += spike
-    chances = np.full(32, 1 / 32)
+    probabilities = np.full(32, 1 / 32)
     found = np.array(
-        [hash_p_value(left, rng.integers(0, 32, size=(16, 2)), chances) for _ in range(10_000)]
+        [
+            hash_p_value(left, rng.integers(0, 32, size=(16, 2)), probabilities)
+            for _ in range(10_000)
+        ]
     )
 
     for level in (0.1, 0.01, 0.001, 0.0001):
