@@ -4,24 +4,22 @@ Subset selection [YB18]: report k items; a set has weight `true` with the user's
 An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
+from common.mechanisms.bits import batches
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
 from common.task.task import Task
-
-_ITEMS_AT_ONCE: Final = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         """Randomize each value. Run by the user agent."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in self._parts(len(values)):
+        for part in batches(len(values), self.domain_size):
             own = values[part]
             named = exact_coins(self.size * self.weights.true, self._total, own.shape, rng)
             items = self._uniform(len(own), self.domain_size - 1, rng)
@@ -120,7 +118,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw uniform sets: the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
-        for part in self._parts(count):
+        for part in batches(count, self.domain_size):
             items = self._uniform(len(reports[part]), self.domain_size, rng)
             reports["items"][part] = np.sort(items, axis=1)
         return reports
@@ -129,10 +127,6 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         """Draw k of the first `among` items, `count` times, in uniform order."""
         rows = np.tile(np.arange(among), (count, 1))
         return rng.permuted(rows, axis=1)[:, : self.size]
-
-    def _parts(self, count: int) -> Iterator[slice]:
-        step = max(1, _ITEMS_AT_ONCE // self.domain_size)
-        return (slice(start, start + step) for start in range(0, count, step))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name k items in ascending order. Run by the analyzer."""

@@ -25,8 +25,8 @@ class BandResponse:
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
 
-    items: int
-    """d, at least 2."""
+    domain_size: int
+    """d, the number of items, at least 2."""
     reach: int
     """b, at least 0."""
     weights: ResponseWeights
@@ -44,7 +44,7 @@ class BandResponse:
     @property
     def places(self) -> int:
         """Number of places: d+2b."""
-        return self.items + 2 * self.reach
+        return self.domain_size + 2 * self.reach
 
     @cached_property
     def _band_weight(self) -> int:
@@ -53,7 +53,7 @@ class BandResponse:
     @cached_property
     def total(self) -> int:
         """W, the sum of all weights: the 2b+1 places of the band and d-1 others."""
-        return self._band_weight + (self.items - 1) * self.weights.other
+        return self._band_weight + (self.domain_size - 1) * self.weights.other
 
     @property
     def floor(self) -> float:
@@ -79,7 +79,7 @@ class BandResponse:
         of the item. The bands of the first and the last item are disjoint: collision 0, the worst
         pair. None if even these overlap: l may be below 2 then, and the accountant has no formula.
         """
-        if self.width >= self.items:
+        if self.width >= self.domain_size:
             return None
         return MatchCountReduction.of_support_sets(
             answers=self.places / self.width,
@@ -89,15 +89,15 @@ class BandResponse:
             independent=False,
         )
 
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def respond(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Randomize each value. Run by the user agent.
+        Draw a place for each value. Run by the user agent.
 
         Draws one integer below W for each: below (2b+1)·true it selects a place in the band,
         otherwise one of the d-1 others.
 
         Args:
-            values: Items, shape (n,), each in 0 .. items-1, not checked here.
+            values: Items, shape (n,), each in 0 .. d-1, not checked here.
             rng: Source of randomness.
 
         Returns:
@@ -109,7 +109,3 @@ class BandResponse:
         other = (draw - self._band_weight) // max(1, self.weights.other)
         outside = other + self.width * (other >= values)
         return np.where(draw < self._band_weight, inside, outside)
-
-    def dummies(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw `count` uniform places: the blanket. Run by the user agent."""
-        return rng.integers(0, self.places, size=count, dtype=np.int64)

@@ -32,7 +32,6 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
-from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.specs import MechanismSpec
@@ -166,21 +165,8 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights):
-    """
-    Report a place inside or outside the band of the item: places v .. v+2b for item v.
-
-    The sum of all weights is the same for every item, so the odds bound the privacy loss.
-    """
-
-    domain_size: int
-    reach: int
-    """b, at least 0."""
-    weights: ResponseWeights
-    """Weights of one place."""
-
-    def __post_init__(self) -> None:
-        _ = self._response
+class SquareWave(OddsOfWeights, BandResponse):
+    """Report the place of the band response, and estimate shares of items."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -198,41 +184,22 @@ class SquareWave(OddsOfWeights):
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
 
     @cached_property
-    def _response(self) -> BandResponse:
-        return BandResponse(self.domain_size, self.reach, self.weights)
-
-    @cached_property
     def _band(self) -> Band:
         return Band(self.domain_size, self.width)
-
-    @property
-    def width(self) -> int:
-        """Number of places in an item's band: 2b+1."""
-        return self._response.width
-
-    @property
-    def places(self) -> int:
-        """Number of places: d+2b."""
-        return self._response.places
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """One unsigned 32-bit place."""
         return PLAIN_REPORT
 
-    @property
-    def reduction(self) -> MatchCountReduction | None:
-        """Reduction of the response; None if all bands overlap."""
-        return self._response.reduction
-
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
         check_values(values, self.domain_size)
-        return plain_reports(self._response.randomize(values, rng))
+        return plain_reports(self.respond(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform places: the blanket. Run by the user agent."""
-        return plain_reports(self._response.dummies(count, rng))
+        return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name a place on the line. Run by the analyzer."""
@@ -257,7 +224,7 @@ class SquareWave(OddsOfWeights):
 
         A report is truthful with probability `signal` and uniform otherwise.
         """
-        truthful = rng.binomial(users, self._response.signal)
+        truthful = rng.binomial(users, self.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         near = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
         n_uniform = int(users.sum()) - len(values) + n_dummies
@@ -276,10 +243,8 @@ class SquareWave(OddsOfWeights):
             ValueError: Reports were sampled, or dummies name items, as no protocol with it allows.
         """
         _check(mixture)
-        floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
-        return self._band.solve(
-            (cells.astype(np.float64) - floor) / (mixture.n_real * self._response.rise)
-        )
+        floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
+        return self._band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self.rise))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """
@@ -301,10 +266,10 @@ class SquareWave(OddsOfWeights):
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
-        distribution = self._response.floor + self._response.rise * self._band.forward(theta)
-        own = self._band.variance(distribution) - theta * (1 - theta) * self._response.rise**2
+        distribution = self.floor + self.rise * self._band.forward(theta)
+        own = self._band.variance(distribution) - theta * (1 - theta) * self.rise**2
         total = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
-        exact: Vector = total / (mixture.n_real * self._response.rise) ** 2
+        exact: Vector = total / (mixture.n_real * self.rise) ** 2
         return exact
 
     def channel(self, real_share: float) -> Channel:
@@ -312,8 +277,8 @@ class SquareWave(OddsOfWeights):
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),
-            signal=real_share * self._response.rise,
-            floor=real_share * self._response.floor + (1 - real_share) / self.places,
+            signal=real_share * self.rise,
+            floor=real_share * self.floor + (1 - real_share) / self.places,
         )
 
 

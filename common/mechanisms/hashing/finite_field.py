@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
+from common.mechanisms.bits import batches
 
 Complex = NDArray[np.complex128]
 
@@ -144,8 +145,7 @@ class HashFamily:
         """
         first, constant = self._first_cell, self._to_canonical
         cells = np.empty(len(seeds), dtype=np.int64)
-        for start in range(0, len(seeds), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for part in batches(len(seeds), 1, _CHUNK):
             seed = seeds[part].astype(np.int64)
             bucket = constant[seed]
             bucket *= buckets[part]  # below q² ≤ MAX_SEEDS, so 32 bits hold it

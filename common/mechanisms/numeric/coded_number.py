@@ -5,7 +5,6 @@ Each code represents a number, whose expectation is the user's number.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError
 from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
     Numbers,
@@ -99,7 +99,7 @@ class Spread:
 
 _BYTE: Final = 0xFF
 """Maximum number of codes in one byte, which leaves one value for null reports."""
-_CHUNK: Final = 1 << 18
+CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
@@ -193,8 +193,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)
-        for chunk in chunks(reports):
-            cells += self.parts(chunk["code"].astype(np.int64)).sum(axis=1)
+        for part in batches(len(reports), 1, CODES_AT_ONCE):
+            cells += self.parts(reports["code"][part].astype(np.int64)).sum(axis=1)
         return cells
 
     def estimate(self, cells: Counts) -> Moments:
@@ -205,11 +205,6 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     def variance(self, values: Numbers) -> Vector:
         """Return the exact variance of the estimated mean for these users; shape (1,)."""
         return self.spread.variance(values, sampling=1.0)
-
-
-def chunks(reports: Reports) -> Iterator[Reports]:
-    """Split reports into chunks of bounded size."""
-    return (reports[start : start + _CHUNK] for start in range(0, len(reports), _CHUNK))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, chunks
+from common.mechanisms.bits import batches
+from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
     Numbers,
@@ -152,12 +153,12 @@ class SampledCoordinates(Generic[Answer]):
                 f"or a code is not below {self.answer.answers}"
             )
         cells = np.zeros((self.dimensions, self.answer.features), dtype=np.int64)
-        for chunk in chunks(reports):
-            coordinates = chunk["coordinates"].astype(np.int64)
-            codes = chunk["codes"].astype(np.int64)
+        for piece in batches(len(reports), 1, CODES_AT_ONCE):
+            coordinates = reports["coordinates"][piece].astype(np.int64)
+            codes = reports["codes"][piece].astype(np.int64)
             for place in range(self.sampled):
                 for feature, part in enumerate(self.answer.parts(codes[:, place])):
-                    # Exact: a chunk's sum of parts stays below 2^53.
+                    # Exact: a piece's sum of parts stays below 2^53.
                     cells[:, feature] += np.bincount(
                         coordinates[:, place], weights=part, minlength=self.dimensions
                     ).astype(np.int64)

@@ -129,7 +129,7 @@ class Piecewise(CodedNumber):
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """Round each number to the grid, and randomize its grid point."""
-        return self.response.randomize(to_grid(numbers, self.steps, rng), rng)
+        return self.response.respond(to_grid(numbers, self.steps, rng), rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return 1, the place, and its square."""
