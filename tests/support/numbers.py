@@ -1,4 +1,4 @@
-"""Examples of every number mechanism, and exact distributions of their answers."""
+"""Examples of every mechanism for numbers, and exact distributions of their answers."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -54,12 +54,12 @@ def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
 def number_example(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberMechanism:
-    """Return a mechanism by its name."""
+    """Build the example of a mechanism."""
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
 
 
 def distribution_of(codes: Any) -> Distribution:
-    """Return the distribution of codes listed once for each equally likely draw."""
+    """Return the distribution of codes, given the code of each equally likely draw."""
     listed = np.asarray(codes).tolist()
     return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
 

@@ -17,7 +17,7 @@ _LABELS = tuple(f"item {number}" for number in range(100))
 
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
 def test_mechanisms_are_rebuilt_from_their_tasks(protocol: str) -> None:
-    """From published bytes; they keep the task's promise and report length."""
+    """From published bytes, a mechanism meets the task's local ε and report length."""
     task = Task.from_bytes(protocol_task(protocol).to_bytes())
     mechanism = mechanism_of(task)
     reports = mechanism.randomize(np.array([0, 1, 1]), np.random.default_rng(1))
@@ -61,7 +61,7 @@ _BARE = {"buckets": 0, "dummies_per_user": 0}
 def test_a_task_states_its_mechanism_in_one_form_only(
     wishes: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
-    """Unused integers are fixed, even in a signed task."""
+    """Unused integers have fixed values, even in a signed task."""
     task = published(**_BARE | wishes).task
     mechanism = dataclasses.replace(task.mechanism, **change)
 

@@ -20,16 +20,16 @@ from tests.support.tasks import published
 
 _2_TO_1: Final = ResponseWeights(true=2, other=1)
 _GRID: Final = (math.nan, -1.0, -0.5, 0.0, 0.5, 1.0)
-"""Of four steps; NaN is a key that is not owned."""
+"""Values on a grid of four steps; NaN is a key that is not owned."""
 
 
 def _tiny(fakes: tuple[int, ...] = (), key_true: int = 3) -> PrivKv:
-    """Two keys, four steps, odds 3 : 1 (or others) of a key and 2 : 1 of a value."""
+    """Return a mechanism with two keys, four steps, and odds 2 : 1 of a value."""
     return PrivKv(keys=2, steps=4, key_true=key_true, key_other=1, value=_2_TO_1, fakes=fakes)
 
 
 def _counted(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
-    """Make every possible draw once, and count the reports: the exact distribution."""
+    """Count the reports over every possible draw, which gives the exact distribution."""
     both = mechanism.key_true + mechanism.key_other
     draws = np.array(list(product(range(2), range(4), range(3), range(both))), dtype=np.int64).T
     size = draws.shape[1]
@@ -55,7 +55,7 @@ def _expected(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
 def test_every_report_has_its_exact_probability(
     person: tuple[float, ...], fakes: tuple[int, ...]
 ) -> None:
-    """Every possible draw is made once, so a count equals a weight."""
+    """If every possible draw is made once, the counts equal the weights."""
     mechanism = _tiny(fakes)
 
     assert _expected(mechanism, person) == _counted(mechanism, person)
@@ -66,13 +66,10 @@ def test_every_report_has_its_exact_probability(
 def test_no_two_people_differ_by_more_than_the_promise(
     fakes: tuple[int, ...], key_true: int
 ) -> None:
-    """Over all 36 people and all reports; fakes in the middle give PCKV's second theorem."""
+    """All 36 people and all reports meet ε; fakes in the middle give PCKV's second theorem."""
     mechanism = _tiny(fakes, key_true)
     distributions = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
-    worst = max(
-        Fraction(max(probabilities), min(probabilities))
-        for probabilities in zip(*distributions, strict=True)
-    )
+    worst = max(Fraction(max(counts), min(counts)) for counts in zip(*distributions, strict=True))
 
     if set(fakes) <= {2}:
         assert max(Fraction(2), Fraction(4 * key_true, 3)) == worst
@@ -92,8 +89,8 @@ def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
 
 
 @given(st.floats(1e-6, 20.0), st.floats(0.0, 0.999))
-def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None:
-    """Exactly, for every split of the budget, and without wasting more than 1e-8 of it."""
+def test_a_specification_meets_its_local_epsilon(epsilon: float, share: float) -> None:
+    """Every split of the budget is met exactly, and wastes at most 1e-8 of it."""
     mechanism = _mechanism(epsilon, 0.0 if epsilon * share < 1e-7 else share)
 
     assert mechanism.keeps_promise(epsilon)
@@ -103,7 +100,7 @@ def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None
 
 
 def test_a_table_and_its_pairs_give_the_same_reports() -> None:
-    """From the same draws."""
+    """The reports are equal if the draws are."""
     rng = np.random.default_rng(2)
     table = np.where(rng.random((100, 5)) < 0.5, rng.uniform(-1, 1, (100, 5)), math.nan)
     mechanism = _mechanism(2.0)
@@ -115,7 +112,7 @@ def test_a_table_and_its_pairs_give_the_same_reports() -> None:
 
 @pytest.mark.parametrize("key", [5, 6, 65535])
 def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
-    """Before anything is drawn."""
+    """The error comes before anything is drawn."""
     with pytest.raises(ValueRangeError, match="a key must be one of the task's"):
         _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
 
@@ -123,7 +120,7 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20))
 @example([b"\4\0\2", b"\5\0\2", b"\4\0\3", b"\xff\xff\xff"])
 def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
-    """Valid reports are counted, others refused."""
+    """Valid reports are counted, and others are refused."""
     mechanism = _mechanism(1.0)
     reports = np.frombuffer(b"".join(chunks), dtype=mechanism.report_dtype)
     fine = mechanism.valid(reports)
@@ -156,7 +153,7 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
 def test_all_counts_give_finite_estimates(
     cells: list[list[int]], key_true: int, fakes: tuple[int, ...]
 ) -> None:
-    """Means in -1 .. 1, errors above 0 and, for means, at most 1."""
+    """Means are in -1 .. 1; errors are above 0 and, for means, at most 1."""
     mechanism = _tiny(fakes, key_true)
     found = mechanism.estimate(np.array(cells))
     figures = [(found.means_with_fakes, found.errors_with_fakes)]
@@ -173,7 +170,7 @@ def test_all_counts_give_finite_estimates(
 
 
 def test_tiny_shares_give_finite_means() -> None:
-    """Where 1 - φ has no digits left."""
+    """Means stay finite where 1 - φ has no digits left."""
     plain = _tiny().estimate(np.array([[9, 1, 3], [9, 3, 0]]))
     tiny = dataclasses.replace(plain, frequencies=np.array([1e-18, 0.0]))
     with np.errstate(all="raise"):
@@ -184,7 +181,7 @@ def test_tiny_shares_give_finite_means() -> None:
 
 
 def test_without_information_estimates_are_the_middle() -> None:
-    """With a fair coin, no reports, or no values; then fakes cannot be removed."""
+    """Fair coins, no reports and no values give the middle; fakes cannot be removed then."""
     nothing = _tiny().estimate(np.array([[0, 0, 0], [9, 0, 0]]))
     assert (0.5, 0.5) == (nothing.frequencies[0], nothing.frequency_errors[0])
     assert [0.0, 0.0] == nothing.means_with_fakes.tolist()
@@ -199,7 +196,7 @@ def test_without_information_estimates_are_the_middle() -> None:
 
 
 def test_fakes_are_removed_from_expected_counts_exactly() -> None:
-    """9,600 people a key: no bias is left, and errors of shares carry over by the derivative."""
+    """No bias is left, and errors of shares propagate by the derivative."""
     mechanism = _tiny((1, 3))
     shares, means = np.array([0.25, 0.75]), np.array([0.5, -0.25])
     owners = 9600 * shares
@@ -233,7 +230,7 @@ def _spec(**changes: Any) -> KeyValueSpec:
 
 
 def test_a_mechanism_has_the_integers_of_its_specification() -> None:
-    """Fakes are rounded to grid points; a report is a key and a byte."""
+    """Fakes are rounded to grid points, and a report is a key and a byte."""
     spec = _spec(fakes=(0.0, 5.0001, 10.0))
     mechanism = PrivKv.of_spec(spec, 3)
 
@@ -277,7 +274,7 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], keys: int, 
     ],
 )
 def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> None:
-    """The message names the number; a task about items names its mechanism."""
+    """The message names the number, and for a task about items its mechanism."""
     wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
         PrivKv.specify(dataclasses.replace(wanted, **changes))

@@ -28,7 +28,7 @@ _PRECISE: Final = Context(prec=80)
 def test_epsilons_match_published_ones(  # noqa: PLR0917
     hashes: int, f: str, p: str, q: str, one: float, lifetime: float
 ) -> None:
-    """For one report and for a lifetime."""
+    """The ε of one report and of a lifetime equal the published figures."""
     probabilities = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
 
     assert one == pytest.approx(probabilities.report_epsilon(hashes), abs=6e-5)
@@ -72,11 +72,11 @@ def test_invalid_probabilities_are_refused(f: float, p: float, q: float, sentenc
 
 
 def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Distribution:
-    """Distribution of a filter whose bits are shown independently."""
+    """Return the distribution of a filter whose bits are shown independently."""
     return {
         shown: math.prod(
-            (probability if bit else 1 - probability)
-            for bit, probability in zip(
+            (p if bit else 1 - p)
+            for bit, p in zip(
                 shown, [is_set if i in filled else unset for i in range(bits)], strict=True
             )
         )
@@ -85,7 +85,7 @@ def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float
 
 
 def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
-    """Largest log-ratio over all reports and all pairs of filters that up to h hashes can fill."""
+    """Return the largest log-ratio over all reports and pairs of filters of up to h bits."""
     filters = [
         frozenset(filled)
         for size in range(1, hashes + 1)
@@ -93,10 +93,10 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
     ]
     distributions = [_distribution(bits, filled, is_set, unset) for filled in filters]
     return max(
-        math.log(one[shown] / other[shown])
-        for one in distributions
-        for other in distributions
-        for shown in one
+        math.log(left[shown] / right[shown])
+        for left in distributions
+        for right in distributions
+        for shown in left
     )
 
 
@@ -105,7 +105,7 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
 def test_epsilons_match_the_worst_two_texts(
     bits: int, hashes: int, f: float, p: float, q: float
 ) -> None:
-    """By enumeration of every filter, with colliding hashes too, and of every report."""
+    """They equal the maximum over every report and filter, including colliding hashes."""
     probabilities = RapporProbabilities.rounded(f, p, q)
     one = _worst(bits, hashes, probabilities.set_probability, probabilities.unset_probability)
 
@@ -120,7 +120,7 @@ def test_epsilons_match_the_worst_two_texts(
 def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     hashes: int, a: int, p: int, q: int
 ) -> None:
-    """In 80 digits, from p* and q* as in the paper."""
+    """The next lower float is below the 80-digit value computed from p* and q* of the paper."""
     probabilities = RapporProbabilities(permanent=a, unset=p, set=q)
     f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
     unset = f * (low + high) / 2 + (1 - f) * low
@@ -136,7 +136,7 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
 
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
 def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float) -> None:
-    """And the general blanket."""
+    """It also matches the general blanket."""
     found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
     expected = rappor(f, p, q)
     pair = rappor_pair(f, p, q, hashes=1)
