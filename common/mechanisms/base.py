@@ -1,4 +1,4 @@
-"""The interface that every mechanism implements, and checks that they share."""
+"""The interface that every mechanism implements, and shared checks."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -82,7 +82,7 @@ class Channel:
     """
 
     incidence: Incidence
-    """A."""
+    """The matrix A."""
     scale: Vector
     """Probability of the cell's row: of its seed for hashing, otherwise 1; shape (cells,)."""
     signal: float

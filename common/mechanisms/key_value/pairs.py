@@ -126,5 +126,5 @@ class Pairs:
 
 
 def _lies_within(value: object, low: float, high: float) -> bool:
-    """Check that a value is a number in low .. high, before numpy repeats it in an error."""
+    """Check that a value is a number in low .. high, so that no error of numpy quotes it."""
     return isinstance(value, float | int) and low <= value <= high

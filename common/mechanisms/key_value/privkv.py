@@ -138,7 +138,7 @@ class PrivKv(PairEstimator):
 
     @property
     def local_epsilon(self) -> float:
-        """The sum ε1 + ε2, rounded up, which holds for all fakes."""
+        """The sum ε1 + ε2, rounded up: a bound for all fakes."""
         return epsilon_of_odds(self.key_true * self.value.true, self.key_other * self.value.other)
 
     def keeps_promise(self, local_epsilon: float) -> bool:

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", bound=CodedNumber)
 
 
 def equal_share(local_epsilon: float, parts: int) -> float:
-    """Return the largest float that times `parts` is at most local_epsilon, which may be inf."""
+    """Return the largest float x with x · parts ≤ local_epsilon, which may be infinite."""
     share = local_epsilon / parts
     if math.isfinite(share) and Fraction(share) * parts > Fraction(local_epsilon):
         return math.nextafter(share, 0)

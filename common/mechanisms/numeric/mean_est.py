@@ -152,7 +152,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     def _draw(
         self, own: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Draw a corner for each user's, and return the indices of ties to draw again."""
+        """Draw a corner for each user's corner, and return the indices of ties to draw again."""
         true, other = self.weights.true, self.weights.other
         used = pack(np.ones((1, self.dimensions), dtype=np.uint8))
         corner = rng.integers(0, 256, size=own.shape, dtype=np.uint8) & used

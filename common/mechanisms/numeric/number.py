@@ -181,7 +181,7 @@ class StatedIntegers(ABC):
 
 
 class SpecifiedNumbers(StatedIntegers):
-    """Base class of mechanisms that a request or a task fully determines, without its nonce."""
+    """Base class of mechanisms that a task's description determines without its nonce."""
 
     ONE_NUMBER: ClassVar[bool] = False
 

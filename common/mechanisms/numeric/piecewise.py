@@ -228,12 +228,12 @@ class Hybrid(CodedNumber):
 
     @property
     def answers(self) -> int:
-        """Two bits and all places."""
+        """Number of codes: two bits and all places."""
         return 2 if self._piecewise is None else 2 + self._piecewise.answers
 
     @property
     def features(self) -> int:
-        """The features of both parts."""
+        """Number of features of both parts."""
         return 2 if self._piecewise is None else 2 + self._piecewise.features
 
     @cached_property

@@ -142,7 +142,7 @@ def decode(
 
     Raises:
         ReportError: There is no report.
-        SettingsError: So many candidates need scikit-learn, which is missing.
+        SettingsError: There are too many candidates to fit together, and scikit-learn is missing.
         TaskError: There is no candidate, two set the same bits, or there are too many for one
             cohort.
         ValueRangeError: A candidate is too long, or not a label.

@@ -13,8 +13,8 @@ regression is
 
     t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 
-With very many candidates, the non-negative LASSO [Tib96] selects those to fit, as in [EPK14]: on
-one half of the cohorts, for a fit on the other half.
+With many candidates, the non-negative LASSO [Tib96] selects those to fit, as in [EPK14], on one
+half of the cohorts for a fit on the other half.
 """
 
 import dataclasses
