@@ -58,8 +58,8 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
     @cached_property
     def size(self) -> int:
         """Number of items in a report: k = d·other / (true + other), rounded, at least 1."""
-        both = self.weights.true + self.weights.other
-        return max(1, (2 * self.domain_size * self.weights.other + both) // (2 * both))
+        total = self.weights.true + self.weights.other
+        return max(1, (2 * self.domain_size * self.weights.other + total) // (2 * total))
 
     @cached_property
     def _total(self) -> int:

@@ -42,7 +42,7 @@ class Randomizer(Protocol):
     def reduction(self) -> Reduction | None:
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
-    def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
+    def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Randomize n users' values, or raise ValueRangeError. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:

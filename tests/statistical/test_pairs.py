@@ -42,8 +42,8 @@ def _stacked(found: list[PairEstimates], name: str) -> NDArray[np.float64]:
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
-    wanted = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
-    return PrivKv.of_spec(PrivKv.specify(wanted), 2)
+    request = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
+    return PrivKv.of_spec(PrivKv.specify(request), 2)
 
 
 def _is_mean(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> bool:

@@ -28,14 +28,14 @@ def spec_for(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberSpec:
     """Return a mechanism's specification for numbers in 0 .. 10."""
-    wanted = NumberRequest(
+    request = NumberRequest(
         name=name,
         dimensions=dimensions_of(name) if dimensions is None else dimensions,
         low=0.0,
         high=10.0,
         local_epsilon=local_epsilon,
     )
-    return number_mechanism_named(name).specify(wanted)
+    return number_mechanism_named(name).specify(request)
 
 
 def class_of(name: NumberMechanismName) -> Any:

@@ -185,17 +185,17 @@ class PrivKv(PairEstimator):
         step = np.where(owned, to_grid(values, self.steps, rng), self.fake_steps[keys])
         end = rng.integers(0, self.steps, size=size, dtype=np.int64) < step
         sign = self.value.respond(end.astype(np.int64), 2, rng)
-        both = self.key_true + self.key_other
-        truly = rng.integers(0, both, size=size, dtype=np.int64) < self.key_true
+        total = self.key_true + self.key_other
+        truthful = rng.integers(0, total, size=size, dtype=np.int64) < self.key_true
         reports = np.empty(size, dtype=_REPORT)
         reports["key"] = keys
-        reports["answer"] = np.where(owned == truly, MINUS + sign, ABSENT)
+        reports["answer"] = np.where(owned == truthful, MINUS + sign, ABSENT)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a valid key and a valid answer. Run by the analyzer."""
-        fine: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
-        return fine
+        valid: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """

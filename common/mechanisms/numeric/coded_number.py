@@ -177,8 +177,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a code below `answers`. Run by the analyzer."""
-        fine: NDArray[np.bool_] = reports["code"] < self.answers
-        return fine
+        valid: NDArray[np.bool_] = reports["code"] < self.answers
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """

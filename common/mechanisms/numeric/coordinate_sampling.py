@@ -94,7 +94,7 @@ class SampledCoordinates(Generic[Answer]):
         U is uniform over coordinates and bits. A corner of the cube is supported by half of all
         reports; opposite corners share none: collision 0. All other inputs are mixtures of corners.
         """
-        if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit
+        if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit has two
             return MatchCountReduction.for_weights(
                 answers=2, weights=self.answer.weights, hashed=False
             )
@@ -132,8 +132,8 @@ class SampledCoordinates(Generic[Answer]):
         known = coordinates < self.dimensions
         coded = reports["codes"] < self.answer.answers
         every = np.concatenate([rising, known, coded], axis=1)
-        fine: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
-        return fine
+        valid: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """

@@ -121,8 +121,8 @@ class Laplace(SpecifiedNumbers):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a place below `places`. Run by the analyzer."""
-        fine: NDArray[np.bool_] = reports["place"] < self.places
-        return fine
+        valid: NDArray[np.bool_] = reports["place"] < self.places
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports and add up their places, shape (2,). Run by the analyzer."""

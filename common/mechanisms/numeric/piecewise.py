@@ -272,7 +272,7 @@ class Hybrid(CodedNumber):
         bits = self._duchi.parts(codes)
         if self._piecewise is None:
             return bits
-        places = self._piecewise.parts(codes - 2) * (codes >= 2)  # noqa: PLR2004  # bits
+        places = self._piecewise.parts(codes - 2) * (codes >= 2)  # noqa: PLR2004  # two bits
         return np.concatenate([bits, places])
 
     def totals(self, sums: Counts) -> Totals:

@@ -30,8 +30,8 @@ def _tiny(fakes: tuple[int, ...] = (), key_true: int = 3) -> PrivKv:
 
 def _counted(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
     """Count the reports over every possible draw, which gives the exact distribution."""
-    both = mechanism.key_true + mechanism.key_other
-    draws = np.array(list(product(range(2), range(4), range(3), range(both))), dtype=np.int64).T
+    total = mechanism.key_true + mechanism.key_other
+    draws = np.array(list(product(range(2), range(4), range(3), range(total))), dtype=np.int64).T
     size = draws.shape[1]
     table = np.tile(np.array(person), (size, 1))
     scripted = Scripted(draws[0], np.zeros(size), draws[1], draws[2], draws[3])
@@ -104,10 +104,10 @@ def test_a_table_and_its_pairs_give_the_same_reports() -> None:
     rng = np.random.default_rng(2)
     table = np.where(rng.random((100, 5)) < 0.5, rng.uniform(-1, 1, (100, 5)), math.nan)
     mechanism = _mechanism(2.0)
-    one = mechanism.randomize(table, np.random.default_rng(3))
-    other = mechanism.randomize(Pairs.of_table(table, 5), np.random.default_rng(3))
+    of_table = mechanism.randomize(table, np.random.default_rng(3))
+    of_pairs = mechanism.randomize(Pairs.of_table(table, 5), np.random.default_rng(3))
 
-    assert one.tobytes() == other.tobytes()
+    assert of_table.tobytes() == of_pairs.tobytes()
 
 
 @pytest.mark.parametrize("key", [5, 6, 65535])
@@ -123,14 +123,14 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
     """Valid reports are counted, and others are refused."""
     mechanism = _mechanism(1.0)
     reports = np.frombuffer(b"".join(chunks), dtype=mechanism.report_dtype)
-    fine = mechanism.valid(reports)
+    valid = mechanism.valid(reports)
 
-    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == fine.tolist()
-    cells = mechanism.tally(reports[fine])
-    assert not (fine & is_null(reports)).any()
+    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == valid.tolist()
+    cells = mechanism.tally(reports[valid])
+    assert not (valid & is_null(reports)).any()
     assert (5, 3) == cells.shape
-    assert fine.sum() == cells.sum()
-    if not fine.all():
+    assert valid.sum() == cells.sum()
+    if not valid.all():
         with pytest.raises(ReportError, match="a key is not below 5"):
             mechanism.tally(reports)
 
@@ -225,8 +225,8 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
 
 
 def _spec(**changes: Any) -> KeyValueSpec:
-    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
-    return dataclasses.replace(PrivKv.specify(wanted), **changes)
+    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
+    return dataclasses.replace(PrivKv.specify(request), **changes)
 
 
 def test_a_mechanism_has_the_integers_of_its_specification() -> None:
@@ -275,8 +275,8 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], keys: int, 
 )
 def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> None:
     """The message names the number, and for a task about items its mechanism."""
-    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
+    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
-        PrivKv.specify(dataclasses.replace(wanted, **changes))
+        PrivKv.specify(dataclasses.replace(request, **changes))
     with pytest.raises(TaskError, match="is not for pairs"):
         PrivKv.of(published().task)

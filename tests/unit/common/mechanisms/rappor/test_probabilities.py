@@ -16,7 +16,7 @@ _PRECISE: Final = Context(prec=80)
 
 
 @pytest.mark.parametrize(
-    ("hashes", "f", "p", "q", "one", "lifetime"),
+    ("hashes", "f", "p", "q", "report", "lifetime"),
     [
         (4, "0.5", "0.5", "0.75", 2.1486, 8.7889),
         (2, "0.5", "0.5", "0.75", 1.0743, 4.3944),
@@ -26,12 +26,12 @@ _PRECISE: Final = Context(prec=80)
     ],
 )
 def test_epsilons_match_published_ones(  # noqa: PLR0917
-    hashes: int, f: str, p: str, q: str, one: float, lifetime: float
+    hashes: int, f: str, p: str, q: str, report: float, lifetime: float
 ) -> None:
     """The ε of one report and of a lifetime equal the published figures."""
     probabilities = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
 
-    assert one == pytest.approx(probabilities.report_epsilon(hashes), abs=6e-5)
+    assert report == pytest.approx(probabilities.report_epsilon(hashes), abs=6e-5)
     assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), abs=6e-5)
 
 
@@ -107,9 +107,9 @@ def test_epsilons_match_the_worst_two_texts(
 ) -> None:
     """They equal the maximum over every report and filter, including colliding hashes."""
     probabilities = RapporProbabilities.rounded(f, p, q)
-    one = _worst(bits, hashes, probabilities.set_probability, probabilities.unset_probability)
+    report = _worst(bits, hashes, probabilities.set_probability, probabilities.unset_probability)
 
-    assert one == pytest.approx(probabilities.report_epsilon(hashes), rel=1e-12)
+    assert report == pytest.approx(probabilities.report_epsilon(hashes), rel=1e-12)
     if f:
         lifetime = _worst(bits, hashes, 1 - f / 2, f / 2)
         assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), rel=1e-12)

@@ -210,9 +210,9 @@ def test_invalid_specifications_are_refused(
 
 def test_only_one_hash_is_a_match_count() -> None:
     """Attacks cover three labels or more, but no filters."""
-    one = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
-    two = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
-    found = [mechanism.reduction for mechanism in (_example("basic"), one, two)]
+    filters = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
+    bit = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
+    found = [mechanism.reduction for mechanism in (_example("basic"), filters, bit)]
 
     assert ["independent", "none", "none"] == [
         each.third_value for each in found if isinstance(each, MatchCountReduction)
