@@ -81,11 +81,11 @@ def test_sampled_cells_have_the_distribution_of_single_reports(name: str) -> Non
     deviation of any of them was 3.7 standard errors, and 7 are allowed.
     """
     mechanism = example(name)
-    made = _one_by_one(mechanism, np.random.default_rng(1))
+    single = _one_by_one(mechanism, np.random.default_rng(1))
     sampled = _sampled(mechanism, np.random.default_rng(2))
-    centre = made.mean(axis=0)
+    centre = single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(sampled, centre)) < _LIMIT
 
 
 def test_sampled_cells_of_rappor_have_the_distribution_of_single_reports() -> None:
@@ -101,23 +101,23 @@ def test_sampled_cells_of_rappor_have_the_distribution_of_single_reports() -> No
     device = (6).to_bytes(32, "big")
     secrets = [scope_secret(device, n.to_bytes(8, "big")) for n in range(runs * len(people))]
     reports = mechanism.randomize(mechanism.permanent(people * runs, secrets), rng)
-    made = np.array([mechanism.tally(each) for each in np.array_split(reports, runs)])
+    single = np.array([mechanism.tally(each) for each in np.array_split(reports, runs)])
     sampled = np.array([mechanism.sample_cells(users, ("a", "b", "c"), other) for _ in range(runs)])
-    apart, centre = other.permuted(made, axis=0), made.mean(axis=0)
+    apart, centre = other.permuted(single, axis=0), single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
-    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(sampled, centre)) < _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(apart, centre)) > _LIMIT
 
 
 @pytest.mark.parametrize("name", ["grr", "local-hashing", "square-wave"])
 def test_independent_cells_are_rejected(name: str) -> None:
     """The test above rejects cells shuffled over runs, which keep their means and variances."""
     mechanism = example(name)
-    made = _one_by_one(mechanism, np.random.default_rng(3))
-    apart = np.random.default_rng(4).permuted(made, axis=0)
-    centre = made.mean(axis=0)
+    single = _one_by_one(mechanism, np.random.default_rng(3))
+    apart = np.random.default_rng(4).permuted(single, axis=0)
+    centre = single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(apart, centre)) > _LIMIT
 
 
 @_EVERY
@@ -133,8 +133,8 @@ def test_estimates_are_unbiased_with_the_predicted_variance(name: str) -> None:
     users = _users(mechanism)
     truth = users / users.sum()
     mixture = Mixture(n_real=float(users.sum()), n_dummies=float(_DUMMIES))
-    made = _one_by_one(mechanism, np.random.default_rng(5))
-    estimates = np.array([mechanism.debias(cells, mixture) for cells in made])
+    single = _one_by_one(mechanism, np.random.default_rng(5))
+    estimates = np.array([mechanism.debias(cells, mixture) for cells in single])
     predicted = mechanism.variance(truth, mixture)
     bias = np.abs(estimates.mean(axis=0) - truth) / np.sqrt(predicted / _RUNS)
 

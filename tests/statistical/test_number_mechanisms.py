@@ -36,8 +36,8 @@ def _collections(mechanism: NumberMechanism, runs: int, seed: int) -> list[Momen
     """Estimate from the same people in every run."""
     values = _people(mechanism.dimensions)
     rng = np.random.default_rng(seed)
-    made = mechanism.randomize(np.tile(values, (runs, 1)), rng).reshape(runs, _PEOPLE)
-    return [mechanism.estimate(mechanism.tally(reports)) for reports in made]
+    reports = mechanism.randomize(np.tile(values, (runs, 1)), rng).reshape(runs, _PEOPLE)
+    return [mechanism.estimate(mechanism.tally(batch)) for batch in reports]
 
 
 def _expected(mechanism: NumberMechanism) -> NDArray[np.float64]:

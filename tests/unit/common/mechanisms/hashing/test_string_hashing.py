@@ -85,9 +85,9 @@ def test_support_counts_match_hashing_each_report() -> None:
 def test_every_bit_of_a_seed_is_drawn() -> None:
     """Each of 64 bits varies in 200 reports and dummies; by chance this fails with 1e-57."""
     mechanism, rng = _hashing(), np.random.default_rng(8)
-    for made in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
-        assert 2**64 - 1 == np.bitwise_or.reduce(made["seed"])
-        assert 0 == np.bitwise_and.reduce(made["seed"])
+    for reports in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
+        assert 2**64 - 1 == np.bitwise_or.reduce(reports["seed"])
+        assert 0 == np.bitwise_and.reduce(reports["seed"])
 
 
 def test_the_reduction_assumes_no_collisions() -> None:

@@ -64,9 +64,9 @@ def test_permanent_responses_match_the_public_client(name: str) -> None:
     mechanism = _example(name)
     spec = mechanism.spec
     texts, secrets = [f"v{number % 5}" for number in range(40)], _secrets(40)
-    made = mechanism.permanent(texts, secrets)
+    responses = mechanism.permanent(texts, secrets)
 
-    for text, secret, response in zip(texts, secrets, made, strict=True):
+    for text, secret, response in zip(texts, secrets, responses, strict=True):
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
         if spec.encoding == "labels":
             places = {int(text[1:])}
